@@ -1,0 +1,119 @@
+//! Local time: a monotonic [`Moment`] from the [`Clock`] of the store in use.
+//!
+//! A lease is believed in by this time only. Over a server it is boot time, which goes on while the machine sleeps, so a
+//! lease that ended during the sleep is seen to have ended. In the embedded engine it is tokio's time, so that tests
+//! with paused time run leases at once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point of local time, good for comparing with others of the same [`Clock`] only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment that lies `elapsed` after the clock's own beginning.
+    pub const fn from_elapsed(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// This moment plus `later`; the end of time instead of an overflow.
+    #[must_use]
+    pub const fn after(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+
+    /// This moment minus `earlier`; the beginning of time instead of an overflow.
+    #[must_use]
+    pub const fn before(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(earlier))
+    }
+
+    /// How long ago `earlier` was at this moment; zero if it lies ahead.
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Moment({:?})", self.0)
+    }
+}
+
+/// A source of local time that never steps back.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The present moment.
+    fn now(&self) -> Moment;
+}
+
+/// Time since the machine booted, the time it slept included (`CLOCK_BOOTTIME` on Linux and Android). Elsewhere the
+/// system's monotonic clock, which stands still while a Windows or BSD machine sleeps; on macOS it does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    #[cfg(unix)]
+    fn now(&self) -> Moment {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+        let time = rustix::time::clock_gettime(CLOCK);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+        Moment(Duration::new(seconds, nanos))
+    }
+
+    #[cfg(not(unix))]
+    fn now(&self) -> Moment {
+        use std::sync::LazyLock;
+        use std::time::Instant;
+        static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+        Moment(BEGINNING.elapsed())
+    }
+}
+
+/// Tokio's time, which tests can pause and advance.
+#[derive(Debug, Clone, Copy)]
+pub struct TokioClock {
+    beginning: tokio::time::Instant,
+}
+
+impl TokioClock {
+    /// A clock whose time begins now.
+    pub fn new() -> Self {
+        Self {
+            beginning: tokio::time::Instant::now(),
+        }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Moment {
+        Moment(self.beginning.elapsed())
+    }
+}
+
+/// The longest sleep between two looks at the clock. Timers stand still while the machine sleeps and boot time does
+/// not, so a longer sleep could end late by as long as the machine slept.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits until `clock` shows `moment` or later; never less, at most about a millisecond more, and within [`LOOK`] of a
+/// machine waking.
+pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
+    loop {
+        let left = moment.since(clock.now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
+}

@@ -1,0 +1,111 @@
+//! What can go wrong, in few words.
+
+use std::time::Duration;
+
+use crate::lease::LossReason;
+use crate::name::Name;
+use crate::store::StoreError;
+
+/// `Result` with Lockkeeper's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+///
+/// That a lock is held by somebody else is no error: `try_acquire` answers `None`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server did not answer, or refused. The client library's own error is the [`source`](std::error::Error::source).
+    #[error("{context}: {source}")]
+    #[non_exhaustive]
+    Backend {
+        /// What was being done.
+        context: String,
+        /// What the store said.
+        source: StoreError,
+    },
+    /// The client has been closed, or the runtime that it was made on is gone.
+    #[error("the client is closed")]
+    Closed,
+    /// A setting, a name or a URL that cannot work; nothing has been touched.
+    #[error("{message}")]
+    #[non_exhaustive]
+    Config {
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The lease on the lock was lost before it was released.
+    #[error("lock {name:?} was lost: {reason}")]
+    #[non_exhaustive]
+    Lost {
+        /// The lock.
+        name: String,
+        /// Why.
+        reason: LossReason,
+    },
+    /// The server answered something that no script of ours says; another program uses the same keys or scripts.
+    #[error("lock {name:?}: {message}")]
+    #[non_exhaustive]
+    Protocol {
+        /// The lock.
+        name: String,
+        /// What was answered.
+        message: String,
+    },
+    /// The lock did not become free in time.
+    #[error("lock {name:?} did not become free within {waited:?}")]
+    #[non_exhaustive]
+    Timeout {
+        /// The lock.
+        name: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The name holds data of another kind of lock, or of another program.
+    #[error(
+        "lock {name:?} is not a {kind}: its key {key:?} holds something else; choose another name or namespace"
+    )]
+    #[non_exhaustive]
+    WrongKind {
+        /// The lock.
+        name: String,
+        /// The kind that was asked for.
+        kind: &'static str,
+        /// The key.
+        key: String,
+    },
+}
+
+impl Error {
+    /// A [`Error::Config`] that says what is wrong and what to do.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::Config {
+            message: message.into(),
+        }
+    }
+
+    /// A [`Error::Backend`]: `context` was being done when the store failed.
+    pub fn backend(context: impl Into<String>, source: StoreError) -> Self {
+        Self::Backend {
+            context: context.into(),
+            source,
+        }
+    }
+
+    pub(crate) fn lost(name: &Name, reason: LossReason) -> Self {
+        Self::Lost {
+            name: name.to_string(),
+            reason,
+        }
+    }
+
+    /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, or the lock was
+    /// held for as long as the caller would wait.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Backend { source, .. } => source.is_transient(),
+            Self::Timeout { .. } => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The protocol of one kind of lock: which scripts it runs with which keys, and what their replies mean.
+//!
+//! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
+//! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockkeeper_lua::{Script, Status};
+
+use crate::name::Name;
+use crate::owner::ClaimId;
+use crate::store::{Reply, Value};
+
+/// A fencing token: the number given with a grant; larger means later.
+///
+/// Tokens of a name increase between any two grants that exclude one another. They are about the server's time in
+/// microseconds, below 2^53 until the year 2255, and so fit a signed 64-bit integer in any database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token that reads as this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number to hand to the resource.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A kind of lock, by the word that stands in logs and on the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind(&'static str);
+
+impl Kind {
+    /// The kind called `word`.
+    pub const fn new(word: &'static str) -> Self {
+        Self(word)
+    }
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// One run of a script that a kind wants: everything but the request number, which the engine adds.
+///
+/// Renewals and beats are items so that the engine may one day send many of them as one script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Item {
+    /// What to run.
+    pub script: &'static Script,
+    /// `KEYS`.
+    pub keys: Vec<String>,
+    /// `ARGV` from its second on.
+    pub args: Vec<String>,
+}
+
+impl Item {
+    /// A run of `script`.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the numbers of keys and arguments are not those that the script's contract names.
+    pub fn new<K, A>(script: &'static Script, keys: K, args: A) -> Self
+    where
+        K: IntoIterator<Item = String>,
+        A: IntoIterator<Item = String>,
+    {
+        let item = Self {
+            script,
+            keys: keys.into_iter().collect(),
+            args: args.into_iter().collect(),
+        };
+        debug_assert_eq!(item.keys.len(), script.keys.len(), "{}: KEYS", script.name);
+        debug_assert_eq!(
+            item.args.len() + 1,
+            script.args.len(),
+            "{}: ARGV",
+            script.name
+        );
+        item
+    }
+}
+
+/// What an item is built from.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Ask<'a> {
+    /// Whose request it is.
+    pub claim: &'a ClaimId,
+    /// Length of the lease.
+    pub ttl: Duration,
+    /// The largest token this client has seen on the store.
+    pub floor: u64,
+}
+
+impl<'a> Ask<'a> {
+    /// A request of `claim`.
+    pub const fn new(claim: &'a ClaimId, ttl: Duration, floor: u64) -> Self {
+        Self { claim, ttl, floor }
+    }
+
+    /// The ttl as a script takes it, whole milliseconds.
+    pub fn ttl_ms(&self) -> String {
+        self.ttl.as_millis().to_string()
+    }
+}
+
+/// What a claim can ask of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// To be made a holder.
+    Acquire,
+    /// To have its lease armed again.
+    Renew,
+    /// To go.
+    Leave,
+}
+
+/// A reply in the engine's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The claim holds.
+    Granted(FencingToken),
+    /// Another claim holds, for as long as this unless it renews; `None` means without end.
+    Busy(Option<Duration>),
+    /// The claim holds and its lease has been armed.
+    Renewed,
+    /// The claim holds, for as long as this.
+    Held(Duration),
+    /// The claim held and is gone; whether the server let the wake out.
+    Left {
+        /// False if the server refused to publish: waiters find out by their timers.
+        told: bool,
+    },
+    /// There was nothing to leave.
+    NotHeld,
+    /// The claim is not there.
+    Gone,
+    /// The name holds another kind's data.
+    WrongKind,
+}
+
+impl Answer {
+    /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
+    pub fn read(reply: &Reply) -> Option<Self> {
+        let number = || reply.field(0).and_then(Value::as_i64);
+        Some(match reply.status() {
+            Status::Granted => Self::Granted(FencingToken(number()?.try_into().ok()?)),
+            Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
+            Status::Renewed => Self::Renewed,
+            Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
+            Status::Left => Self::Left {
+                told: number()? == 1,
+            },
+            Status::NotHeld => Self::NotHeld,
+            Status::Gone => Self::Gone,
+            Status::WrongKind => Self::WrongKind,
+            _ => return None,
+        })
+    }
+}
+
+/// What a message on one of a kind's channels means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// Somebody left: one waiter of the name should look.
+    Look,
+}
+
+/// One kind of lock on one name: builds requests, reads answers.
+///
+/// The provided methods are for kinds that need them; a kind without a queue, without modes or without groups leaves
+/// them as they are. The engine's own promise for every item: it is sent at most once at a time for a claim, in the
+/// order that [`claim`](crate::claim) allows.
+pub trait Protocol: fmt::Debug + Send + Sync + 'static {
+    /// The kind.
+    fn kind(&self) -> Kind;
+
+    /// The name.
+    fn name(&self) -> &Name;
+
+    /// Makes the claim a holder, if it can be one now.
+    fn acquire(&self, ask: Ask<'_>) -> Item;
+
+    /// Arms the claim's lease again. Exactly one key.
+    fn renew(&self, ask: Ask<'_>) -> Item;
+
+    /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
+    /// must then see to it that it creates nothing.
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
+
+    /// Asks whether the claim holds; changes nothing. Exactly one key.
+    fn verify(&self, ask: Ask<'_>) -> Item;
+
+    /// Where the waiters of this name are told to look.
+    fn channel(&self) -> String {
+        self.name().part("wake")
+    }
+
+    /// What a message on [`channel`](Self::channel) means; `None` if nothing.
+    fn signal(&self, payload: &[u8]) -> Option<Signal> {
+        (payload == b"free").then_some(Signal::Look)
+    }
+
+    /// What a reply means; `None` if it is not one that the script's contract names.
+    fn decode(&self, item: &'static Script, reply: &Reply) -> Option<Answer> {
+        item.replies
+            .contains(&reply.status())
+            .then(|| Answer::read(reply))
+            .flatten()
+    }
+}

@@ -1,0 +1,340 @@
+//! The store seam: what the engine asks of a Redis client, and nothing more.
+//!
+//! A store runs scripts and carries messages. It never retries a script: a second execution is the engine's decision,
+//! because only the engine knows what else has happened to the claim since. What a store does not know, it says.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lockkeeper_lua::{Script, Status};
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::protocol::Item;
+
+/// The number of one request, unlike that of any other request of the same client.
+pub type Request = u64;
+
+/// How a script is named to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// By its SHA-1 (`EVALSHA`); a server that does not know it answers `NOSCRIPT` and has executed nothing.
+    Sha,
+    /// By its text (`EVAL`), which also teaches it to the server.
+    Source,
+}
+
+/// One execution of one script.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Call {
+    /// The script, its keys, and its arguments from `ARGV[2]` on.
+    pub item: Item,
+    /// `ARGV[1]`, and the first field of the reply.
+    pub request: Request,
+    /// How to name the script.
+    pub form: Form,
+    /// When to give up waiting for the answer, counted from the call.
+    pub timeout: Duration,
+}
+
+impl Call {
+    /// A call of `item` as request number `request`.
+    pub const fn new(item: Item, request: Request, form: Form, timeout: Duration) -> Self {
+        Self {
+            item,
+            request,
+            form,
+            timeout,
+        }
+    }
+}
+
+/// A value in a script's reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Nothing there.
+    Nil,
+    /// A whole number.
+    Integer(i64),
+    /// A string.
+    Bytes(Vec<u8>),
+    /// An array.
+    List(Vec<Self>),
+}
+
+impl Value {
+    /// The text of a string; `None` for anything else and for bytes that are not UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// A whole number, also one written as a decimal string.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            _ => self.as_str()?.parse().ok(),
+        }
+    }
+}
+
+/// What a script answered, the request number checked and taken off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    status: Status,
+    fields: Vec<Value>,
+}
+
+impl Reply {
+    /// Reads the reply to `request`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadReply::Foreign`] if it carries another request's number: the replies of the connection are out of step and
+    /// the connection must be replaced. [`BadReply::Malformed`] if it is no reply of a Lockkeeper script at all.
+    pub fn read(request: Request, reply: Value) -> Result<Self, BadReply> {
+        let Value::List(fields) = reply else {
+            return Err(BadReply::Malformed);
+        };
+        let mut fields = fields.into_iter();
+        let echo = fields
+            .next()
+            .as_ref()
+            .and_then(Value::as_str)
+            .and_then(|text| text.parse().ok());
+        match echo {
+            Some(echo) if echo == request => {}
+            Some(echo) => {
+                return Err(BadReply::Foreign {
+                    expected: request,
+                    echo,
+                });
+            }
+            None => return Err(BadReply::Malformed),
+        }
+        let status = fields
+            .next()
+            .as_ref()
+            .and_then(Value::as_str)
+            .and_then(Status::parse);
+        let status = status.ok_or(BadReply::Malformed)?;
+        Ok(Self {
+            status,
+            fields: fields.collect(),
+        })
+    }
+
+    /// The status word.
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The field after the status, counted from zero.
+    pub fn field(&self, index: usize) -> Option<&Value> {
+        self.fields.get(index)
+    }
+}
+
+/// Why a reply cannot be believed. Either way the outcome of the request is unknown and the connection must go.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadReply {
+    /// The reply belongs to another request.
+    #[error("the reply to request {expected} carries number {echo}")]
+    #[non_exhaustive]
+    Foreign {
+        /// The request that was sent.
+        expected: Request,
+        /// The number in the reply.
+        echo: Request,
+    },
+    /// The reply is none of a Lockkeeper script.
+    #[error("the reply is not one of a Lockkeeper script")]
+    Malformed,
+}
+
+/// What is known about a request that got no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It did not reach the server and never will.
+    NotSent,
+    /// It may have been executed, be executed later, or never.
+    Unknown,
+    /// The server answered with an error instead of executing it to its end.
+    Refused,
+}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    outcome: Outcome,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl StoreError {
+    /// The request did not reach the server and never will.
+    pub fn not_sent(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::NotSent,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Nobody knows whether the request was executed.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// The server's error reply, whole: its first word is the code.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Refused,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Keeps the client library's own error behind this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What is known about the request.
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The code word of the server's error reply (`NOPERM`, `READONLY`, …); `None` if the server did not answer.
+    pub fn code(&self) -> Option<&str> {
+        match self.outcome {
+            Outcome::Refused => self.message.split_whitespace().next(),
+            Outcome::NotSent | Outcome::Unknown => None,
+        }
+    }
+
+    /// Whether the server does not know the script: it has executed nothing.
+    pub fn is_noscript(&self) -> bool {
+        self.code() == Some("NOSCRIPT")
+    }
+
+    /// Whether the same request may well succeed later: nobody answered, or the server is not ready just now.
+    pub fn is_transient(&self) -> bool {
+        match self.code() {
+            None => true,
+            Some(code) => matches!(
+                code,
+                "LOADING"
+                    | "BUSY"
+                    | "READONLY"
+                    | "MASTERDOWN"
+                    | "CLUSTERDOWN"
+                    | "TRYAGAIN"
+                    | "NOREPLICAS"
+                    | "UNBLOCKED"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outcome {
+            Outcome::NotSent => write!(f, "not sent: {}", self.message),
+            Outcome::Unknown => write!(f, "no answer: {}", self.message),
+            Outcome::Refused => write!(f, "the server refused: {}", self.message),
+        }
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// What a store tells without being asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message on a channel that is subscribed to.
+    #[non_exhaustive]
+    Message {
+        /// Where it was published.
+        channel: String,
+        /// What was published.
+        payload: Vec<u8>,
+    },
+    /// Messages may have been missed (a new connection, or the reader lagged), and from now on they arrive again: every
+    /// subscription is in place.
+    Reconnected,
+    /// A connection is down: requests fail and messages are missed until `Reconnected`.
+    Disconnected,
+}
+
+impl Event {
+    /// A message that was published on a channel.
+    pub fn message(channel: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
+        Self::Message {
+            channel: channel.into(),
+            payload: payload.into(),
+        }
+    }
+}
+
+/// A connection to one deployment, a single server or several that share the keys among them.
+///
+/// Cancel safety, for every method: dropping the future gives up the answer, not the request.
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Executes a script once and returns its reply, within the call's timeout.
+    ///
+    /// Calls reach the server in the order in which they were first polled, as long as one connection lives.
+    ///
+    /// # Errors
+    ///
+    /// The error says which of three is true: not sent, unknown, refused. A reply that is not this request's is
+    /// "unknown", and the store replaces the connection it came by.
+    async fn call(&self, call: Call) -> Result<Reply, StoreError>;
+
+    /// Starts to receive the messages of a channel. When it returns `Ok`, the server has confirmed: every message
+    /// published from now on arrives, or else [`Event::Reconnected`] does. Subscribing twice changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call); after an error the channel is not subscribed to.
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError>;
+
+    /// Stops receiving the messages of a channel; one that is not subscribed to is no error.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call); after an error stray messages may still arrive, and nothing else is left behind.
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError>;
+
+    /// The stream of events, which begins with the first call. It belongs to the engine; a second call gives a stream
+    /// that ends at once.
+    fn events(&self) -> mpsc::UnboundedReceiver<Event>;
+
+    /// The clock by which leases on this store are believed in.
+    fn clock(&self) -> Arc<dyn Clock>;
+
+    /// Ends every connection and task. Calls fail with "not sent" from then on, the event stream ends.
+    async fn close(&self);
+}

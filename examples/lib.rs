@@ -1,0 +1,1 @@
+//! Programs that teach Lockkeeper; see the `examples` of this package.

@@ -1,0 +1,148 @@
+//! The Lua scripts of Lockkeeper: the protocol that every client speaks to the server.
+//!
+//! This crate holds data and nothing else. Each [`Script`] is one file of this folder with the fragments it uses joined
+//! in front, and a typed description of its contract; the README beside it has the rules and the table of statuses.
+//!
+//! ```
+//! use lockkeeper_lua::mutex;
+//!
+//! assert_eq!(mutex::RENEW.keys, ["main"]);
+//! assert_eq!(mutex::RENEW.args, ["request", "claim", "ttl"]);
+//! ```
+
+mod status;
+
+pub use status::Status;
+
+/// One script and its contract.
+///
+/// Two scripts are equal when their SHA-1 is, as the server sees it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Script {
+    /// Kind and verb, as in the file's name: `mutex/acquire`.
+    pub name: &'static str,
+    /// The whole text, fragments included, as it is sent to the server.
+    pub source: &'static str,
+    /// SHA-1 of `source` in lower-case hex, by which the server knows the script.
+    pub sha1: &'static str,
+    /// What each key is, in the order of `KEYS`.
+    pub keys: &'static [&'static str],
+    /// What each argument is, in the order of `ARGV`; the request number first.
+    pub args: &'static [&'static str],
+    /// Every status this script can answer with.
+    pub replies: &'static [Status],
+}
+
+impl PartialEq for Script {
+    fn eq(&self, other: &Self) -> bool {
+        self.sha1 == other.sha1
+    }
+}
+
+impl Eq for Script {}
+
+/// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`.
+macro_rules! script {
+    ($name:literal, with [$($fragment:literal),*], keys $keys:expr, args $args:expr, replies $replies:expr $(,)?) => {
+        Script {
+            name: $name,
+            source: concat!(
+                $(include_str!(concat!("shared/", $fragment, ".lua")), "\n",)*
+                include_str!(concat!($name, ".lua"))
+            ),
+            sha1: pinned_sha1($name),
+            keys: &$keys,
+            args: &$args,
+            replies: &$replies,
+        }
+    };
+}
+
+/// One holder at a time.
+pub mod mutex {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes a claim the holder of a free name.
+    pub const ACQUIRE: Script = script!(
+        "mutex/acquire",
+        with ["fence", "lease"],
+        keys ["main", "fence", "gone"],
+        args ["request", "claim", "ttl", "floor"],
+        replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
+    );
+
+    /// Arms the lease of a claim that holds.
+    pub const RENEW: Script = script!(
+        "mutex/renew",
+        with ["lease"],
+        keys ["main"],
+        args ["request", "claim", "ttl"],
+        replies [Status::Renewed, Status::Gone],
+    );
+
+    /// The claim goes, every acquire of it having been answered.
+    pub const LEAVE: Script = script!(
+        "mutex/leave",
+        with ["wake"],
+        keys ["main"],
+        args ["request", "claim", "channel"],
+        replies [Status::Left, Status::NotHeld],
+    );
+
+    /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
+    pub const LEAVE_MARKED: Script = script!(
+        "mutex/leave_marked",
+        with ["wake"],
+        keys ["main", "gone"],
+        args ["request", "claim", "channel", "ttl"],
+        replies [Status::Left, Status::NotHeld],
+    );
+
+    /// Asks whether a claim holds; changes nothing.
+    pub const VERIFY: Script = script!(
+        "mutex/verify",
+        with [],
+        keys ["main"],
+        args ["request", "claim"],
+        replies [Status::Held, Status::Gone],
+    );
+}
+
+/// Every script there is.
+pub const ALL: &[&Script] = &[
+    &mutex::ACQUIRE,
+    &mutex::RENEW,
+    &mutex::LEAVE,
+    &mutex::LEAVE_MARKED,
+    &mutex::VERIFY,
+];
+
+/// The SHA-1 that `scripts.lock` pins for the script of this name, found while compiling: a script without a line there
+/// does not build.
+const fn pinned_sha1(name: &str) -> &'static str {
+    const LOCK: &str = include_str!("scripts.lock");
+    let (lock, name) = (LOCK.as_bytes(), name.as_bytes());
+    let mut line = 0;
+    while line < lock.len() {
+        let mut matched = 0;
+        while matched < name.len()
+            && line + matched < lock.len()
+            && lock[line + matched] == name[matched]
+        {
+            matched += 1;
+        }
+        let mut end = line;
+        while end < lock.len() && lock[end] != b'\n' {
+            end += 1;
+        }
+        if matched == name.len() && lock[line + matched] == b' ' {
+            return LOCK.split_at(end).0.split_at(line + matched + 1).1;
+        }
+        line = end + 1;
+    }
+    panic!("a script has no line in scripts.lock: run `cargo xtask lock-scripts`")
+}
+
+#[cfg(test)]
+mod tests;

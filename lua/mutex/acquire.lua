@@ -1,0 +1,35 @@
+-- mutex/acquire: makes the claim the holder of a free name. Run again by the holder it arms the ttl again and gives the
+-- same token: nobody else can have drawn one since.
+--
+-- KEYS[1] main     the holder's claim, a string
+-- KEYS[2] fence    the last token drawn for the name
+-- KEYS[3] gone     the mark of a leave that overtook this claim's acquire
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- ARGV[3] ttl      of the lease, ms
+-- ARGV[4] floor    the largest token the caller has seen
+-- REPLY GRANTED token
+-- REPLY BUSY left       ms until the holder's lease ends; negative when it never does
+-- REPLY GONE            this claim has left: it must not come back
+-- REPLY WRONG_KIND      the name holds another kind's data
+-- PUBLISH nothing
+
+local ttl = tonumber(ARGV[3])
+local holder = redis.pcall('GET', KEYS[1])
+
+if holder == ARGV[2] then
+  arm(KEYS[1], ttl)
+  return { ARGV[1], 'GRANTED', redis.call('GET', KEYS[2]) or draw_token(KEYS[2], ARGV[4], ttl) }
+end
+if holder then
+  if type(holder) == 'table' then
+    return { ARGV[1], 'WRONG_KIND' }
+  end
+  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
+end
+if redis.call('EXISTS', KEYS[3]) == 1 then
+  return { ARGV[1], 'GONE' }
+end
+local token = draw_token(KEYS[2], ARGV[4], ttl)
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return { ARGV[1], 'GRANTED', token }

@@ -1,0 +1,21 @@
+-- mutex/leave_marked: the claim goes while an acquire of it is unanswered and may still be on its way. Like mutex/leave,
+-- and leaves a mark for one ttl, so that the acquire, executed late, creates nothing.
+--
+-- KEYS[1] main     the holder's claim, a string
+-- KEYS[2] gone     the mark; its life is the last time an acquire of this claim may arrive
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- ARGV[3] channel  where waiters of the name listen
+-- ARGV[4] ttl      of the mark, ms
+-- REPLY LEFT told       told: 1 when the wake went out, 0 when the server refused it
+-- REPLY NOT_HELD        nothing was there to leave; the mark stands all the same
+-- PUBLISH channel: free
+
+-- First a write that cannot grow: a full server lets the writes behind it pass.
+redis.call('DEL', KEYS[2])
+redis.call('SET', KEYS[2], '1', 'PX', ARGV[4])
+if redis.pcall('GET', KEYS[1]) ~= ARGV[2] then
+  return { ARGV[1], 'NOT_HELD' }
+end
+redis.call('DEL', KEYS[1])
+return { ARGV[1], 'LEFT', wake(ARGV[3], 'free') }

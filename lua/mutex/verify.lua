@@ -1,0 +1,13 @@
+-- mutex/verify: asks whether the claim holds. Changes nothing.
+--
+-- KEYS[1] main     the holder's claim, a string
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- REPLY HELD left       ms until the lease ends on the server
+-- REPLY GONE            expired, deleted, or somebody else's
+-- PUBLISH nothing
+
+if redis.pcall('GET', KEYS[1]) ~= ARGV[2] then
+  return { ARGV[1], 'GONE' }
+end
+return { ARGV[1], 'HELD', redis.call('PTTL', KEYS[1]) }

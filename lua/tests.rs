@@ -1,0 +1,270 @@
+//! Holds the three descriptions of each script against each other: its header, its entry in `lib.rs`, its body. That
+//! the callers send as many keys and arguments as described is checked where calls are built.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// The file of a script without its fragments.
+fn file(script: &Script) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("{}.lua", script.name));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Contract lines of one sort, without the comment mark: `contract(text, "KEYS")` gives `KEYS[1] main …`.
+fn contract<'a>(text: &'a str, sort: &str) -> Vec<&'a str> {
+    text.lines()
+        .take_while(|line| line.starts_with("--"))
+        .filter_map(|line| line.strip_prefix("-- "))
+        .filter(|line| line.starts_with(sort))
+        .collect()
+}
+
+/// The code alone: no comment lines.
+fn body(text: &str) -> String {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Every number `n` for which `{array}[n]` stands in the code.
+fn used(code: &str, array: &str) -> BTreeSet<usize> {
+    code.split(&format!("{array}["))
+        .skip(1)
+        .filter_map(|rest| rest.split(']').next()?.parse().ok())
+        .collect()
+}
+
+/// Every upper-case word between quotes that is a status.
+fn statuses(code: &str) -> BTreeSet<&str> {
+    code.split('\'')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| Status::parse(word).is_some())
+        .collect()
+}
+
+fn lua_files(folder: &Path) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            files.extend(lua_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "lua") {
+            files.push((
+                path.display().to_string(),
+                fs::read_to_string(&path).unwrap(),
+            ));
+        }
+    }
+    files
+}
+
+#[test]
+fn every_header_says_what_the_description_says() {
+    for script in ALL {
+        let text = file(script);
+        for (sort, described) in [("KEYS", script.keys), ("ARGV", script.args)] {
+            let promised = contract(&text, sort);
+            let expected: Vec<String> = described
+                .iter()
+                .enumerate()
+                .map(|(n, what)| format!("{sort}[{}] {what}", n + 1))
+                .collect();
+            let actual: Vec<String> = promised
+                .iter()
+                .map(|line| {
+                    line.split_whitespace()
+                        .take(2)
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                })
+                .collect();
+            assert_eq!(actual, expected, "{}", script.name);
+        }
+        let promised: Vec<&str> = contract(&text, "REPLY")
+            .iter()
+            .filter_map(|line| line.split_whitespace().nth(1))
+            .collect();
+        let described: Vec<&str> = script
+            .replies
+            .iter()
+            .map(|status| status.as_str())
+            .collect();
+        assert_eq!(promised, described, "{}", script.name);
+        assert_eq!(
+            contract(&text, "PUBLISH").len(),
+            1,
+            "{} must say what it publishes",
+            script.name
+        );
+        assert!(
+            text.starts_with(&format!("-- {}: ", script.name)),
+            "{} must open with its name",
+            script.name
+        );
+    }
+}
+
+#[test]
+fn every_body_uses_what_its_header_promises_and_nothing_else() {
+    for script in ALL {
+        let text = file(script);
+        let code = body(&text);
+        let all = |list: &[&str]| (1..=list.len()).collect::<BTreeSet<_>>();
+        assert_eq!(
+            used(&code, "KEYS"),
+            all(script.keys),
+            "{}: KEYS",
+            script.name
+        );
+        assert_eq!(
+            used(&code, "ARGV"),
+            all(script.args),
+            "{}: ARGV",
+            script.name
+        );
+        let described: BTreeSet<&str> = script
+            .replies
+            .iter()
+            .map(|status| status.as_str())
+            .collect();
+        assert_eq!(statuses(&code), described, "{}: statuses", script.name);
+        assert_eq!(
+            script.args[0], "request",
+            "{}: the request number comes first",
+            script.name
+        );
+        assert_eq!(
+            script.args[1], "claim",
+            "{}: the claim comes second",
+            script.name
+        );
+        let returns = code.matches("return {").count();
+        assert_eq!(
+            returns,
+            code.matches("return { ARGV[1], '").count(),
+            "{}: a reply without echo",
+            script.name
+        );
+        let publishes = text.contains("-- PUBLISH channel");
+        assert_eq!(
+            code.contains("wake("),
+            publishes,
+            "{}: PUBLISH",
+            script.name
+        );
+    }
+}
+
+#[test]
+fn every_script_file_is_described() {
+    let described: BTreeSet<String> = ALL
+        .iter()
+        .map(|script| format!("{}.lua", script.name))
+        .collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, _) in lua_files(root) {
+        let relative = Path::new(&path)
+            .strip_prefix(root)
+            .unwrap()
+            .display()
+            .to_string();
+        if !relative.starts_with("shared/") {
+            assert!(described.contains(&relative), "{relative} is not in ALL");
+        }
+    }
+}
+
+/// The numbers of a script cross 2^53 / 1000 and Lua 5.1 prints 14 digits: only `%.0f` may make text of them.
+#[test]
+fn numbers_become_text_by_format_alone() {
+    for (path, text) in lua_files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("--").next().unwrap_or_default();
+            let place = || format!("{path}:{}: {line}", number + 1);
+            assert!(!code.contains(".."), "joins strings: {}", place());
+            assert!(!code.contains("tostring"), "uses tostring: {}", place());
+            for format in code.split("string.format(").skip(1) {
+                assert!(
+                    format.starts_with("'%.0f'"),
+                    "formats otherwise than %.0f: {}",
+                    place()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
+    for (path, text) in lua_files(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+        assert!(text.lines().count() <= 80, "{path} is over 80 lines");
+        let code = body(&text);
+        for library in [
+            "cjson",
+            "cmsgpack",
+            "struct.",
+            "bit.",
+            "os.",
+            "math.random",
+            "redis.replicate",
+            "MOVED",
+            "ASK",
+        ] {
+            assert!(!code.contains(library), "{path} uses {library}");
+        }
+        assert!(
+            !code.contains("redis.call('PUBLISH'"),
+            "{path}: PUBLISH must go through pcall"
+        );
+        assert!(
+            code.matches("redis.call('TIME')").count() <= 1,
+            "{path} reads the time twice"
+        );
+        for line in code.lines() {
+            let opens = line.starts_with(|first: char| first.is_ascii_lowercase());
+            let allowed = [
+                "local ", "if ", "end", "return ", "redis.", "arm(", "for ", "else",
+            ];
+            assert!(
+                !opens || allowed.iter().any(|start| line.starts_with(start)),
+                "{path} may set a global: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_lock_file_pins_every_script() {
+    let expected: String = ALL
+        .iter()
+        .map(|script| {
+            format!(
+                "{} {}\n",
+                script.name,
+                sha1_smol::Sha1::from(script.source).hexdigest()
+            )
+        })
+        .collect();
+    let pinned = include_str!("scripts.lock");
+    assert_eq!(
+        pinned, expected,
+        "a script changed: say so in CHANGELOG under \"Scripts and keys\", then run `cargo xtask lock-scripts`"
+    );
+}
+
+#[test]
+fn the_readme_lists_every_status() {
+    let readme = include_str!("README.md");
+    let listed: Vec<&str> = readme
+        .lines()
+        .skip_while(|line| *line != "## Statuses")
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    let all: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    assert_eq!(listed, all);
+}
