@@ -246,7 +246,7 @@ fn the_lock_file_pins_every_script() {
             format!(
                 "{} {}\n",
                 script.name,
-                sha1_smol::Sha1::from(script.source).hexdigest()
+                sha1_smol::Sha1::from(script.source).digest()
             )
         })
         .collect();

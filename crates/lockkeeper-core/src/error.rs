@@ -43,6 +43,13 @@ pub enum Error {
         /// Why.
         reason: LossReason,
     },
+    /// The guard of this lease has been released or dropped.
+    #[error("lock {name:?} is not held: its guard has been released")]
+    #[non_exhaustive]
+    NotHeld {
+        /// The lock.
+        name: String,
+    },
     /// The server answered something that no script of ours says; another program uses the same keys or scripts.
     #[error("lock {name:?}: {message}")]
     #[non_exhaustive]

@@ -1,14 +1,41 @@
-//! The engine of Lockkeeper (work in progress).
+//! The engine of Lockkeeper: acquisition, leases, renewal, notification.
+//!
+//! Users of locks depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It knows time and tasks,
+//! and no Redis client: a store ([`store::Store`]) runs scripts and carries messages, a kind ([`protocol::Protocol`])
+//! says which scripts and what their answers mean, and the engine does the rest for every kind alike.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`claim`] | the client's half of the protocol, pure |
+//! | [`store`] | the seam to a Redis client |
+//! | [`protocol`] | the seam to a kind of lock |
+//! | [`clock`] | local time |
 
+mod acquire;
+pub mod claim;
+mod client;
 pub mod clock;
 mod error;
+mod exchange;
+mod hold;
 mod lease;
+mod lock;
 mod name;
+mod notify;
 mod owner;
+mod pause;
 pub mod protocol;
+mod reaper;
+mod renewal;
+mod settings;
 pub mod store;
 
+pub use acquire::{Acquire, TryAcquire};
+pub use client::{Client, ClientBuilder, CloseReport};
 pub use error::{Error, Result};
-pub use lease::LossReason;
+pub use hold::{Hold, Released};
+pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};
+pub use lock::Lock;
 pub use name::Name;
 pub use owner::{ClaimId, Owner};
+pub use protocol::{FencingToken, Kind};

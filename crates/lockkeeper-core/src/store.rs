@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lockkeeper_lua::{Script, Status};
+use lockkeeper_lua::Status;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;

@@ -1,0 +1,397 @@
+//! The client's half of the protocol: what one claim may ask next, and what may be believed of it.
+//!
+//! Pure: events go in with the present [`Moment`], belief and permission come out. The engine drives it with a real
+//! store; a simulator or an exhaustive search can drive the very same code with a model of one. The laws it keeps:
+//!
+//! - A claim lives once: after it has ended, nothing but a leave is sent for it.
+//! - One request at a time: until a request is answered or given up, only a leave may follow it. A request given up may
+//!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered.
+//! - A deadline counts from before the send of the request that was answered.
+//! - Belief begins with an answer, ends before the first byte of a leave is sent, and never comes back.
+//! - A missing answer means "unknown", never "no".
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::lease::LossReason;
+use crate::owner::ClaimId;
+use crate::protocol::{Answer, FencingToken, Verb};
+use crate::store::{Outcome, Request};
+
+/// One claim, from before its first request until after its leave.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Claim {
+    id: ClaimId,
+    /// How long after the send of a granting or renewing request the claim may be believed in: ttl − margin.
+    trust: Duration,
+    phase: Phase,
+    pending: Option<Pending>,
+    /// The server may hold something for this claim.
+    present: bool,
+    /// An acquire was given up and may be executed any time later.
+    stray_acquire: bool,
+    /// A leave was given up and may have been executed.
+    stray_leave: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Phase {
+    Asking,
+    Held {
+        token: FencingToken,
+        deadline: Moment,
+        doubtful: bool,
+    },
+    Ended(Ending),
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Pending {
+    request: Request,
+    verb: Verb,
+    sent: Moment,
+    /// Whether the server might have held something for this claim before the send.
+    present_before: bool,
+}
+
+/// How a claim ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ending {
+    /// It never held.
+    Withdrawn,
+    /// It held until its holder let it go.
+    Released,
+    /// It held, and was lost.
+    Lost(LossReason),
+}
+
+/// What may be believed of a claim at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Belief {
+    /// It does not hold, and may yet.
+    None,
+    /// It holds.
+    Held,
+    /// It holds, and the last renewal was not answered.
+    Uncertain,
+    /// It does not hold and never will.
+    Ended(Ending),
+}
+
+/// Why a request may not be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotNow {
+    /// Another request of the claim is on its way.
+    Unanswered,
+    /// The claim has not come so far, or is past it.
+    OutOfOrder,
+}
+
+/// What an answer changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The claim holds now.
+    Granted(FencingToken),
+    /// The claim was granted too long ago to be believed, or had already left: it has ended, a new one is needed.
+    Spent,
+    /// Another claim holds, for as long as this unless it renews.
+    Busy(Option<Duration>),
+    /// The lease goes on.
+    Renewed,
+    /// The lease has been lost.
+    Lost(LossReason),
+    /// The claim is off the server, and was there until now or until an earlier leave of its own.
+    Left {
+        /// Whether the server let the wake out.
+        told: bool,
+    },
+    /// The claim was no longer on the server when it left.
+    WasGone,
+    /// The name holds another kind's data.
+    WrongKind,
+    /// No answer that this request can have.
+    Nonsense,
+    /// The answer to a request that had been given up: it changes nothing.
+    Stale,
+}
+
+impl Claim {
+    /// A claim that has asked for nothing yet; `ttl` and `margin` of its lease.
+    pub const fn new(id: ClaimId, ttl: Duration, margin: Duration) -> Self {
+        Self {
+            id,
+            trust: ttl.saturating_sub(margin),
+            phase: Phase::Asking,
+            pending: None,
+            present: false,
+            stray_acquire: false,
+            stray_leave: false,
+        }
+    }
+
+    /// Which claim this is.
+    pub const fn id(&self) -> &ClaimId {
+        &self.id
+    }
+
+    /// The token of the grant, also after its end as long as the claim was not ended by [`end`](Self::end).
+    pub const fn token(&self) -> Option<FencingToken> {
+        match self.phase {
+            Phase::Held { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
+    /// Until when the claim may be believed in; `None` while it does not hold.
+    pub const fn deadline(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Held { deadline, .. } => Some(deadline),
+            _ => None,
+        }
+    }
+
+    /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
+    pub fn belief(&self, now: Moment) -> Belief {
+        match self.phase {
+            Phase::Asking => Belief::None,
+            Phase::Held { deadline, .. } if now >= deadline => {
+                Belief::Ended(Ending::Lost(LossReason::Expired))
+            }
+            Phase::Held { doubtful: true, .. } => Belief::Uncertain,
+            Phase::Held { .. } => Belief::Held,
+            Phase::Ended(ending) => Belief::Ended(ending),
+        }
+    }
+
+    /// Registers a request that is sent next. `now` must lie before its first byte.
+    ///
+    /// # Errors
+    ///
+    /// [`NotNow`] if the laws forbid it; nothing has changed then and nothing may be sent.
+    pub fn send(&mut self, verb: Verb, request: Request, now: Moment) -> Result<(), NotNow> {
+        match (verb, self.phase, self.pending) {
+            (Verb::Leave, Phase::Ended(_), None) => {}
+            (Verb::Leave, Phase::Ended(_), Some(pending)) => match pending.verb {
+                Verb::Leave => return Err(NotNow::Unanswered),
+                Verb::Acquire => self.stray_acquire = true,
+                Verb::Renew => {}
+            },
+            (Verb::Acquire, Phase::Asking, None) | (Verb::Renew, Phase::Held { .. }, None) => {}
+            (Verb::Acquire, Phase::Asking, Some(_))
+            | (Verb::Renew, Phase::Held { .. }, Some(_)) => {
+                return Err(NotNow::Unanswered);
+            }
+            _ => return Err(NotNow::OutOfOrder),
+        }
+        if verb == Verb::Renew
+            && self.belief(now) == Belief::Ended(Ending::Lost(LossReason::Expired))
+        {
+            return Err(NotNow::OutOfOrder);
+        }
+        self.pending = Some(Pending {
+            request,
+            verb,
+            sent: now,
+            present_before: self.present,
+        });
+        self.present |= verb == Verb::Acquire;
+        Ok(())
+    }
+
+    /// Whether a request that the server did not execute (`NOSCRIPT`) may be sent once more under the same number: not
+    /// after the claim has ended, for then a leave may have gone out in between.
+    pub fn may_resend(&self, request: Request) -> bool {
+        self.pending.is_some_and(|pending| {
+            pending.request == request
+                && (pending.verb == Verb::Leave || !matches!(self.phase, Phase::Ended(_)))
+        })
+    }
+
+    /// An answer has come.
+    pub fn answered(&mut self, request: Request, answer: Answer, now: Moment) -> Verdict {
+        let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
+            return Verdict::Stale;
+        };
+        match pending.verb {
+            Verb::Acquire => self.acquire_answered(pending, answer, now),
+            Verb::Renew => self.renew_answered(pending, answer, now),
+            Verb::Leave => self.leave_answered(answer),
+        }
+    }
+
+    fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
+        match answer {
+            Answer::Granted(token) => {
+                let deadline = pending.sent.after(self.trust);
+                if now >= deadline || self.phase != Phase::Asking {
+                    self.phase = match self.phase {
+                        Phase::Ended(ending) => Phase::Ended(ending),
+                        _ => Phase::Ended(Ending::Withdrawn),
+                    };
+                    return Verdict::Spent;
+                }
+                self.phase = Phase::Held {
+                    token,
+                    deadline,
+                    doubtful: false,
+                };
+                Verdict::Granted(token)
+            }
+            Answer::Busy(left) => {
+                self.present = self.stray_acquire;
+                Verdict::Busy(left)
+            }
+            Answer::Gone => {
+                self.present = self.stray_acquire;
+                self.phase = Phase::Ended(Ending::Withdrawn);
+                Verdict::Spent
+            }
+            Answer::WrongKind => {
+                self.present = self.stray_acquire;
+                Verdict::WrongKind
+            }
+            _ => Verdict::Nonsense,
+        }
+    }
+
+    fn renew_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
+        let Phase::Held {
+            token, deadline, ..
+        } = self.phase
+        else {
+            return Verdict::Stale;
+        };
+        match answer {
+            Answer::Gone => {
+                self.present = self.stray_acquire;
+                self.lost(LossReason::Gone)
+            }
+            Answer::Renewed if now >= deadline => self.lost(LossReason::Expired),
+            Answer::Renewed => {
+                let deadline = deadline.max(pending.sent.after(self.trust));
+                self.phase = Phase::Held {
+                    token,
+                    deadline,
+                    doubtful: false,
+                };
+                Verdict::Renewed
+            }
+            _ => {
+                self.doubt();
+                Verdict::Nonsense
+            }
+        }
+    }
+
+    fn leave_answered(&mut self, answer: Answer) -> Verdict {
+        let verdict = match answer {
+            Answer::Left { told } => Verdict::Left { told },
+            Answer::NotHeld if self.stray_leave => Verdict::Left { told: true },
+            Answer::NotHeld => Verdict::WasGone,
+            _ => return Verdict::Nonsense,
+        };
+        self.present = false;
+        self.stray_acquire = false;
+        verdict
+    }
+
+    /// A request has been given up or was refused.
+    pub fn failed(&mut self, request: Request, outcome: Outcome) {
+        let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
+            return;
+        };
+        match (pending.verb, outcome) {
+            (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
+            (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
+            (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
+            (Verb::Renew, _) => self.doubt(),
+            (Verb::Acquire | Verb::Leave, _) => {}
+        }
+    }
+
+    /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.
+    pub fn seen_gone(&mut self) -> bool {
+        let held = matches!(self.phase, Phase::Held { .. });
+        if held {
+            self.present = self.stray_acquire;
+            self.lost(LossReason::Gone);
+        }
+        held
+    }
+
+    /// The deadline may have passed: true if the lease ends with this call.
+    pub fn expire(&mut self, now: Moment) -> bool {
+        let expired = matches!(self.phase, Phase::Held { deadline, .. } if now >= deadline);
+        if expired {
+            self.lost(LossReason::Expired);
+        }
+        expired
+    }
+
+    /// The client closes: a lease that is held is lost to its holder and left to expire, because nobody knows whether
+    /// the work under it has stopped. True if the lease ends with this call.
+    pub fn forsake(&mut self, now: Moment) -> bool {
+        let held = !self.expire(now) && matches!(self.phase, Phase::Held { .. });
+        if held {
+            self.present = false;
+            self.stray_acquire = false;
+            self.lost(LossReason::ClientClosed);
+        }
+        held
+    }
+
+    /// The holder lets go, or whoever asked stops asking: belief ends now, a leave may be sent from now on.
+    pub fn end(&mut self, now: Moment) {
+        self.expire(now);
+        self.phase = match self.phase {
+            Phase::Asking => Phase::Ended(Ending::Withdrawn),
+            Phase::Held { .. } => Phase::Ended(Ending::Released),
+            Phase::Ended(ending) => Phase::Ended(ending),
+        };
+    }
+
+    /// What is left to do for a claim that has ended: nothing, or a leave.
+    pub fn departure(&self) -> Departure {
+        let on_its_way = self
+            .pending
+            .is_some_and(|pending| pending.verb == Verb::Acquire);
+        if self.stray_acquire || on_its_way {
+            Departure::Overtaking
+        } else if self.present {
+            Departure::Plain
+        } else {
+            Departure::None
+        }
+    }
+
+    fn lost(&mut self, reason: LossReason) -> Verdict {
+        self.phase = Phase::Ended(Ending::Lost(reason));
+        Verdict::Lost(reason)
+    }
+
+    fn doubt(&mut self) {
+        if let Phase::Held { doubtful, .. } = &mut self.phase {
+            *doubtful = true;
+        }
+    }
+}
+
+/// The leave that a claim needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Departure {
+    /// The server holds nothing for it and never will.
+    None,
+    /// Every acquire has been answered.
+    Plain,
+    /// An acquire may be executed after the leave, and must then create nothing.
+    Overtaking,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::owner::Owner;
+
+const TTL: Duration = Duration::from_millis(1000);
+const MARGIN: Duration = Duration::from_millis(15);
+const TOKEN: FencingToken = FencingToken::new(7);
+
+fn at(ms: u64) -> Moment {
+    Moment::from_elapsed(Duration::from_millis(ms))
+}
+
+fn claim() -> Claim {
+    Claim::new(
+        ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1),
+        TTL,
+        MARGIN,
+    )
+}
+
+/// A claim whose acquire was sent at 0 and answered at `answered`.
+fn held(answered: u64) -> Claim {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    assert_eq!(
+        claim.answered(1, Answer::Granted(TOKEN), at(answered)),
+        Verdict::Granted(TOKEN)
+    );
+    claim
+}
+
+#[test]
+fn a_deadline_counts_from_the_send_and_not_from_the_answer() {
+    let claim = held(900);
+    assert_eq!(claim.deadline(), Some(at(985)));
+    assert_eq!(claim.belief(at(984)), Belief::Held);
+    assert_eq!(
+        claim.belief(at(985)),
+        Belief::Ended(Ending::Lost(LossReason::Expired))
+    );
+}
+
+#[test]
+fn a_grant_that_arrives_past_its_deadline_is_not_believed_and_is_left() {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    assert_eq!(
+        claim.answered(1, Answer::Granted(TOKEN), at(985)),
+        Verdict::Spent
+    );
+    assert_eq!(claim.departure(), Departure::Plain);
+    assert_eq!(
+        claim.send(Verb::Acquire, 2, at(990)),
+        Err(NotNow::OutOfOrder)
+    );
+}
+
+#[test]
+fn a_second_request_waits_for_the_first_unless_it_is_a_leave() {
+    let mut claim = held(1);
+    claim.send(Verb::Renew, 2, at(300)).unwrap();
+    assert_eq!(claim.send(Verb::Renew, 3, at(400)), Err(NotNow::Unanswered));
+    assert_eq!(
+        claim.send(Verb::Leave, 3, at(400)),
+        Err(NotNow::OutOfOrder),
+        "belief must end first"
+    );
+    claim.end(at(400));
+    assert_eq!(claim.send(Verb::Leave, 3, at(400)), Ok(()));
+    assert_eq!(claim.send(Verb::Leave, 4, at(400)), Err(NotNow::Unanswered));
+}
+
+#[test]
+fn belief_ends_before_the_leave_is_sent_and_never_comes_back() {
+    let mut claim = held(1);
+    claim.send(Verb::Renew, 2, at(300)).unwrap();
+    claim.end(at(400));
+    assert_eq!(claim.belief(at(400)), Belief::Ended(Ending::Released));
+    assert_eq!(claim.answered(2, Answer::Renewed, at(401)), Verdict::Stale);
+    assert_eq!(claim.belief(at(401)), Belief::Ended(Ending::Released));
+}
+
+#[test]
+fn a_renewal_answered_after_the_deadline_brings_nothing_back() {
+    let mut claim = held(1);
+    claim.send(Verb::Renew, 2, at(980)).unwrap();
+    assert_eq!(
+        claim.answered(2, Answer::Renewed, at(985)),
+        Verdict::Lost(LossReason::Expired)
+    );
+    assert_eq!(claim.departure(), Departure::Plain);
+}
+
+#[test]
+fn an_unanswered_renewal_makes_the_lease_uncertain_until_one_is_answered() {
+    let mut claim = held(1);
+    claim.send(Verb::Renew, 2, at(300)).unwrap();
+    assert_eq!(
+        claim.belief(at(400)),
+        Belief::Held,
+        "a request on its way is no failure yet"
+    );
+    claim.failed(2, Outcome::Unknown);
+    assert_eq!(claim.belief(at(500)), Belief::Uncertain);
+    claim.send(Verb::Renew, 3, at(500)).unwrap();
+    assert_eq!(
+        claim.answered(2, Answer::Renewed, at(501)),
+        Verdict::Stale,
+        "given up is given up"
+    );
+    assert_eq!(
+        claim.answered(3, Answer::Renewed, at(502)),
+        Verdict::Renewed
+    );
+    assert_eq!(claim.belief(at(503)), Belief::Held);
+    assert_eq!(claim.deadline(), Some(at(1485)));
+}
+
+#[test]
+fn a_renewal_past_the_deadline_is_not_even_sent() {
+    let mut claim = held(1);
+    assert_eq!(claim.send(Verb::Renew, 2, at(985)), Err(NotNow::OutOfOrder));
+}
+
+#[test]
+fn an_acquire_that_was_given_up_is_repeated_and_its_leave_overtakes() {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    claim.failed(1, Outcome::Unknown);
+    claim.send(Verb::Acquire, 2, at(100)).unwrap();
+    assert_eq!(
+        claim.answered(2, Answer::Granted(TOKEN), at(101)),
+        Verdict::Granted(TOKEN)
+    );
+    assert_eq!(
+        claim.deadline(),
+        Some(at(1085)),
+        "counted from the request that was answered"
+    );
+    claim.end(at(200));
+    assert_eq!(
+        claim.departure(),
+        Departure::Overtaking,
+        "the first copy may still be on its way"
+    );
+}
+
+#[test]
+fn busy_leaves_nothing_behind_but_a_stray_acquire_does() {
+    let mut clean = claim();
+    clean.send(Verb::Acquire, 1, at(0)).unwrap();
+    assert_eq!(
+        clean.answered(1, Answer::Busy(None), at(1)),
+        Verdict::Busy(None)
+    );
+    assert_eq!(clean.departure(), Departure::None);
+
+    let mut stray = claim();
+    stray.send(Verb::Acquire, 1, at(0)).unwrap();
+    stray.failed(1, Outcome::Unknown);
+    stray.send(Verb::Acquire, 2, at(1)).unwrap();
+    stray.answered(2, Answer::Busy(None), at(2));
+    assert_eq!(stray.departure(), Departure::Overtaking);
+}
+
+#[test]
+fn an_acquire_that_was_never_sent_needs_no_leave() {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    claim.failed(1, Outcome::NotSent);
+    assert_eq!(claim.departure(), Departure::None);
+}
+
+#[test]
+fn a_claim_dropped_while_its_acquire_is_on_its_way_leaves_behind_it() {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    claim.end(at(1));
+    assert_eq!(claim.departure(), Departure::Overtaking);
+    assert!(!claim.may_resend(1), "no EVAL behind a leave");
+    claim.send(Verb::Leave, 2, at(1)).unwrap();
+    assert_eq!(
+        claim.answered(1, Answer::Granted(TOKEN), at(2)),
+        Verdict::Stale
+    );
+    assert_eq!(
+        claim.answered(2, Answer::Left { told: true }, at(3)),
+        Verdict::Left { told: true }
+    );
+    assert_eq!(claim.departure(), Departure::None);
+}
+
+#[test]
+fn not_held_after_an_unanswered_leave_of_ones_own_is_free() {
+    let mut claim = held(1);
+    claim.end(at(2));
+    claim.send(Verb::Leave, 2, at(2)).unwrap();
+    claim.failed(2, Outcome::Unknown);
+    claim.send(Verb::Leave, 3, at(3)).unwrap();
+    assert_eq!(
+        claim.answered(3, Answer::NotHeld, at(4)),
+        Verdict::Left { told: true }
+    );
+}
+
+#[test]
+fn not_held_at_the_first_leave_means_that_it_was_lost() {
+    let mut claim = held(1);
+    claim.end(at(2));
+    claim.send(Verb::Leave, 2, at(2)).unwrap();
+    assert_eq!(claim.answered(2, Answer::NotHeld, at(4)), Verdict::WasGone);
+}
+
+#[test]
+fn a_claim_that_closing_forsakes_is_lost_and_left_to_expire() {
+    let mut claim = held(1);
+    assert!(claim.forsake(at(2)));
+    assert_eq!(
+        claim.belief(at(3)),
+        Belief::Ended(Ending::Lost(LossReason::ClientClosed))
+    );
+    assert_eq!(claim.departure(), Departure::None);
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Send(Verb),
+    Answer(u8),
+    Fail(u8),
+    End,
+    Tick,
+    Forsake,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        prop_oneof![Just(Verb::Acquire), Just(Verb::Renew), Just(Verb::Leave)].prop_map(Step::Send),
+        (0..8u8).prop_map(Step::Answer),
+        (0..3u8).prop_map(Step::Fail),
+        Just(Step::End),
+        Just(Step::Tick),
+        Just(Step::Forsake),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: belief lies within ttl − margin of a send, never returns once ended, and an acquire is never
+    /// sent for an ended claim.
+    #[test]
+    fn belief_obeys_the_laws_under_any_events(steps in prop::collection::vec((any_step(), 0..400u64), 1..40)) {
+        let mut claim = claim();
+        let (mut now, mut request, mut last_sent, mut ended) = (0, 0, 0, false);
+        for (step, pause) in steps {
+            now += pause;
+            match step {
+                Step::Send(verb) => {
+                    request += 1;
+                    if claim.send(verb, request, at(now)).is_ok() {
+                        prop_assert!(!ended || verb == Verb::Leave);
+                        if verb != Verb::Leave {
+                            last_sent = now;
+                        }
+                    }
+                }
+                Step::Answer(which) => {
+                    let answer = [
+                        Answer::Granted(TOKEN), Answer::Busy(None), Answer::Renewed, Answer::Gone,
+                        Answer::Left { told: true }, Answer::NotHeld, Answer::WrongKind, Answer::Held(TTL),
+                    ][usize::from(which)];
+                    claim.answered(request, answer, at(now));
+                }
+                Step::Fail(which) => {
+                    let outcome = [Outcome::NotSent, Outcome::Unknown, Outcome::Refused][usize::from(which)];
+                    claim.failed(request, outcome);
+                }
+                Step::End => claim.end(at(now)),
+                Step::Tick => { claim.expire(at(now)); }
+                Step::Forsake => { claim.forsake(at(now)); }
+            }
+            let belief = claim.belief(at(now));
+            if matches!(belief, Belief::Held | Belief::Uncertain) {
+                prop_assert!(!ended, "belief came back");
+                prop_assert!(at(now) < at(last_sent).after(TTL - MARGIN));
+            }
+            ended |= matches!(belief, Belief::Ended(_));
+        }
+    }
+}

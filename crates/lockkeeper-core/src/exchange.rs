@@ -1,0 +1,242 @@
+//! One request of one claim, from permission to verdict.
+//!
+//! Everything that reaches a server for a claim goes through [`Line::exchange`], so the laws of claims and time are kept
+//! in one place: permission and the send time are taken before the first byte, a missing answer is told to the claim as
+//! what it is, and a script that the server does not know is sent by its text only if nothing overtook it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::claim::{Belief, Claim, Departure, NotNow, Verdict};
+use crate::clock::{Clock, Moment};
+use crate::owner::ClaimId;
+use crate::protocol::{Answer, Ask, Item, Protocol, Verb};
+use crate::renewal::schedule::{LeaseId, Pace};
+use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError};
+
+/// What was agreed for a claim before its first request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Length of the lease, whole milliseconds.
+    pub(crate) ttl: Duration,
+    /// How much earlier than on the server the lease ends for its holder.
+    pub(crate) margin: Duration,
+    /// How long one request is waited for.
+    pub(crate) timeout: Duration,
+    /// `None` for a fixed lease.
+    pub(crate) pace: Option<Pace>,
+}
+
+/// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pub(crate) number: LeaseId,
+    pub(crate) id: ClaimId,
+    pub(crate) protocol: Arc<dyn Protocol>,
+    pub(crate) terms: Terms,
+    claim: Mutex<Claim>,
+    /// Rings when belief ends.
+    ended: Notify,
+}
+
+impl Tenure {
+    pub(crate) fn new(
+        number: LeaseId,
+        id: ClaimId,
+        protocol: Arc<dyn Protocol>,
+        terms: Terms,
+    ) -> Self {
+        let claim = Claim::new(id.clone(), terms.ttl, terms.margin);
+        Self {
+            number,
+            id,
+            protocol,
+            terms,
+            claim: Mutex::new(claim),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the claim and tells its observers if belief ended by it.
+    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Claim) -> T) -> T {
+        let (result, ended) = {
+            let mut claim = self.claim();
+            let held = claim.deadline().is_some();
+            let result = f(&mut claim);
+            (result, held && claim.deadline().is_none())
+        };
+        if ended {
+            self.ended.notify_waiters();
+        }
+        result
+    }
+
+    /// Rings when belief ends. To miss nothing, call this, then look at the belief, then await.
+    pub(crate) fn bell(&self) -> &Notify {
+        &self.ended
+    }
+
+    /// What may be believed, and until when at most.
+    pub(crate) fn belief(&self, now: Moment) -> (Belief, Option<Moment>) {
+        let claim = self.claim();
+        (claim.belief(now), claim.deadline())
+    }
+}
+
+/// Why an exchange has no verdict.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The laws forbid the request now; nothing was sent.
+    Forbidden(NotNow),
+    /// The store has no answer.
+    Store(StoreError),
+}
+
+/// A request on its way. Whoever drops it stops waiting for the answer: then nobody will ever know.
+struct Unanswered<'a> {
+    tenure: &'a Tenure,
+    request: Request,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        // Nothing, if the answer or the failure has already been told to the claim.
+        self.tenure
+            .change(|claim| claim.failed(self.request, Outcome::Unknown));
+    }
+}
+
+/// The way to the server that all claims of a client share.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    requests: AtomicU64,
+    /// The largest token seen on the store: no later grant may go below it, not even on a new primary.
+    floor: AtomicU64,
+}
+
+impl Line {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let clock = store.clock();
+        Self {
+            store,
+            clock,
+            requests: AtomicU64::new(1),
+            floor: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends one request of a claim and tells the claim what came of it.
+    ///
+    /// Dropping the future leaves the request unanswered, which the claim remembers.
+    pub(crate) async fn exchange(&self, tenure: &Tenure, verb: Verb) -> Result<Verdict, Failed> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let overtakes = {
+            let mut claim = tenure.claim();
+            let overtakes = claim.departure() == Departure::Overtaking;
+            claim
+                .send(verb, request, self.clock.now())
+                .map_err(Failed::Forbidden)?;
+            overtakes
+        };
+        let unanswered = Unanswered { tenure, request };
+        let item = || self.item(tenure, verb, overtakes);
+        let may_resend = || tenure.claim().may_resend(request);
+        let answer = self
+            .call(request, tenure.terms.timeout, item, may_resend)
+            .await;
+        let answer = answer.and_then(|(script, reply)| {
+            tenure
+                .protocol
+                .decode(script, &reply)
+                .ok_or_else(|| bad_answer(&reply))
+        });
+        let verdict = match answer {
+            Ok(answer) => Ok(self.settle(tenure, request, answer)),
+            Err(error) => {
+                tenure.change(|claim| claim.failed(request, error.outcome()));
+                Err(Failed::Store(error))
+            }
+        };
+        drop(unanswered);
+        verdict
+    }
+
+    /// Asks the server whether a claim holds, out of turn: the question changes nothing there.
+    pub(crate) async fn verify(&self, tenure: &Tenure) -> Result<Answer, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let item = || tenure.protocol.verify(self.ask(tenure));
+        let (script, reply) = self
+            .call(request, tenure.terms.timeout, item, || true)
+            .await?;
+        tenure
+            .protocol
+            .decode(script, &reply)
+            .ok_or_else(|| bad_answer(&reply))
+    }
+
+    fn ask<'a>(&self, tenure: &'a Tenure) -> Ask<'a> {
+        Ask::new(
+            &tenure.id,
+            tenure.terms.ttl,
+            self.floor.load(Ordering::Relaxed),
+        )
+    }
+
+    fn item(&self, tenure: &Tenure, verb: Verb, overtakes: bool) -> Item {
+        let ask = self.ask(tenure);
+        match verb {
+            Verb::Acquire => tenure.protocol.acquire(ask),
+            Verb::Renew => tenure.protocol.renew(ask),
+            Verb::Leave => tenure.protocol.leave(ask, overtakes),
+        }
+    }
+
+    /// Calls by SHA-1, and by text if the server does not know the script and `may_resend` still allows it.
+    async fn call(
+        &self,
+        request: Request,
+        timeout: Duration,
+        item: impl Fn() -> Item,
+        may_resend: impl Fn() -> bool,
+    ) -> Result<(&'static lockkeeper_lua::Script, Reply), StoreError> {
+        let by_sha = item();
+        let script = by_sha.script;
+        let reply = match self
+            .store
+            .call(Call::new(by_sha, request, Form::Sha, timeout))
+            .await
+        {
+            Err(error) if error.is_noscript() && may_resend() => {
+                self.store
+                    .call(Call::new(item(), request, Form::Source, timeout))
+                    .await?
+            }
+            reply => reply?,
+        };
+        Ok((script, reply))
+    }
+
+    fn settle(&self, tenure: &Tenure, request: Request, answer: Answer) -> Verdict {
+        if let Answer::Granted(token) = answer {
+            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+        }
+        let now = self.clock.now();
+        tenure.change(|claim| claim.answered(request, answer, now))
+    }
+}
+
+fn bad_answer(reply: &Reply) -> StoreError {
+    StoreError::unknown(format!(
+        "a reply with status {} that the script cannot give",
+        reply.status().as_str()
+    ))
+}

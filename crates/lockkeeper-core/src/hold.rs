@@ -1,0 +1,168 @@
+//! The guard that every kind wraps.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::claim::{Departure, Ending, Verdict};
+use crate::client::Engine;
+use crate::error::{Error, Result};
+use crate::exchange::{Failed, Tenure};
+use crate::lease::Lease;
+use crate::pause::Pauses;
+use crate::protocol::{FencingToken, Verb};
+
+/// What is left of a lock after a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Released {
+    /// The lock is free, or goes to the next in line.
+    Free,
+}
+
+/// A claim that may be on the server, and the duty to leave for it. It exists before the first request is sent.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Armed {
+    /// Ends belief; from here on nothing but a leave is sent for the claim.
+    fn end(&self) {
+        let now = self.engine.line.clock.now();
+        self.tenure.change(|claim| claim.end(now));
+        self.engine.renewals.remove(&self.tenure);
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.end();
+        if self.tenure.claim().departure() != Departure::None {
+            self.engine.reaper.post(Arc::clone(&self.tenure));
+        }
+    }
+}
+
+/// A held lock: kinds wrap it in guards of their own. Dereferences to its [`Lease`].
+///
+/// Dropping it ends belief at once and posts a leave, which is sent in the background: dropping never blocks, spawns or
+/// panics, and works outside of a runtime too.
+#[must_use = "dropping a guard releases the lock"]
+pub struct Hold {
+    armed: Armed,
+    lease: Lease,
+}
+
+impl Hold {
+    pub(crate) fn new(armed: Armed, token: FencingToken) -> Self {
+        let lease = Lease::new(
+            Arc::clone(&armed.tenure),
+            Arc::clone(&armed.engine.line),
+            token,
+        );
+        Self { armed, lease }
+    }
+
+    /// Lets the lock go and waits until the server has confirmed it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lease had been lost before; [`Error::Backend`] if the server did not answer within the
+    /// client's release timeout. In every case the guard is gone and belief has ended; a leave without answer is
+    /// repeated in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future is dropping the guard.
+    pub async fn release(self) -> Result<Released> {
+        let Armed { tenure, engine } = &self.armed;
+        let name = tenure.protocol.name();
+        self.armed.end();
+        if let crate::claim::Belief::Ended(Ending::Lost(reason)) =
+            tenure.belief(engine.line.clock.now()).0
+        {
+            return Err(Error::lost(name, reason));
+        }
+        let until = engine
+            .line
+            .clock
+            .now()
+            .after(engine.settings.release_timeout);
+        let mut pauses = Pauses::new(tenure.number);
+        loop {
+            let error = match engine.line.exchange(tenure, Verb::Leave).await {
+                Ok(Verdict::Left { told }) => {
+                    tracing::debug!(%name, claim = %tenure.id, told, "released");
+                    return Ok(Released::Free);
+                }
+                Ok(Verdict::WasGone) => {
+                    return Err(Error::lost(name, crate::lease::LossReason::Gone));
+                }
+                Ok(verdict) => {
+                    let message = format!("a leave was answered by {verdict:?}");
+                    return Err(Error::Protocol {
+                        name: name.to_string(),
+                        message,
+                    });
+                }
+                Err(Failed::Forbidden(reason)) => {
+                    let message = format!("a leave was not allowed: {reason:?}");
+                    return Err(Error::Protocol {
+                        name: name.to_string(),
+                        message,
+                    });
+                }
+                Err(Failed::Store(error)) => error,
+            };
+            if !error.is_transient() || engine.line.clock.now() >= until {
+                return Err(Error::backend(
+                    format!("failed to release lock {:?}", name.as_str()),
+                    error,
+                ));
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    /// Runs `work` under the lock and releases it: the body of every kind's `hold`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lease was lost before the work was done; it was stopped then at one of its awaits, or its
+    /// result is not to be trusted.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock.
+    pub async fn within<F, T>(self, work: F) -> Result<T>
+    where
+        F: AsyncFnOnce(Lease) -> T,
+    {
+        let output = self.lease.run(work(self.lease.clone())).await?;
+        match self.release().await {
+            Ok(_) => Ok(output),
+            // The work was done while the lease was believed in, and the reaper goes on trying.
+            Err(error @ Error::Backend { .. }) => {
+                tracing::warn!(%error, "the work is done, its lock not yet released");
+                Ok(output)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Deref for Hold {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hold").field(&self.lease).finish()
+    }
+}

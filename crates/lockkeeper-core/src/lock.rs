@@ -1,0 +1,63 @@
+//! One name of one kind on one client: what every kind of lock wraps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::hold::Hold;
+use crate::name::Name;
+use crate::protocol::Protocol;
+
+/// A lock before anybody has acquired it: a client and a kind's protocol for one name. Clones are the same lock.
+///
+/// A name that cannot be one is reported by the first acquisition, so that making a lock never fails.
+#[derive(Clone)]
+pub struct Lock {
+    client: Client,
+    protocol: std::result::Result<Arc<dyn Protocol>, Arc<str>>,
+}
+
+impl Lock {
+    /// A lock called `name`; `protocol` makes its kind's protocol of the checked name.
+    pub fn new<P: Protocol>(client: &Client, name: &str, protocol: impl FnOnce(Name) -> P) -> Self {
+        let protocol = match client.engine.name(name) {
+            Ok(name) => Ok(Arc::new(protocol(name)) as Arc<dyn Protocol>),
+            Err(error) => Err(error.to_string().into()),
+        };
+        Self {
+            client: client.clone(),
+            protocol,
+        }
+    }
+
+    /// An acquisition that waits; `wrap` makes the kind's guard.
+    pub fn acquire<G>(&self, wrap: fn(Hold) -> G) -> Acquire<G> {
+        Acquire::new(self.clone(), wrap)
+    }
+
+    /// An acquisition that does not wait; `wrap` makes the kind's guard.
+    pub fn try_acquire<G>(&self, wrap: fn(Hold) -> G) -> TryAcquire<G> {
+        TryAcquire::new(Acquire::new(self.clone(), wrap))
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn protocol(&self) -> Result<&Arc<dyn Protocol>> {
+        self.protocol
+            .as_ref()
+            .map_err(|reason| Error::config(&**reason))
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.protocol {
+            Ok(protocol) => protocol.fmt(f),
+            Err(reason) => write!(f, "Lock(no name: {reason})"),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Pauses between attempts: exponential, capped, with jitter, so that rivals do not march in step.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+/// The first pause: a few round trips, so that a hiccup costs little.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The longest pause: a server that came back is noticed within this, and one that is down is not hammered.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// An endless row of pauses.
+#[derive(Debug)]
+pub(crate) struct Pauses(ExponentialBackoff);
+
+impl Pauses {
+    /// A row whose jitter follows from `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        let row = ExponentialBuilder::new()
+            .with_min_delay(SHORTEST)
+            .with_max_delay(LONGEST)
+            .with_jitter()
+            .with_jitter_seed(seed)
+            .without_max_times();
+        Self(row.build())
+    }
+
+    /// The next pause.
+    pub(crate) fn next(&mut self) -> Duration {
+        self.0.next().unwrap_or(LONGEST)
+    }
+}

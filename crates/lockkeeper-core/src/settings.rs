@@ -1,0 +1,102 @@
+//! Settings of a client, checked once and then only read.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::exchange::Terms;
+use crate::renewal::schedule::Pace;
+
+/// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
+/// taken up within a minute; the same as Redisson's.
+const TTL: Duration = Duration::from_secs(30);
+
+/// A lease is renewed when this part of it has passed, so that two renewals may fail before it is lost.
+const RENEWAL_FRACTION: u32 = 3;
+
+/// How long a request is waited for. Above every healthy round trip, also between continents and through a short pause
+/// of the server; small against the default ttl.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long `release` and `close` wait for the server to confirm; the leave goes on in the background.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest lease. A mistake in units should not lock a name for a century.
+const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A request may take at most this part of the lease, so that a lost one can be repeated before the deadline.
+const REQUESTS_PER_TTL: u32 = 6;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) renewal_fraction: u32,
+    /// `None`: 1 % of the ttl + 5 ms.
+    pub(crate) margin: Option<Duration>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) release_timeout: Duration,
+    /// `None`: from the system.
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespace: "lockkeeper".to_owned(),
+            ttl: TTL,
+            renewal_fraction: RENEWAL_FRACTION,
+            margin: None,
+            request_timeout: REQUEST_TIMEOUT,
+            release_timeout: RELEASE_TIMEOUT,
+            seed: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks the relations between the settings.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.renewal_fraction < 2 {
+            return Err(Error::config(
+                "the renewal fraction must be at least 2, or a lease ends before it is renewed",
+            ));
+        }
+        if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
+            return Err(Error::config(
+                "the request timeout and the release timeout must be above zero",
+            ));
+        }
+        crate::name::Name::new(&self.namespace, "name")?;
+        self.terms(None, true).map(drop)
+    }
+
+    /// What one claim is to have: its own ttl or the client's, renewed or not.
+    pub(crate) fn terms(&self, ttl: Option<Duration>, renewed: bool) -> Result<Terms> {
+        let asked = ttl.unwrap_or(self.ttl);
+        // The server counts whole milliseconds; a fraction believed in here would not exist there.
+        let ttl = Duration::from_millis(asked.as_millis().try_into().unwrap_or(u64::MAX));
+        let margin = self.margin.unwrap_or(ttl / 100 + Duration::from_millis(5));
+        if ttl <= margin {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} is too short: it must be longer than the margin of {margin:?} by which a lease ends earlier for its holder"
+            )));
+        }
+        if ttl > LONGEST_TTL {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} is too long: at most a year is allowed"
+            )));
+        }
+        let steady = ttl / self.renewal_fraction;
+        let pace = renewed.then_some(Pace {
+            steady,
+            hurried: steady / 2,
+        });
+        let timeout = self.request_timeout.min(ttl / REQUESTS_PER_TTL);
+        Ok(Terms {
+            ttl,
+            margin,
+            timeout,
+            pace,
+        })
+    }
+}

@@ -1,0 +1,76 @@
+use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::{Kind, Name};
+use lockkeeper_lua::mutex;
+
+/// The keys and scripts of a mutex: one string key with the holder's claim.
+///
+/// With an empty namespace that is what redis-py, redsync, node-redlock and others write, so they exclude one another.
+#[derive(Debug)]
+pub(crate) struct MutexProtocol {
+    name: Name,
+    fence: String,
+    wake: String,
+}
+
+impl MutexProtocol {
+    pub(crate) fn new(name: Name) -> Self {
+        let (fence, wake) = (name.part("fence"), name.part("wake"));
+        Self { name, fence, wake }
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+
+    /// The mark of a leave that overtook an acquire of this claim.
+    fn gone(&self, ask: Ask<'_>) -> String {
+        format!("{}:{}", self.name.part("gone"), ask.claim)
+    }
+}
+
+impl Protocol for MutexProtocol {
+    fn kind(&self) -> Kind {
+        Kind::new("mutex")
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &mutex::ACQUIRE,
+            [self.main(), self.fence.clone(), self.gone(ask)],
+            [ask.claim.to_string(), ask.ttl_ms(), ask.floor.to_string()],
+        )
+    }
+
+    fn renew(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &mutex::RENEW,
+            [self.main()],
+            [ask.claim.to_string(), ask.ttl_ms()],
+        )
+    }
+
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+        let (claim, channel) = (ask.claim.to_string(), self.wake.clone());
+        if overtakes {
+            Item::new(
+                &mutex::LEAVE_MARKED,
+                [self.main(), self.gone(ask)],
+                [claim, channel, ask.ttl_ms()],
+            )
+        } else {
+            Item::new(&mutex::LEAVE, [self.main()], [claim, channel])
+        }
+    }
+
+    fn verify(&self, ask: Ask<'_>) -> Item {
+        Item::new(&mutex::VERIFY, [self.main()], [ask.claim.to_string()])
+    }
+
+    fn channel(&self) -> String {
+        self.wake.clone()
+    }
+}
