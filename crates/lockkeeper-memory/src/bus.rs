@@ -1,0 +1,92 @@
+//! Messages: which connection listens where, and delivery before the command that publishes returns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockkeeper_core::store::Event;
+use tokio::sync::mpsc;
+
+/// One store's end of the bus.
+pub(crate) type ConnectionId = u64;
+
+/// What becomes of a connection's events.
+#[derive(Debug)]
+enum Reader {
+    /// Nobody asked for them yet: they begin with the first asking.
+    None,
+    One(mpsc::UnboundedSender<Event>),
+}
+
+/// The connections to one server and the channels they listen on.
+#[derive(Debug, Default)]
+pub(crate) struct Bus {
+    next: ConnectionId,
+    readers: BTreeMap<ConnectionId, Reader>,
+    /// Ordered, so that the order of delivery is the same in every run.
+    channels: BTreeMap<String, BTreeSet<ConnectionId>>,
+    pub(crate) muted: bool,
+}
+
+impl Bus {
+    pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.next += 1;
+        self.readers.insert(self.next, Reader::None);
+        self.next
+    }
+
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
+        self.readers.remove(&connection);
+        self.channels.retain(|_, listeners| {
+            listeners.remove(&connection);
+            !listeners.is_empty()
+        });
+    }
+
+    pub(crate) fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.readers.contains_key(&connection)
+    }
+
+    /// The events of a connection from now on; an ended stream if somebody has them, or it is closed.
+    pub(crate) fn events(&mut self, connection: ConnectionId) -> mpsc::UnboundedReceiver<Event> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if let Some(reader @ Reader::None) = self.readers.get_mut(&connection) {
+            *reader = Reader::One(sender);
+        }
+        receiver
+    }
+
+    pub(crate) fn subscribe(&mut self, connection: ConnectionId, channel: &str) {
+        self.channels
+            .entry(channel.to_owned())
+            .or_default()
+            .insert(connection);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, connection: ConnectionId, channel: &str) {
+        if let Some(listeners) = self.channels.get_mut(channel) {
+            listeners.remove(&connection);
+            if listeners.is_empty() {
+                self.channels.remove(channel);
+            }
+        }
+    }
+
+    /// Delivers a message; how many connections listen, as `PUBLISH` answers. A muted bus counts them all the same: a
+    /// message lost on the way is one that the server believes delivered.
+    pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
+        let Ok(channel) = str::from_utf8(channel) else {
+            return 0;
+        };
+        let Some(listeners) = self.channels.get(channel) else {
+            return 0;
+        };
+        if !self.muted {
+            for connection in listeners {
+                if let Some(Reader::One(sender)) = self.readers.get(connection) {
+                    // A reader that went away has no use for it.
+                    let _ = sender.send(Event::message(channel, payload));
+                }
+            }
+        }
+        listeners.len()
+    }
+}

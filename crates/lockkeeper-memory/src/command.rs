@@ -1,0 +1,130 @@
+//! The commands: a table from name to function. One more command is one more line and its function.
+
+mod hashes;
+mod keys;
+mod strings;
+
+use crate::bus::Bus;
+use crate::keyspace::Keyspace;
+use crate::resp::{Refusal, Resp};
+
+/// What commands work on.
+#[derive(Debug, Default)]
+pub(crate) struct Database {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) bus: Bus,
+}
+
+/// Who gives a command: two refusals read differently in a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Client,
+    Script,
+}
+
+type Outcome = Result<Resp, Refusal>;
+
+/// How many words a command has, its name included.
+#[derive(Debug, Clone, Copy)]
+enum Words {
+    Exactly(usize),
+    AtLeast(usize),
+}
+
+struct Command {
+    name: &'static str,
+    words: Words,
+    /// Takes the words after the name.
+    run: fn(&mut Database, &[Vec<u8>]) -> Outcome,
+}
+
+const fn command(
+    name: &'static str,
+    words: Words,
+    run: fn(&mut Database, &[Vec<u8>]) -> Outcome,
+) -> Command {
+    Command { name, words, run }
+}
+
+const COMMANDS: &[Command] = &[
+    command("del", Words::AtLeast(2), keys::del),
+    command("exists", Words::AtLeast(2), keys::exists),
+    command("get", Words::Exactly(2), strings::get),
+    command("hdel", Words::AtLeast(3), hashes::hdel),
+    command("hget", Words::Exactly(3), hashes::hget),
+    command("hgetall", Words::Exactly(2), hashes::hgetall),
+    command("hset", Words::AtLeast(4), hashes::hset),
+    command("pexpire", Words::AtLeast(3), keys::pexpire),
+    command("pttl", Words::Exactly(2), keys::pttl),
+    command("publish", Words::Exactly(3), publish),
+    command("set", Words::AtLeast(3), strings::set),
+    command("time", Words::Exactly(1), time),
+    command("type", Words::Exactly(2), keys::kind),
+];
+
+impl Database {
+    /// Runs one command at the keyspace's present.
+    pub(crate) fn run(&mut self, origin: Origin, words: &[Vec<u8>]) -> Outcome {
+        let Some((name, args)) = words.split_first() else {
+            return Err(Refusal::of("ERR no command"));
+        };
+        let Some(command) = COMMANDS
+            .iter()
+            .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+        else {
+            return Err(match origin {
+                Origin::Client => unknown(name, args),
+                Origin::Script => Refusal::of("ERR Unknown Redis command called from script"),
+            });
+        };
+        let fits = match command.words {
+            Words::Exactly(number) => words.len() == number,
+            Words::AtLeast(number) => words.len() >= number,
+        };
+        if !fits {
+            return Err(match origin {
+                Origin::Client => Refusal::wrong_number_of_arguments(command.name),
+                Origin::Script => {
+                    Refusal::of("ERR Wrong number of args calling Redis command from script")
+                }
+            });
+        }
+        (command.run)(self, args)
+    }
+}
+
+fn unknown(name: &[u8], args: &[Vec<u8>]) -> Refusal {
+    let args: String = args
+        .iter()
+        .map(|arg| format!("'{}' ", String::from_utf8_lossy(arg)))
+        .collect();
+    let name = String::from_utf8_lossy(name);
+    Refusal(format!("ERR unknown command '{name}', with args beginning with: {args}").into())
+}
+
+fn publish(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    Ok(count(database.bus.publish(&args[0], &args[1])))
+}
+
+fn time(database: &mut Database, _: &[Vec<u8>]) -> Outcome {
+    let now = database.keyspace.now_micros();
+    let part = |number: i64| Resp::Bulk(number.to_string().into_bytes());
+    Ok(Resp::Array(vec![
+        part(now.div_euclid(1_000_000)),
+        part(now.rem_euclid(1_000_000)),
+    ]))
+}
+
+fn count(number: usize) -> Resp {
+    Resp::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// A whole number as Redis reads one: no blanks, no plus, no leading zeros.
+pub(crate) fn integer(text: &[u8]) -> Result<i64, Refusal> {
+    str::from_utf8(text)
+        .ok()
+        .and_then(|text| Some((text, text.parse::<i64>().ok()?)))
+        .filter(|(text, number)| *text == number.to_string())
+        .map(|(_, number)| number)
+        .ok_or(Refusal::NOT_AN_INTEGER)
+}

@@ -1,0 +1,40 @@
+//! Commands on hashes.
+
+use super::{Database, Outcome, count};
+use crate::resp::{Refusal, Resp};
+
+/// `HSET key field value [field value …]`: how many fields are new.
+pub(super) fn hset(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let (key, pairs) = (&args[0], &args[1..]);
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Refusal::wrong_number_of_arguments("hset"));
+    }
+    let new = database.keyspace.change_hash(key, |fields| {
+        let new = |pair: &&[Vec<u8>]| fields.insert(pair[0].clone(), pair[1].clone()).is_none();
+        pairs.chunks_exact(2).filter(new).count()
+    })?;
+    Ok(count(new))
+}
+
+pub(super) fn hget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let value = database
+        .keyspace
+        .hash(&args[0])?
+        .and_then(|fields| fields.get(&args[1]));
+    Ok(value.map_or(Resp::Nil, |value| Resp::Bulk(value.clone())))
+}
+
+/// Field, value, field, value …, in the order of the fields (a server promises none).
+pub(super) fn hgetall(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let fields = database.keyspace.hash(&args[0])?.into_iter().flatten();
+    let words = fields.flat_map(|(field, value)| [field, value]);
+    Ok(Resp::Array(words.cloned().map(Resp::Bulk).collect()))
+}
+
+pub(super) fn hdel(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let gone = database.keyspace.change_hash(&args[0], |fields| {
+        let gone = |field: &&Vec<u8>| fields.remove(*field).is_some();
+        args[1..].iter().filter(gone).count()
+    })?;
+    Ok(count(gone))
+}

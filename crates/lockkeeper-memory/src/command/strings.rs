@@ -1,0 +1,64 @@
+//! Commands on strings.
+
+use super::{Database, Outcome, integer};
+use crate::keyspace::{Data, Expiry};
+use crate::resp::{Refusal, Resp};
+
+pub(super) fn get(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let text = database.keyspace.text(&args[0])?;
+    Ok(text.map_or(Resp::Nil, |text| Resp::Bulk(text.clone())))
+}
+
+/// `SET key value [NX | XX] [PX milliseconds | KEEPTTL]`
+pub(super) fn set(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let [key, value, options @ ..] = args else {
+        return Err(Refusal::SYNTAX);
+    };
+    let options = Options::read(options)?;
+    let expiry = match options.px {
+        Some(text) => Expiry::At(moment(database.keyspace.now_millis(), text)?),
+        None if options.keep_ttl => Expiry::Keep,
+        None => Expiry::Never,
+    };
+    let there = database.keyspace.data(key).is_some();
+    if options.only_if_there.is_some_and(|wanted| wanted != there) {
+        return Ok(Resp::Nil);
+    }
+    database
+        .keyspace
+        .put(key, Data::Text(value.clone()), expiry);
+    Ok(Resp::OK)
+}
+
+#[derive(Default)]
+struct Options<'a> {
+    only_if_there: Option<bool>,
+    keep_ttl: bool,
+    px: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn read(words: &'a [Vec<u8>]) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.to_ascii_lowercase().as_slice() {
+                b"nx" if options.only_if_there != Some(true) => options.only_if_there = Some(false),
+                b"xx" if options.only_if_there != Some(false) => options.only_if_there = Some(true),
+                b"keepttl" if options.px.is_none() => options.keep_ttl = true,
+                b"px" if !options.keep_ttl => {
+                    options.px = Some(words.next().ok_or(Refusal::SYNTAX)?);
+                }
+                _ => return Err(Refusal::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn moment(now: i64, milliseconds: &[u8]) -> Result<i64, Refusal> {
+    Some(integer(milliseconds)?)
+        .filter(|milliseconds| *milliseconds > 0)
+        .and_then(|milliseconds| now.checked_add(milliseconds))
+        .ok_or_else(|| Refusal::invalid_expire_time("set"))
+}

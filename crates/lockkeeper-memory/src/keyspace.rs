@@ -1,0 +1,223 @@
+//! Keys, their values and their expiry, at a moment that stands still while a command or a script runs.
+//!
+//! A key is expired when the present is *later* than its expiry; at the very millisecond it still lives, with nothing
+//! left. An expiry that is *set* to the present or before deletes at once. Both are Redis' rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::resp::Refusal;
+
+type Key = Arc<[u8]>;
+
+/// The fields of a hash.
+pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a key holds.
+#[derive(Debug)]
+pub(crate) enum Data {
+    Text(Vec<u8>),
+    Hash(Fields),
+}
+
+/// What becomes of a key's expiry when the key is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Never,
+    Keep,
+    /// Milliseconds since the Unix epoch.
+    At(i64),
+}
+
+#[derive(Debug)]
+struct Entry {
+    data: Data,
+    expires_at: Option<i64>,
+}
+
+/// The data of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Keyspace {
+    now_micros: i64,
+    entries: BTreeMap<Key, Entry>,
+    /// The same keys by expiry, so that a key nobody asks for again does not stay for ever.
+    expiries: BTreeSet<(i64, Key)>,
+}
+
+impl Keyspace {
+    /// Sets the present, which stays until the next call, and drops what has expired by then.
+    pub(crate) fn begin(&mut self, now_micros: i64) {
+        self.now_micros = now_micros;
+        let now = self.now_millis();
+        while let Some((expires_at, _)) = self.expiries.first()
+            && *expires_at < now
+            && let Some((_, key)) = self.expiries.pop_first()
+        {
+            self.entries.remove(&key);
+        }
+    }
+
+    pub(crate) const fn now_micros(&self) -> i64 {
+        self.now_micros
+    }
+
+    pub(crate) const fn now_millis(&self) -> i64 {
+        self.now_micros.div_euclid(1000)
+    }
+
+    pub(crate) fn data(&self, key: &[u8]) -> Option<&Data> {
+        Some(&self.entries.get(key)?.data)
+    }
+
+    pub(crate) fn text(&self, key: &[u8]) -> Result<Option<&Vec<u8>>, Refusal> {
+        match self.data(key) {
+            None => Ok(None),
+            Some(Data::Text(text)) => Ok(Some(text)),
+            Some(Data::Hash(_)) => Err(Refusal::WRONG_TYPE),
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, Refusal> {
+        match self.data(key) {
+            None => Ok(None),
+            Some(Data::Hash(fields)) => Ok(Some(fields)),
+            Some(Data::Text(_)) => Err(Refusal::WRONG_TYPE),
+        }
+    }
+
+    /// Lets `change` work on the hash at `key`: an empty one if there is none, and one left empty vanishes.
+    pub(crate) fn change_hash<R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut Fields) -> R,
+    ) -> Result<R, Refusal> {
+        self.hash(key)?;
+        let entry = self.entries.entry(key.into()).or_insert_with(|| Entry {
+            data: Data::Hash(Fields::new()),
+            expires_at: None,
+        });
+        let Data::Hash(fields) = &mut entry.data else {
+            return Err(Refusal::WRONG_TYPE);
+        };
+        let result = change(fields);
+        if fields.is_empty() {
+            self.remove(key);
+        }
+        Ok(result)
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], data: Data, expiry: Expiry) {
+        let kept = self.entries.get(key).and_then(|entry| entry.expires_at);
+        self.remove(key);
+        let key: Key = key.into();
+        let expires_at = match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => kept,
+            Expiry::At(moment) => Some(moment),
+        };
+        if let Some(moment) = expires_at {
+            self.expiries.insert((moment, Arc::clone(&key)));
+        }
+        self.entries.insert(key, Entry { data, expires_at });
+    }
+
+    /// Whether there was such a key.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let Some((key, entry)) = self.entries.remove_entry(key) else {
+            return false;
+        };
+        if let Some(moment) = entry.expires_at {
+            self.expiries.remove(&(moment, key));
+        }
+        true
+    }
+
+    /// Whether there was such a key.
+    pub(crate) fn expire(&mut self, key: &[u8], moment: i64) -> bool {
+        if moment <= self.now_millis() {
+            return self.remove(key);
+        }
+        let Some((key, entry)) = self.entries.remove_entry(key) else {
+            return false;
+        };
+        self.put_back(key, entry, moment);
+        true
+    }
+
+    fn put_back(&mut self, key: Key, mut entry: Entry, moment: i64) {
+        if let Some(before) = entry.expires_at.replace(moment) {
+            self.expiries.remove(&(before, Arc::clone(&key)));
+        }
+        self.expiries.insert((moment, Arc::clone(&key)));
+        self.entries.insert(key, entry);
+    }
+
+    /// Milliseconds as `PTTL` tells them: -2 without the key, -1 without an expiry.
+    pub(crate) fn left(&self, key: &[u8]) -> i64 {
+        match self.entries.get(key).map(|entry| entry.expires_at) {
+            None => -2,
+            Some(None) => -1,
+            Some(Some(moment)) => moment.saturating_sub(self.now_millis()),
+        }
+    }
+
+    /// Every key, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.keys().map(|key| &**key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_key_until(moment: i64) -> Keyspace {
+        let mut keyspace = Keyspace::default();
+        keyspace.put(b"k", Data::Text(b"v".to_vec()), Expiry::At(moment));
+        keyspace
+    }
+
+    #[test]
+    fn a_key_lives_at_its_expiry_and_is_gone_after_it() {
+        let mut keyspace = with_key_until(5);
+        keyspace.begin(5_999);
+        assert_eq!(keyspace.left(b"k"), 0);
+        keyspace.begin(6_000);
+        assert_eq!(keyspace.left(b"k"), -2);
+        assert!(keyspace.expiries.is_empty());
+    }
+
+    #[test]
+    fn an_expiry_set_to_the_present_deletes_at_once() {
+        let mut keyspace = with_key_until(500);
+        keyspace.begin(100_000);
+        assert!(keyspace.expire(b"k", 100));
+        assert_eq!(keyspace.left(b"k"), -2);
+        assert!(!keyspace.expire(b"k", 200));
+    }
+
+    #[test]
+    fn an_expiry_replaced_is_forgotten() {
+        let mut keyspace = with_key_until(5);
+        keyspace.expire(b"k", 500);
+        keyspace.begin(7_000);
+        assert_eq!(keyspace.left(b"k"), 493);
+        keyspace.put(b"k", Data::Text(b"w".to_vec()), Expiry::Keep);
+        assert_eq!(keyspace.left(b"k"), 493);
+        keyspace.put(b"k", Data::Text(b"w".to_vec()), Expiry::Never);
+        assert_eq!(keyspace.left(b"k"), -1);
+        assert!(keyspace.expiries.is_empty());
+    }
+
+    #[test]
+    fn a_hash_left_empty_vanishes_with_its_expiry() {
+        let mut keyspace = Keyspace::default();
+        keyspace
+            .change_hash(b"h", |fields| fields.insert(b"f".to_vec(), b"v".to_vec()))
+            .unwrap();
+        keyspace.expire(b"h", 9);
+        keyspace.change_hash(b"h", Fields::clear).unwrap();
+        assert_eq!(keyspace.keys().count(), 0);
+        assert!(keyspace.expiries.is_empty());
+    }
+}

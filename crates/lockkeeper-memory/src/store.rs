@@ -1,0 +1,255 @@
+//! [`MemoryStore`]: the store seam over a server in this process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lockkeeper_core::clock::{Clock, TokioClock};
+use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError, Value};
+use tokio::sync::mpsc;
+
+use crate::bus::ConnectionId;
+use crate::interpreter::Run;
+use crate::resp::Resp;
+use crate::server::Server;
+
+/// A [`Store`] in this process: one connection to a small server that runs the shipped scripts.
+///
+/// A call executes its script in the calling task, whole and at once, so paused tokio time does not move under it; its
+/// messages are delivered before it returns. Dropping the last store of a keyspace drops the keyspace.
+///
+/// The inherent methods are for tests: they do to the server what operators, clocks and networks do to a real one.
+pub struct MemoryStore {
+    server: Arc<Server>,
+    connection: ConnectionId,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStore {
+    /// A store with a keyspace of its own, `memory://`.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let (one, other) = (MemoryStore::new(), MemoryStore::new());
+    /// one.execute(&["SET", "k", "v"])?;
+    /// assert!(other.keys().is_empty());
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a default value would be shared or empty; this is a new server each time"
+    )]
+    pub fn new() -> Self {
+        Self::connect(Server::new(None))
+    }
+
+    /// A store with the keyspace that every store of this name in this process shares, `memory://name`. It begins with
+    /// the first of them and vanishes with the last. An empty name is no name: the keyspace is [new](Self::new).
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let (one, other) = (MemoryStore::shared("orders"), MemoryStore::shared("orders"));
+    /// one.execute(&["SET", "k", "v"])?;
+    /// assert_eq!(other.keys(), ["k"]);
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn shared(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::new();
+        }
+        Self::connect(Server::shared(name))
+    }
+
+    /// Another connection to the same server: another client's store, with subscriptions and events of its own.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.execute(&["SET", "k", "v"])?;
+    /// assert_eq!(store.sibling().keys(), ["k"]);
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        Self::connect(Arc::clone(&self.server))
+    }
+
+    fn connect(server: Arc<Server>) -> Self {
+        let connection = server.at_present().database.bus.connect();
+        Self {
+            server,
+            connection,
+            clock: Arc::new(TokioClock::new()),
+        }
+    }
+
+    /// `memory://`, and the name if the keyspace has one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Gives the server one command, as another of its clients would: the words of the command, its name first. It works
+    /// on a closed store too. The commands are those that the scripts use, `EVAL` and `EVALSHA`, and a few more.
+    ///
+    /// # Errors
+    ///
+    /// Refused, with the server's own text, if the command is unknown, is not written as it should be, or meets a key of
+    /// another type.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.execute(&["HSET", "k", "field", "value"])?;
+    /// let error = store.execute(&["GET", "k"]).unwrap_err();
+    /// assert_eq!(error.code(), Some("WRONGTYPE"));
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    pub fn execute(&self, command: &[&str]) -> Result<Value, StoreError> {
+        self.server.at_present().command(command).into_result()
+    }
+
+    /// The keys that live at present, in order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let state = self.server.at_present();
+        let keys = state.database.keyspace.keys();
+        keys.map(|key| String::from_utf8_lossy(key).into_owned())
+            .collect()
+    }
+
+    /// Steps the server's wall clock, as an operator or a time service does: by so many milliseconds forward, or back if
+    /// negative. `TIME` and expiries go by that clock; the [`clock`](Store::clock) of the clients does not.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.execute(&["SET", "k", "v", "PX", "1000"])?;
+    /// store.step_clock(1001);
+    /// assert!(store.keys().is_empty());
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    pub fn step_clock(&self, milliseconds: i64) {
+        self.server.at_present().clock.step(milliseconds);
+    }
+
+    /// From now on every message on this server is lost (`true`), or delivered again (`false`). Publishers do not notice,
+    /// and nobody is told that messages are missing.
+    pub fn mute(&self, muted: bool) {
+        self.server.at_present().database.bus.muted = muted;
+    }
+
+    /// The server forgets its scripts, as after a restart, a failover or `SCRIPT FLUSH`: the next call by SHA-1 is
+    /// refused with `NOSCRIPT`.
+    pub fn flush_scripts(&self) {
+        self.server.at_present().flush_scripts();
+    }
+
+    fn disconnect(&self) {
+        let mut state = self.server.at_present();
+        state.database.bus.disconnect(self.connection);
+    }
+
+    fn run(&self, call: &Call) -> Result<Reply, StoreError> {
+        let request = call.request.to_string();
+        let script = call.item.script;
+        let keys: Vec<&str> = call.item.keys.iter().map(String::as_str).collect();
+        let args: Vec<&str> = std::iter::once(&request)
+            .chain(&call.item.args)
+            .map(String::as_str)
+            .collect();
+        let mut state = self.server.at_present();
+        if !state.database.bus.is_connected(self.connection) {
+            return Err(closed());
+        }
+        let reply: Resp = match call.form {
+            Form::Sha => state.evalsha(script.sha1, &keys, &args),
+            // A form yet unknown is at least one whose script is at hand.
+            _ => state.eval(Run {
+                sha1: script.sha1,
+                source: script.source,
+                keys: &keys,
+                args: &args,
+            }),
+        };
+        drop(state);
+        Reply::read(call.request, reply.into_result()?)
+            .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.run(&call);
+        // Over a network every call lets other tasks run. Here a loop of calls would starve them, so it counts as work.
+        // After the effect, never before: the order of calls is that of their first polls.
+        tokio::task::consume_budget().await;
+        reply
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        let mut state = self.server.at_present();
+        let bus = &mut state.database.bus;
+        if !bus.is_connected(self.connection) {
+            return Err(closed());
+        }
+        bus.subscribe(self.connection, channel);
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+        let mut state = self.server.at_present();
+        let bus = &mut state.database.bus;
+        if !bus.is_connected(self.connection) {
+            return Err(closed());
+        }
+        bus.unsubscribe(self.connection, channel);
+        Ok(())
+    }
+
+    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.server
+            .at_present()
+            .database
+            .bus
+            .events(self.connection)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    async fn close(&self) {
+        self.disconnect();
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("url", &self.url())
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::not_sent("the store is closed")
+}
+
+#[cfg(test)]
+mod tests;

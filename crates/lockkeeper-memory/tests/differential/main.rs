@@ -1,0 +1,141 @@
+//! The embedded engine beside a real server: the same commands and the same shipped scripts, in random sequences, must
+//! answer the same and send the same messages. Clocks are compared roughly, everything else exactly.
+
+#![cfg(unix)] // the server listens on a unix socket
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod embedded;
+mod server;
+mod snippets;
+mod step;
+
+use std::collections::HashSet;
+
+use fastrand::Rng;
+use lockkeeper_core::store::Value;
+use lockkeeper_lua::Status;
+
+use crate::embedded::Embedded;
+use crate::server::Server;
+use crate::step::Step;
+
+/// Every sequence has a seed of its own, this one plus its number, so that one that failed can be run alone.
+const SEED: u64 = 0x10C4;
+const SEQUENCES: u64 = 2_000;
+const STEPS: usize = 25;
+
+/// A reply, or the text of an error reply.
+type Reply = Result<Value, String>;
+
+/// What can be asked of either side.
+trait Side {
+    fn execute(&mut self, words: &[String]) -> Reply;
+    fn flush_scripts(&mut self);
+    /// The messages on [`step::CHANNEL`] since the last asking.
+    fn messages(&mut self) -> Vec<Vec<u8>>;
+}
+
+#[test]
+fn random_sequences_do_the_same_as_on_a_server() {
+    let mut server = Server::start();
+    let version = server.version();
+    println!("server {version}, seed {SEED}, {SEQUENCES} sequences of {STEPS} steps");
+    let mut executed = 0;
+    let mut seen = HashSet::new();
+    for number in 0..SEQUENCES {
+        server.empty();
+        let mut embedded = Embedded::new();
+        let mut random = Rng::with_seed(SEED + number);
+        let mut before: Vec<Step> = Vec::new();
+        for _ in 0..STEPS {
+            let step = Step::random(&mut random);
+            let (ours, theirs) = (step.run(&mut embedded), step.run(&mut server));
+            assert!(
+                alike(&ours, &theirs),
+                "seed {SEED} + {number}: {step:?}\nembedded {ours:?}\nserver   {theirs:?}\nafter {before:#?}"
+            );
+            if let Ok(Value::List(fields)) = &theirs {
+                let word = fields.get(1).and_then(Value::as_str);
+                seen.extend(word.and_then(Status::parse));
+            }
+            before.push(step);
+            executed += 1;
+        }
+        for step in Step::looks() {
+            let (ours, theirs) = (step.run(&mut embedded), step.run(&mut server));
+            assert!(
+                alike(&ours, &theirs),
+                "seed {SEED} + {number}: at the end {step:?}\nembedded {ours:?}\nserver   {theirs:?}\nafter {before:#?}"
+            );
+        }
+        let (ours, theirs) = (embedded.messages(), server.messages());
+        assert_eq!(
+            ours, theirs,
+            "seed {SEED} + {number}: messages after {before:#?}"
+        );
+    }
+    println!("{executed} replies agree");
+    for status in lockkeeper_lua::ALL.iter().flat_map(|script| script.replies) {
+        assert!(seen.contains(status), "no script ever answered {status:?}");
+    }
+}
+
+#[test]
+fn lua_itself_is_the_same_as_on_a_server() {
+    let mut server = Server::start();
+    let mut differences = Vec::new();
+    for source in snippets::SNIPPETS {
+        server.empty();
+        let words = ["EVAL", source, "1", "k", "arg"].map(str::to_owned);
+        let (ours, theirs) = (Embedded::new().execute(&words), server.execute(&words));
+        if !alike(&ours, &theirs) {
+            differences.push(format!(
+                "{source}\n  embedded {ours:?}\n  server   {theirs:?}"
+            ));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn alike(ours: &Reply, theirs: &Reply) -> bool {
+    match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) => values_alike(ours, theirs),
+        (Err(ours), Err(theirs)) => ours == theirs,
+        _ => false,
+    }
+}
+
+/// Equal, but for clocks.
+fn values_alike(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::List(ours), Value::List(theirs)) => {
+            ours.len() == theirs.len()
+                && ours
+                    .iter()
+                    .zip(theirs)
+                    .all(|(ours, theirs)| values_alike(ours, theirs))
+        }
+        (Value::Integer(_), Value::Integer(_)) | (Value::Bytes(_), Value::Bytes(_)) => {
+            ours == theirs
+                || ours
+                    .as_i64()
+                    .zip(theirs.as_i64())
+                    .is_some_and(|(ours, theirs)| clocks_alike(ours, theirs))
+        }
+        _ => ours == theirs,
+    }
+}
+
+/// Ten seconds apart at most, in ms from the shortest ttl that a step uses on, and in µs for a token that is a time.
+fn clocks_alike(ours: i64, theirs: i64) -> bool {
+    const TOKENS: i64 = 1_000_000_000_000_000;
+    let apart = ours.abs_diff(theirs);
+    match ours.min(theirs) {
+        TOKENS.. => apart <= 10_000_000,
+        ..TOKENS => ours.min(theirs) > step::SHORTEST_TTL - 10_000 && apart <= 10_000,
+    }
+}

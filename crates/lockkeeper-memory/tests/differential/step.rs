@@ -1,0 +1,217 @@
+//! The random steps: commands as a client writes them or as a script gives them, and the shipped scripts.
+
+use std::fmt;
+
+use fastrand::Rng;
+use lockkeeper_core::store::Value;
+
+use crate::{Reply, Side};
+
+/// Where both sides listen.
+pub(crate) const CHANNEL: &str = "wake";
+
+/// Ttls differ by more than two clocks can, so that a wrong one is seen. Milliseconds.
+pub(crate) const SHORTEST_TTL: i64 = 100_000;
+const TTLS: &[&str] = &["100000", "200000", "300000"];
+/// What is not a number of milliseconds, at least not to Redis, or is over at once.
+const ODD_TTLS: &[&str] = &[
+    "0",
+    "-1",
+    "-100000",
+    "",
+    "x",
+    "0100000",
+    "+100000",
+    " 100000",
+    "1e5",
+    "1.5",
+    "9223372036854775807",
+    "9223372036854775808",
+];
+
+/// The same keys for scripts and commands, so that scripts meet what they did not write.
+const KEYS: &[&str] = &["main", "fence", "gone"];
+const VALUES: &[&str] = &["a", "b", "", "10", "1.5", "4503599627370497"];
+const FIELDS: &[&str] = &["f", "g", "h"];
+/// Nothing seen yet, and a token later than any clock's.
+const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
+
+/// How a script gives the command in `ARGV` and what it returns.
+const SHAPES: &[&str] = &[
+    "return redis.call(unpack(ARGV))",
+    "return redis.pcall(unpack(ARGV))",
+    "local ok, reply = pcall(redis.call, unpack(ARGV))
+     return { ok, type(reply), type(reply) == 'string' and reply or false }",
+    "local reply = redis.pcall(unpack(ARGV))
+     if type(reply) == 'table' then return { #reply, reply.ok or false, reply.err or false } end
+     return { type(reply), tostring(reply) == 'false', reply }",
+    "local words = {}
+     for at, word in ipairs(ARGV) do words[at] = tonumber(word) or word end
+     return { redis.pcall(unpack(words)), 'end' }",
+];
+
+/// One thing done to both sides.
+pub(crate) enum Step {
+    FlushScripts,
+    Execute {
+        words: Vec<String>,
+        /// A server promises no order of the fields of a hash.
+        unordered: bool,
+    },
+}
+
+impl Step {
+    pub(crate) fn random(random: &mut Rng) -> Self {
+        match random.u8(0..100) {
+            0..2 => Self::FlushScripts,
+            2..50 => Self::execute(shipped(random), false),
+            50..75 => {
+                let words = command(random);
+                let unordered = words[0] == "HGETALL";
+                Self::execute(words, unordered)
+            }
+            _ => {
+                let words = command(random);
+                let unordered = words[0] == "HGETALL";
+                let mut script = vec!["EVAL", one(random, SHAPES), "0"];
+                script.extend(words.iter().map(String::as_str));
+                Self::execute(owned(&script), unordered)
+            }
+        }
+    }
+
+    /// What a sequence leaves behind: every key's type, value and time left.
+    pub(crate) fn looks() -> impl Iterator<Item = Self> {
+        let commands = ["TYPE", "PTTL", "GET", "HGETALL"];
+        commands.into_iter().flat_map(|command| {
+            KEYS.iter()
+                .map(move |key| Self::execute(owned(&[command, key]), command == "HGETALL"))
+        })
+    }
+
+    const fn execute(words: Vec<String>, unordered: bool) -> Self {
+        Self::Execute { words, unordered }
+    }
+
+    pub(crate) fn run(&self, side: &mut dyn Side) -> Reply {
+        match self {
+            Self::FlushScripts => {
+                side.flush_scripts();
+                Ok(Value::Nil)
+            }
+            Self::Execute { words, unordered } => {
+                let mut reply = side.execute(words);
+                if *unordered {
+                    reply = reply.map(sorted);
+                }
+                reply
+            }
+        }
+    }
+}
+
+/// On one line, long scripts cut.
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlushScripts => f.write_str("(flush scripts)"),
+            Self::Execute { words, .. } => {
+                let short = |word: &String| -> String { word.chars().take(60).collect() };
+                let words: Vec<String> = words.iter().map(short).collect();
+                write!(f, "{words:?}")
+            }
+        }
+    }
+}
+
+/// Any order of the items, also of lists within.
+fn sorted(value: Value) -> Value {
+    let Value::List(items) = value else {
+        return value;
+    };
+    let mut items: Vec<Value> = items.into_iter().map(sorted).collect();
+    items.sort_by_cached_key(|item| format!("{item:?}"));
+    Value::List(items)
+}
+
+/// A shipped script by its text or its SHA-1, the keys in their places.
+fn shipped(random: &mut Rng) -> Vec<String> {
+    let script = lockkeeper_lua::ALL[random.usize(..lockkeeper_lua::ALL.len())];
+    let mut words = match random.bool() {
+        true => vec!["EVAL", script.source],
+        false => vec!["EVALSHA", script.sha1],
+    };
+    let number = script.keys.len().to_string();
+    words.push(&number);
+    words.extend(script.keys);
+    for arg in script.args {
+        words.push(match *arg {
+            "request" => "17",
+            "claim" => one(random, &VALUES[..3]),
+            "ttl" => one(random, TTLS),
+            "floor" => one(random, FLOORS),
+            "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
+            other => panic!("{}: what is {other}?", script.name),
+        });
+    }
+    owned(&words)
+}
+
+/// A command, now and then with a word too many or too few.
+fn command(random: &mut Rng) -> Vec<String> {
+    let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
+    let mut words = match random.u8(0..14) {
+        0 => vec!["GET", key],
+        1..4 => set(random, key, value),
+        4 => vec!["DEL", key, one(random, KEYS)],
+        5 => vec!["EXISTS", key, one(random, KEYS), key],
+        6 => vec!["TYPE", key],
+        7 => vec!["PTTL", key],
+        8 => vec!["PEXPIRE", key, ttl(random)],
+        9 => vec!["PUBLISH", one(random, &[CHANNEL, "elsewhere"]), value],
+        10 => vec!["HSET", key, field, value, one(random, FIELDS), value],
+        11 => vec!["HGET", key, field],
+        12 => vec!["HGETALL", key],
+        _ => vec![
+            one(random, &["HDEL", "hdel", "NOPE"]),
+            key,
+            field,
+            one(random, FIELDS),
+        ],
+    };
+    match random.u8(0..20) {
+        0 => words.push("ODD"),
+        1 if words.len() > 1 => words.truncate(words.len() - 1),
+        _ => {}
+    }
+    owned(&words)
+}
+
+fn set<'a>(random: &mut Rng, key: &'a str, value: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["SET", key, value];
+    for _ in 0..random.u8(0..3) {
+        match random.u8(0..6) {
+            0 => words.push("NX"),
+            1 => words.push("xx"),
+            2 => words.push("KEEPTTL"),
+            _ => words.extend(["PX", ttl(random)]),
+        }
+    }
+    words
+}
+
+fn ttl(random: &mut Rng) -> &'static str {
+    let ttls = match random.u8(0..3) {
+        0 => ODD_TTLS,
+        _ => TTLS,
+    };
+    one(random, ttls)
+}
+
+fn one(random: &mut Rng, words: &[&'static str]) -> &'static str {
+    words[random.usize(..words.len())]
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
