@@ -1,3 +1,58 @@
-//! Work in progress.
+//! The developer's one entry: `cargo xtask test`, `check`, `lock-scripts`.
 
-fn main() {}
+mod check;
+mod house;
+mod laws;
+mod scripts;
+mod steps;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use steps::Steps;
+
+/// Works on Lockkeeper itself.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything that must hold before a change goes in: `check`, all tests, the quickstart example, the documentation.
+    ///
+    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
+    Test,
+    /// Format, lints and the laws of the house: no tests, no server.
+    Check,
+    /// Writes lua/scripts.lock anew after a script has changed.
+    LockScripts,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    let mut steps = Steps::default();
+    let outcome = match command {
+        Command::Test => test::run(&mut steps),
+        Command::Check => check::run(&mut steps),
+        Command::LockScripts => scripts::lock(),
+    };
+    steps.print_summary();
+    outcome
+}

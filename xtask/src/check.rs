@@ -1,0 +1,45 @@
+//! `cargo xtask check`: what can be said without running the code.
+
+use anyhow::{Result, bail};
+
+use crate::house::House;
+use crate::laws::LAWS;
+use crate::steps::{Steps, cargo, execute};
+
+/// Format, lints, laws.
+pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    steps.cargo("fmt --all --check")?;
+    steps.cargo("clippy --workspace --all-targets -- -D warnings")?;
+    steps.run("the laws of the house", laws)?;
+    steps.run("cargo package of the published members", package)
+}
+
+fn laws() -> Result<()> {
+    let house = House::read()?;
+    let mut broken = 0;
+    for (name, law) in LAWS {
+        let offences = law(&house);
+        let outcome = if offences.is_empty() { "ok" } else { "BROKEN" };
+        println!("{outcome:>6}  {name}");
+        for offence in &offences {
+            println!("        - {offence}");
+        }
+        broken += usize::from(!offences.is_empty());
+    }
+    if broken > 0 {
+        bail!("{broken} of {} laws broken", LAWS.len());
+    }
+    Ok(())
+}
+
+/// Finds files that a package would lack and dependencies that a registry would refuse. Offline and without a build: the
+/// clippy step has fetched everything, and built it.
+fn package() -> Result<()> {
+    let house = House::read()?;
+    let mut command = cargo();
+    command.args("package --workspace --no-verify --allow-dirty --offline --quiet".split(' '));
+    for member in house.members.iter().filter(|member| !member.published) {
+        command.args(["--exclude", &member.name]);
+    }
+    execute(&mut command)
+}

@@ -1,0 +1,118 @@
+//! The workspace as the laws see it: plain data, so that a test can make one up.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result};
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// Everything that a law may ask about.
+#[derive(Debug, Clone)]
+pub(crate) struct House {
+    pub(crate) members: Vec<Member>,
+    /// The text of the top `Cargo.toml`, for what its comments say.
+    pub(crate) manifest: String,
+    /// Names of the files and folders at the top.
+    pub(crate) top: Vec<String>,
+    /// Every Rust file: its path and its text.
+    pub(crate) sources: Vec<(String, String)>,
+    /// What the compiler says of itself: `rustc 1.95.0 (…)`.
+    pub(crate) compiler: String,
+    /// Whether this is continuous integration, whose compiler is the one that is promised.
+    pub(crate) ci: bool,
+}
+
+/// A package of the workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// `1.95`, if it is given.
+    pub(crate) rust_version: Option<String>,
+    pub(crate) published: bool,
+    /// What it and its build need, by name.
+    pub(crate) dependencies: Vec<String>,
+    /// What its tests need besides.
+    pub(crate) dev_dependencies: Vec<String>,
+}
+
+impl House {
+    /// Reads the workspace that this program belongs to.
+    pub(crate) fn read() -> Result<Self> {
+        let metadata = MetadataCommand::new()
+            .no_deps()
+            .current_dir(root())
+            .exec()
+            .context("failed to read the workspace")?;
+        let mut sources = Vec::new();
+        rust_files(&root(), &mut sources)?;
+        Ok(Self {
+            members: metadata.packages.iter().map(member).collect(),
+            manifest: fs::read_to_string(root().join("Cargo.toml"))?,
+            top: names(&root())?,
+            sources,
+            compiler: compiler_version()?,
+            ci: env::var_os("CI").is_some(),
+        })
+    }
+}
+
+/// The top of the workspace, wherever the command was called from.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+fn member(package: &Package) -> Member {
+    let needed = |dev: bool| {
+        let dependencies = package.dependencies.iter();
+        dependencies
+            .filter(|dependency| (dependency.kind == DependencyKind::Development) == dev)
+            .map(|dependency| dependency.name.clone())
+            .collect()
+    };
+    Member {
+        name: package.name.to_string(),
+        version: package.version.to_string(),
+        rust_version: package
+            .rust_version
+            .as_ref()
+            .map(|version| format!("{}.{}", version.major, version.minor)),
+        // `publish = false` reads as "to none of no registries".
+        published: package.publish.as_ref().is_none_or(|to| !to.is_empty()),
+        dependencies: needed(false),
+        dev_dependencies: needed(true),
+    }
+}
+
+/// Collects the Rust files of a folder and those below, but not what was built or is hidden.
+fn rust_files(folder: &Path, found: &mut Vec<(String, String)>) -> Result<()> {
+    for name in names(folder)? {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                rust_files(&path, found)?;
+            }
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(&path)?;
+            found.push((path.display().to_string(), text));
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn compiler_version() -> Result<String> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output()?;
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,219 @@
+//! The laws of the house: what keeps the boundaries between the crates when nobody is looking.
+//!
+//! A law looks at a [`House`] and returns what offends against it, one sentence each.
+
+use crate::house::{House, Member};
+
+/// A law: what it says, and how it is checked.
+pub(crate) type Law = (&'static str, fn(&House) -> Vec<String>);
+
+/// Every law there is.
+pub(crate) const LAWS: &[Law] = &[
+    (
+        "a lock crate depends on the engine and the scripts only: no socket, no task, no clock",
+        lock_crates_depend_on_engine_and_scripts,
+    ),
+    (
+        "only the store over fred knows fred, only the embedded store knows mlua",
+        client_and_interpreter_are_known_to_their_stores,
+    ),
+    (
+        "the facade depends on crates of this house only",
+        facade_depends_on_the_house,
+    ),
+    (
+        "published members have one version",
+        published_members_have_one_version,
+    ),
+    (
+        "testkit, tests, examples and xtask are unpublished, and nothing published needs them",
+        development_members_stay_at_home,
+    ),
+    (
+        "the top level has what a visitor looks for",
+        top_level_is_complete,
+    ),
+    (
+        "every member is annotated in Cargo.toml",
+        members_are_annotated,
+    ),
+    (
+        "no lint is allowed without a reason, nothing is left to do",
+        sources_hold_no_leftovers,
+    ),
+    (
+        "the Rust version that is promised is the one that is tested",
+        rust_version_is_tested,
+    ),
+];
+
+/// Published crates that are no locks. What is not here is a lock, so a new one is under the law without being named.
+const NOT_LOCKS: [&str; 6] = [
+    "lockkeeper",
+    "lockkeeper-cli",
+    "lockkeeper-core",
+    "lockkeeper-lua",
+    "lockkeeper-memory",
+    "lockkeeper-redis",
+];
+
+/// Members for development only.
+const UNPUBLISHED: [&str; 4] = [
+    "lockkeeper-examples",
+    "lockkeeper-testkit",
+    "lockkeeper-tests",
+    "xtask",
+];
+
+/// Libraries, and who may depend on them, in tests too.
+const KNOWN_TO: [(&str, &[&str]); 2] = [
+    (
+        "fred",
+        &["lockkeeper-redis", "lockkeeper-testkit", "lockkeeper-tests"],
+    ),
+    ("mlua", &["lockkeeper-memory"]),
+];
+
+fn lock_crates_depend_on_engine_and_scripts(house: &House) -> Vec<String> {
+    let locks = house.members.iter().filter(|member| {
+        let name = member.name.as_str();
+        !NOT_LOCKS.contains(&name) && !UNPUBLISHED.contains(&name)
+    });
+    locks
+        .flat_map(|lock| {
+            foreign(lock, |name| {
+                ["lockkeeper-core", "lockkeeper-lua"].contains(&name)
+            })
+        })
+        .collect()
+}
+
+fn client_and_interpreter_are_known_to_their_stores(house: &House) -> Vec<String> {
+    let mut offences = Vec::new();
+    for (library, knowing) in KNOWN_TO {
+        let others = house.members.iter();
+        for member in others.filter(|member| !knowing.contains(&member.name.as_str())) {
+            let mut known = member.dependencies.iter().chain(&member.dev_dependencies);
+            if known.any(|name| name == library) {
+                offences.push(format!("{} knows {library}", member.name));
+            }
+        }
+    }
+    offences
+}
+
+fn facade_depends_on_the_house(house: &House) -> Vec<String> {
+    let mut members = house.members.iter();
+    members
+        .find(|member| member.name == "lockkeeper")
+        .map_or_else(
+            || vec!["there is no member lockkeeper".to_owned()],
+            |facade| foreign(facade, |name| name.starts_with("lockkeeper-")),
+        )
+}
+
+fn published_members_have_one_version(house: &House) -> Vec<String> {
+    let mut published = house.members.iter().filter(|member| member.published);
+    let Some(first) = published.next() else {
+        return vec!["no member is published".to_owned()];
+    };
+    published
+        .filter(|member| member.version != first.version)
+        .map(|member| {
+            format!(
+                "{} is {}, {} is {}",
+                first.name, first.version, member.name, member.version
+            )
+        })
+        .collect()
+}
+
+fn development_members_stay_at_home(house: &House) -> Vec<String> {
+    let mut offences = Vec::new();
+    for name in UNPUBLISHED {
+        match house.members.iter().find(|member| member.name == name) {
+            None => offences.push(format!("there is no member {name}")),
+            Some(member) if member.published => offences.push(format!("{name} would be published")),
+            Some(_) => {}
+        }
+    }
+    let published = house.members.iter().filter(|member| member.published);
+    offences
+        .extend(published.flat_map(|member| foreign(member, |name| !UNPUBLISHED.contains(&name))));
+    offences
+}
+
+fn top_level_is_complete(house: &House) -> Vec<String> {
+    ["Cargo.toml", "crates", "docs", "examples", "lua", "tests"]
+        .into_iter()
+        .filter(|name| !house.top.iter().any(|there| there == name))
+        .map(|name| format!("there is no {name}"))
+        .collect()
+}
+
+fn members_are_annotated(house: &House) -> Vec<String> {
+    let mut lines = house.manifest.lines().map(str::trim);
+    if !lines.any(|line| line == "members = [") {
+        return vec!["the list of members does not have one line for each".to_owned()];
+    }
+    lines
+        .take_while(|line| *line != "]")
+        .filter(|line| line.starts_with('"'))
+        .filter(|line| line.split_once("# ").is_none())
+        .map(|line| format!("not annotated: {line}"))
+        .collect()
+}
+
+/// Clippy knows these too, but code that is not compiled here, for another system or feature, it does not see.
+fn sources_hold_no_leftovers(house: &House) -> Vec<String> {
+    // In two parts, because this file is looked at as well.
+    let leftovers = [
+        concat!("#[al", "low("),
+        concat!("#![al", "low("),
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+    ];
+    let mut offences = Vec::new();
+    for (path, text) in &house.sources {
+        for (number, line) in text.lines().enumerate() {
+            for leftover in leftovers
+                .iter()
+                .filter(|leftover| line.contains(**leftover))
+            {
+                offences.push(format!("{path}:{}: {leftover}…", number + 1));
+            }
+        }
+    }
+    offences
+}
+
+/// A developer may have a newer compiler; the one of continuous integration is the one that is promised.
+fn rust_version_is_tested(house: &House) -> Vec<String> {
+    let version = house.compiler.strip_prefix("rustc ").unwrap_or_default();
+    let tested = version.split('.').take(2).collect::<Vec<_>>().join(".");
+    let mut offences = Vec::new();
+    for member in &house.members {
+        match member.rust_version.as_deref() {
+            None => offences.push(format!("{} has no rust-version", member.name)),
+            Some(promised) if house.ci && promised != tested => offences.push(format!(
+                "{} promises {promised}, tested with {tested}",
+                member.name
+            )),
+            Some(_) => {}
+        }
+    }
+    offences
+}
+
+/// What a member depends on that does not fit.
+fn foreign(member: &Member, fits: impl Fn(&str) -> bool) -> Vec<String> {
+    member
+        .dependencies
+        .iter()
+        .filter(|name| !fits(name))
+        .map(|name| format!("{} depends on {name}", member.name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! `cargo xtask lock-scripts`: pins the SHA-1 of every script in `lua/scripts.lock`.
+//!
+//! Reads the descriptions in `lua/lib.rs` as text, because the crate does not compile while a new script has no line in
+//! the lock file. A test of that crate compares the outcome with what the compiler joined.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use sha1_smol::Sha1;
+
+use crate::house::root;
+
+/// Writes the lock file and says what has changed.
+pub(crate) fn lock() -> Result<()> {
+    let folder = root().join("lua");
+    let descriptions = fs::read_to_string(folder.join("lib.rs"))?;
+    let path = folder.join("scripts.lock");
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let mut after = String::new();
+    for script in described(&descriptions)? {
+        let sha1 = Sha1::from(script.source(&folder)?).digest();
+        let line = format!("{} {sha1}", script.name);
+        if !before.lines().any(|pinned| pinned == line) {
+            println!("{line}");
+        }
+        after += &line;
+        after.push('\n');
+    }
+    if before == after {
+        println!("no script has changed");
+        return Ok(());
+    }
+    fs::write(&path, after).with_context(|| format!("failed to write {}", path.display()))?;
+    println!("say so in CHANGELOG under \"Scripts and keys\"");
+    Ok(())
+}
+
+/// A script as `lua/lib.rs` describes it.
+#[derive(Debug, PartialEq, Eq)]
+struct Described<'a> {
+    name: &'a str,
+    fragments: Vec<&'a str>,
+}
+
+impl Described<'_> {
+    /// The text that the server sees: the fragments, each with one more line break, then the script.
+    fn source(&self, folder: &Path) -> Result<String> {
+        let read = |file: String| {
+            fs::read_to_string(folder.join(&file)).with_context(|| format!("failed to read {file}"))
+        };
+        let mut source = String::new();
+        for fragment in &self.fragments {
+            source += &read(format!("shared/{fragment}.lua"))?;
+            source.push('\n');
+        }
+        Ok(source + &read(format!("{}.lua", self.name))?)
+    }
+}
+
+/// Every `script!("kind/verb", with ["fragment", …], …)` in a text.
+fn described(text: &str) -> Result<Vec<Described<'_>>> {
+    let scripts = text.split("script!(").skip(1).map(|call| {
+        let (head, rest) = call
+            .split_once("with [")
+            .context("a script without its fragments")?;
+        let (fragments, _) = rest.split_once(']').context("a list without an end")?;
+        let name = *quoted(head).first().context("a script without a name")?;
+        let fragments = quoted(fragments);
+        Ok(Described { name, fragments })
+    });
+    let scripts = scripts.collect::<Result<Vec<_>>>()?;
+    ensure!(!scripts.is_empty(), "no script is described");
+    Ok(scripts)
+}
+
+/// What stands between quotes.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('"').skip(1).step_by(2).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read_with_their_fragments() {
+        let text = r#"
+            macro_rules! script { () => {} }
+            pub const ACQUIRE: Script = script!(
+                "mutex/acquire",
+                with ["fence", "lease"],
+                keys ["main"],
+            );
+            pub const VERIFY: Script = script!("mutex/verify", with [], keys ["main"]);
+        "#;
+        let expected = [
+            ("mutex/acquire", vec!["fence", "lease"]),
+            ("mutex/verify", vec![]),
+        ];
+        let expected = expected.map(|(name, fragments)| Described { name, fragments });
+        assert_eq!(described(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_text_without_descriptions_is_an_error() {
+        described("fn main() {}").unwrap_err();
+        described("script!(\"a/b\", keys [])").unwrap_err();
+    }
+
+    #[test]
+    fn a_missing_fragment_is_named() {
+        let script = Described {
+            name: "mutex/acquire",
+            fragments: vec!["nonsense"],
+        };
+        let error = script.source(&root().join("lua")).unwrap_err();
+        assert!(format!("{error:#}").contains("shared/nonsense.lua"));
+    }
+}

@@ -1,0 +1,98 @@
+//! Steps that are run one after the other, until one fails, and the summary of them.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::house::root;
+
+/// What was done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    done: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    time: Duration,
+    passed: bool,
+}
+
+impl Steps {
+    /// Runs a step of this program.
+    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let outcome = step();
+        self.done.push(Step {
+            name: name.to_owned(),
+            time: start.elapsed(),
+            passed: outcome.is_ok(),
+        });
+        outcome.with_context(|| format!("{name} failed"))
+    }
+
+    /// Runs cargo as a step, with the words of its command line as the step's name.
+    pub(crate) fn cargo(&mut self, arguments: &str) -> Result<()> {
+        self.run(&format!("cargo {arguments}"), || {
+            execute(cargo().args(arguments.split_whitespace()))
+        })
+    }
+
+    /// One line for each step; nothing if there was none.
+    pub(crate) fn print_summary(&self) {
+        if self.done.is_empty() {
+            return;
+        }
+        println!("\n== summary");
+        for step in &self.done {
+            let outcome = if step.passed { "ok" } else { "FAILED" };
+            let seconds = step.time.as_secs_f64();
+            println!("{outcome:>6} {seconds:>7.1} s  {}", step.name);
+        }
+    }
+}
+
+/// The cargo that runs this program, at the top of the workspace: in the folder of a member it would see that one only.
+pub(crate) fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end with the output of this program, and no input: nothing here may ask.
+pub(crate) fn execute(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("failed to start {program}"))?;
+    if !status.success() {
+        bail!("{program} ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_is_a_step_that_fails() {
+        let mut steps = Steps::default();
+        steps
+            .run("good", || execute(&mut Command::new("true")))
+            .unwrap();
+        steps
+            .run("bad", || execute(&mut Command::new("false")))
+            .unwrap_err();
+        steps
+            .run("none", || execute(&mut Command::new("/no/such/program")))
+            .unwrap_err();
+        let passed: Vec<bool> = steps.done.iter().map(|step| step.passed).collect();
+        assert_eq!(passed, [true, false, false]);
+    }
+}

@@ -1,0 +1,21 @@
+//! `cargo xtask test`: everything.
+
+use anyhow::Result;
+
+use crate::check;
+use crate::steps::{Steps, cargo, execute};
+use crate::tools;
+
+/// Stops at the first step that fails.
+pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    steps.run("a C compiler", tools::require_c_compiler)?;
+    steps.run("a server to test against", tools::require_server)?;
+    check::run(steps)?;
+    steps.cargo("test --workspace")?;
+    steps.cargo("run --example quickstart")?;
+    steps.run("cargo doc --workspace --no-deps", || {
+        let mut command = cargo();
+        command.args(["doc", "--workspace", "--no-deps"]);
+        execute(command.env("RUSTDOCFLAGS", "-D warnings"))
+    })
+}

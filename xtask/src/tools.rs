@@ -1,0 +1,145 @@
+//! What the tests need besides Rust, and how to get it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::geteuid;
+
+use crate::steps::execute;
+
+/// Programs that the testkit starts, in its order.
+const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// As in the testkit: names the program to test against.
+const SERVER_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
+
+const HOW_TO_GET_A_SERVER: &str = "\
+no Redis or Valkey server found; install one:
+    Debian, Ubuntu   apt-get install redis-server
+    Fedora           dnf install valkey
+    Arch             pacman -S valkey
+    Alpine           apk add valkey
+    macOS            brew install valkey
+or name a program in LOCKKEEPER_TEST_SERVER";
+
+const HOW_TO_GET_A_COMPILER: &str = "\
+no C compiler found, which the embedded Lua is built with; install one:
+    Debian, Ubuntu   apt-get install gcc libc6-dev
+    Fedora           dnf install gcc
+    Arch             pacman -S gcc
+    Alpine           apk add gcc musl-dev
+    macOS            xcode-select --install
+or name a program in CC";
+
+/// Fails with what to install.
+pub(crate) fn require_c_compiler() -> Result<()> {
+    let chosen = std::env::var("CC").ok();
+    // CC may be several words, as in `ccache gcc`.
+    let program = chosen
+        .as_deref()
+        .and_then(|words| words.split_whitespace().next());
+    match find(program, &["cc"]) {
+        Some(version) => println!("{version}"),
+        None => bail!(HOW_TO_GET_A_COMPILER),
+    }
+    Ok(())
+}
+
+/// Installs Debian's package where that is possible without asking; else fails with what to install.
+pub(crate) fn require_server() -> Result<()> {
+    let chosen = std::env::var(SERVER_VARIABLE).ok();
+    let find_server = || find(chosen.as_deref(), &SERVERS);
+    let installable = chosen.is_none() && is_debian() && geteuid().is_root();
+    if find_server().is_none() && installable {
+        println!("installing Debian's redis-server package");
+        install_redis_server()?;
+    }
+    match find_server() {
+        Some(version) => println!("{version}"),
+        None => bail!(HOW_TO_GET_A_SERVER),
+    }
+    Ok(())
+}
+
+/// The first program that can be run, with the first line of what it says of its version.
+fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
+    let candidates = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
+    candidates.into_iter().find_map(|program| {
+        let output = Command::new(program)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next().unwrap_or_default();
+        Some(format!("{program}: {line}"))
+    })
+}
+
+/// Debian and what descends from it, Ubuntu above all, have this file.
+fn is_debian() -> bool {
+    Path::new("/etc/debian_version").exists()
+}
+
+fn install_redis_server() -> Result<()> {
+    let _no_service = NoService::begin()?;
+    execute(apt_get().arg("update"))?;
+    execute(apt_get().args(["install", "-y", "--no-install-recommends", "redis-server"]))
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// While it lives no package starts a service: the tests start their own servers, and a daemon left behind is nothing
+/// that a test run should cause.
+struct NoService {
+    ours: bool,
+}
+
+impl NoService {
+    const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+    fn begin() -> Result<Self> {
+        // A policy that is there already, as in container images, is not ours to change.
+        let ours = !Path::new(Self::POLICY).exists();
+        if ours {
+            // 101 means "forbidden".
+            fs::write(Self::POLICY, "#!/bin/sh\nexit 101\n")
+                .and_then(|()| fs::set_permissions(Self::POLICY, Permissions::from_mode(0o755)))
+                .with_context(|| format!("failed to write {}", Self::POLICY))?;
+        }
+        Ok(Self { ours })
+    }
+}
+
+impl Drop for NoService {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = fs::remove_file(Self::POLICY)
+        {
+            eprintln!("failed to remove {}: {error}", Self::POLICY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_and_one_that_is_not_there_is_not() {
+        assert!(find(None, &["/no/such/program", "rustc"]).is_some());
+        assert_eq!(find(None, &["/no/such/program"]), None);
+    }
+
+    #[test]
+    fn a_chosen_program_is_not_replaced_by_a_usual_one() {
+        assert_eq!(find(Some("/no/such/program"), &["rustc"]), None);
+    }
+}
