@@ -1,3 +1,4 @@
-//! Work in progress.
+//! How Lockkeeper behaves, on the embedded engine and on real servers that each test starts for itself.
 
-fn main() {}
+mod contract;
+mod interleavings;

@@ -1,1 +1,83 @@
-//! Work in progress.
+//! Distributed locks on Redis and Valkey whose holder always knows.
+//!
+//! - **The holder knows.** A lease ends for its holder before it can end on the server, with a reason.
+//! - **Every grant carries a fencing token**, so that what the lock protects can refuse a holder that woke up too late.
+//! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply, a request that arrives twice
+//!   leave nothing behind for longer than one ttl.
+//! - **One message hands over.** Waiters sleep until they are told; nobody polls.
+//!
+//! # Ten lines
+//!
+//! ```
+//! use std::time::Duration;
+//! use lockkeeper::Mutex;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> lockkeeper::Result<()> {
+//! let client = lockkeeper::connect("memory://").await?; // or redis://127.0.0.1:6379
+//! let lock = Mutex::new(&client, "invoice:42");
+//!
+//! let guard = lock.acquire().wait_for(Duration::from_secs(5)).await?;
+//! guard.run(settle_invoice(guard.fencing_token().get())).await?; // stops if the lease is lost
+//! guard.release().await?;
+//!
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! # async fn settle_invoice(_token: u64) {}
+//! ```
+//!
+//! # Which lock?
+//!
+//! | I need | kind |
+//! |---|---|
+//! | one holder at a time, cheapest | [`Mutex`] |
+//!
+//! The re-entrant, fair, read-write, multi- and Redlock kinds of the family are not part of this version.
+//!
+//! # What holds, and what does not
+//!
+//! With a single primary that loses no data and evicts nothing, and clocks that run at the same speed to within the margin
+//! (1 % of the ttl + 5 ms), there is at most one believed holder at any instant: under any crash, pause and cancellation of
+//! clients, and any loss, delay and repetition of messages.
+//!
+//! - After a **failover** that lost the grant, two holders may believe for up to one ttl. A resource that checks
+//!   [fencing tokens](FencingToken) refuses the older one.
+//! - A process can **pause** between its last check and its write. Only fencing tokens help there.
+//! - A lease is **not a transaction**: what was written before the lease was lost stays written.
+//!
+//! # Where it connects to
+//!
+//! | URL | what |
+//! |---|---|
+//! | `redis://[user[:password]@]host[:port][/database]` | one Redis or Valkey server |
+//! | `unix:///path/to/socket[?db=N&user=U&password=P]` | the same over a unix socket |
+//! | `memory://` | a fresh engine in this process: for trying out and for tests |
+//! | `memory://name` | an engine that all clients of this process share by name |
+//!
+//! # Testing your own code
+//!
+//! On `memory://` leases run on tokio's time. A test with `start_paused = true` lets an hour of leases pass at once:
+//!
+//! ```
+//! use std::time::Duration;
+//! use lockkeeper::{LossReason, LeaseState, Mutex};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> lockkeeper::Result<()> {
+//! let client = lockkeeper::connect("memory://").await?;
+//! let guard = Mutex::new(&client, "job").acquire().ttl(Duration::from_secs(60)).no_renewal().await?;
+//! tokio::time::sleep(Duration::from_secs(60)).await;
+//! assert_eq!(guard.state(), LeaseState::Lost(LossReason::Expired));
+//! # Ok(())
+//! # }
+//! ```
+
+mod url;
+
+pub use lockkeeper_core::{
+    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
+    LeaseState, LossReason, Lost, Owner, Released, Result, TryAcquire,
+};
+pub use lockkeeper_mutex::{Mutex, MutexGuard};
+pub use url::{connect, connect_with};

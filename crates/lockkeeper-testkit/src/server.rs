@@ -1,0 +1,402 @@
+//! A Redis or Valkey server that belongs to one test.
+//!
+//! Each [`Server`] is a process of its own on a free loopback port and a unix socket, without persistence, in a
+//! directory that goes with it. Tests kill, freeze and restart it by its pid.
+//!
+//! A server lives in real time: timeouts here need a runtime whose clock is not paused.
+//!
+//! It is not built on `redis-server-wrapper`: that crate lets the server daemonise, so it outlives a killed test, and
+//! stops it with half a second of sleep and a kill of whoever listens on the port.
+
+mod command;
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+pub use command::Reply;
+
+/// The variable that names the server program to test against, in place of the first one on `PATH`.
+pub const PROGRAM_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
+
+/// Programs looked for on `PATH`, the first that exists is taken.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// A server answers in some 10 ms; this much only for a machine that is busy with a build.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How often another free port is tried when somebody else took the one just found.
+const PORT_ATTEMPTS: usize = 10;
+
+/// A server that this process started and that ends with it.
+///
+/// Dropping it kills the server and removes its directory. If the test process itself is killed, a watching shell does
+/// both.
+#[derive(Debug)]
+pub struct Server {
+    options: Options,
+    port: u16,
+    process: Option<Process>,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts a server with nothing special about it.
+    ///
+    /// # Errors
+    ///
+    /// If no server program is found, or it does not answer in time; the error carries its log.
+    pub async fn start() -> Result<Self> {
+        Self::options().start().await
+    }
+
+    /// A server with a password or settings of its own.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// The port on 127.0.0.1; it stays the same over [`restart`](Self::restart).
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Address and port.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// `redis://…`, with the password if there is one.
+    pub fn url(&self) -> String {
+        self.url_at(self.address())
+    }
+
+    /// The same server reached by another way, a proxy for example.
+    pub(crate) fn url_at(&self, address: SocketAddr) -> String {
+        match &self.options.password {
+            Some(password) => format!("redis://:{password}@{address}"),
+            None => format!("redis://{address}"),
+        }
+    }
+
+    /// `unix://…`, with the password if there is one.
+    pub fn unix_url(&self) -> String {
+        let socket = self.socket();
+        match &self.options.password {
+            Some(password) => format!("unix://:{password}@{}", socket.display()),
+            None => format!("unix://{}", socket.display()),
+        }
+    }
+
+    /// The path of the unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// The process, while the server runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.server.id())
+    }
+
+    /// Sends one command over a connection of its own, as another client would, and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer within five seconds, or answers with an error.
+    pub async fn command(&self, words: &[&str]) -> Result<Reply> {
+        command::send(&self.socket(), self.options.password.as_deref(), words)
+            .await
+            .with_context(|| format!("failed to send {words:?} to the server on {}", self.port))
+    }
+
+    /// How often a command was called since the start or `CONFIG RESETSTAT`, failed calls included. Subcommands are
+    /// named as the server does, `client|list`; those called by scripts count too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`command`](Self::command).
+    pub async fn commandstats(&self, command: &str) -> Result<u64> {
+        let statistics = self.command(&["INFO", "commandstats"]).await?.into_text()?;
+        command::calls(&statistics, command)
+    }
+
+    /// Asks the server to end, and waits until it has; connections are closed in an orderly way.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be signalled.
+    pub async fn stop(&mut self) -> Result<()> {
+        let Some(process) = self.process.take() else {
+            return Ok(());
+        };
+        process.signal(Signal::CONT)?;
+        process.signal(Signal::TERM)?;
+        tokio::task::spawn_blocking(move || process.wait(Duration::from_secs(5))).await?
+    }
+
+    /// Ends the server as a crash would. When this returns the process is gone.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be signalled.
+    pub fn kill(&mut self) -> Result<()> {
+        match self.process.take() {
+            Some(process) => process.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the server's time: its connections stay open and answer nothing. When this returns it does not run.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not run.
+    pub fn freeze(&self) -> Result<()> {
+        let process = self.running()?;
+        process.signal(Signal::STOP)?;
+        // The signal is only on its way; a server on another core may run one more command before it takes effect.
+        // NOWAIT leaves an exit, should there be one, to `Child::wait`.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(process.pid()?), options)?;
+        ensure!(
+            status.is_some_and(|status| status.stopped()),
+            "the server has ended, it cannot be frozen"
+        );
+        Ok(())
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not run.
+    pub fn thaw(&self) -> Result<()> {
+        self.running()?.signal(Signal::CONT)
+    }
+
+    /// Starts the server again on the same port, empty, after killing it if it still runs.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer in time.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill()?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        // Between the two lives the port is free for everybody, most often as the near end of an outgoing connection
+        // that soon goes away.
+        while !self.launch().await? {
+            ensure!(
+                Instant::now() < deadline,
+                "port {} is in use by another process",
+                self.port
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn running(&self) -> Result<&Process> {
+        self.process.as_ref().context("the server does not run")
+    }
+
+    /// Starts the process and waits until it answers; `false` if its port was taken.
+    async fn launch(&mut self) -> Result<bool> {
+        std::fs::write(self.configuration_file(), self.configuration())?;
+        let mut process = Process::start(&self.configuration_file(), self.directory.path())?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        // Only this server has this socket, so an answer on it comes from no other.
+        while let Err(error) = self.command(&["PING"]).await {
+            if let Some(status) = process.server.try_wait()? {
+                let log = self.log();
+                if log.contains("Address already in use") {
+                    return Ok(false);
+                }
+                bail!("the server ended at once with {status}, its log:\n{log}");
+            }
+            if Instant::now() > deadline {
+                return Err(error.context(format!("no answer, the log:\n{}", self.log())));
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        self.process = Some(process);
+        Ok(true)
+    }
+
+    fn configuration_file(&self) -> PathBuf {
+        self.directory.path().join("server.conf")
+    }
+
+    fn configuration(&self) -> String {
+        let directory = self.directory.path().display();
+        let mut lines = format!(
+            "bind 127.0.0.1\nport {port}\nunixsocket {directory}/socket\ndir {directory}\n\
+             logfile {directory}/log\ndaemonize no\nsave \"\"\nappendonly no\n",
+            port = self.port,
+        );
+        if let Some(password) = &self.options.password {
+            lines += &format!("requirepass {password}\n");
+        }
+        for line in &self.options.configuration {
+            lines += line;
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// What the server wrote since it was started last.
+    fn log(&self) -> String {
+        let whole = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        let start = whole.rfind("oO0OoO0OoO0Oo").unwrap_or_default();
+        whole[start..].to_owned()
+    }
+}
+
+/// How a [`Server`] is to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    password: Option<String>,
+    configuration: Vec<String>,
+}
+
+impl Options {
+    /// Asks every client for this password (`requirepass`).
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a line of the server's configuration file: `maxmemory 2mb`, `user alice on >secret ~app:* +@all`.
+    #[must_use]
+    pub fn configuration(mut self, line: impl Into<String>) -> Self {
+        self.configuration.push(line.into());
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Server::start`].
+    pub async fn start(self) -> Result<Server> {
+        let mut server = Server {
+            options: self,
+            port: 0,
+            process: None,
+            directory: tempfile::Builder::new().prefix("lockkeeper-").tempdir()?,
+        };
+        for _ in 0..PORT_ATTEMPTS {
+            server.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+                .local_addr()?
+                .port();
+            if server.launch().await? {
+                return Ok(server);
+            }
+        }
+        bail!("no free port in {PORT_ATTEMPTS} attempts")
+    }
+}
+
+/// A running server and the shell that watches over it.
+#[derive(Debug)]
+struct Process {
+    server: Child,
+    watcher: Child,
+}
+
+impl Process {
+    fn start(configuration: &Path, directory: &Path) -> Result<Self> {
+        let mut server = spawn(configuration)?;
+        // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
+        // code, and follows the thread that started the server rather than the process. Groups of their own, because
+        // an interrupt from the keyboard would end the watcher before a frozen server.
+        let watcher = Command::new("sh")
+            .args(["-c", "read -r _; kill -KILL \"$1\"; rm -rf -- \"$2\""])
+            .args(["watcher", &server.id().to_string()])
+            .arg(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match watcher {
+            Ok(watcher) => Ok(Self { server, watcher }),
+            Err(error) => {
+                server.kill()?;
+                server.wait()?;
+                Err(error).context("failed to start a shell")
+            }
+        }
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Pid::from_raw(self.server.id().cast_signed()).context("a process with the id 0")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid()?, signal).with_context(|| format!("failed to send {signal:?}"))
+    }
+
+    /// Waits for the end, and brings it about when the patience is over.
+    fn wait(mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while self.server.try_wait()?.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.kill()
+    }
+
+    fn kill(mut self) -> Result<()> {
+        self.end().context("failed to kill the server")
+    }
+
+    /// The watcher first: once the server is reaped its pid can be somebody else's.
+    fn end(&mut self) -> std::io::Result<()> {
+        let watcher = self.watcher.kill().and_then(|()| self.watcher.wait());
+        let server = self.server.kill().and_then(|()| self.server.wait());
+        watcher.and(server).map(drop)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nobody is left to tell; ending twice is harmless, the handles know that they were reaped.
+        let _ = self.end();
+    }
+}
+
+/// Starts the first server program there is.
+fn spawn(configuration: &Path) -> Result<Child> {
+    let chosen = std::env::var(PROGRAM_VARIABLE).ok();
+    let programs = match &chosen {
+        Some(program) => vec![program.as_str()],
+        None => PROGRAMS.to_vec(),
+    };
+    for program in &programs {
+        let spawned = Command::new(program)
+            .arg(configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match spawned {
+            Ok(child) => return Ok(child),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("failed to start {program}")),
+        }
+    }
+    bail!(
+        "none of {programs:?} found: `cargo xtask test` says how to install one, {PROGRAM_VARIABLE} names another program"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Dropping futures in the middle: a store that stops around every request, so that there is a middle even in the
+//! embedded engine, and a wrapper that drops a future after its k-th poll.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use lockkeeper_core::clock::Clock;
+use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
+use tokio::sync::mpsc;
+
+/// A store that lets other tasks run before and after each request.
+#[derive(Debug)]
+pub struct Stalling(pub Arc<dyn Store>);
+
+#[async_trait]
+impl Store for Stalling {
+    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+        tokio::task::yield_now().await;
+        let reply = self.0.call(call).await;
+        tokio::task::yield_now().await;
+        reply
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        let result = self.0.subscribe(channel).await;
+        tokio::task::yield_now().await;
+        result
+    }
+
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.0.unsubscribe(channel).await
+    }
+
+    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.0.events()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.0.clock()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+/// Polls a future at most `polls` times and drops it then; `None` if it was not ready by that time.
+pub fn drop_after<F: Future>(future: F, polls: usize) -> DropAfter<F> {
+    DropAfter {
+        future: Some(Box::pin(future)),
+        polls,
+    }
+}
+
+/// The future of [`drop_after`].
+#[derive(Debug)]
+pub struct DropAfter<F> {
+    future: Option<Pin<Box<F>>>,
+    polls: usize,
+}
+
+impl<F: Future> Future for DropAfter<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.polls > 0
+            && let Some(future) = &mut self.future
+        {
+            let polled = future.as_mut().poll(context);
+            self.polls -= 1;
+            match polled {
+                Poll::Ready(output) => return Poll::Ready(Some(output)),
+                Poll::Pending if self.polls > 0 => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        self.future = None;
+        Poll::Ready(None)
+    }
+}

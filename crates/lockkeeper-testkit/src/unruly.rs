@@ -1,0 +1,163 @@
+//! A store that loses, keeps back and refuses requests on demand, and counts them.
+//!
+//! Faults are planned per script and used up in order, so a test says exactly which request meets which fate.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use lockkeeper_core::clock::Clock;
+use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
+use lockkeeper_lua::Script;
+use tokio::sync::{Notify, mpsc};
+
+/// What happens to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is executed and answered.
+    Pass,
+    /// It is executed, the reply is lost: the caller waits for its whole timeout.
+    LoseReply,
+    /// It never arrives: the caller waits for its whole timeout.
+    LoseRequest,
+    /// It is on its way until [`Unruly::deliver`], and nobody waits for the reply any more by then.
+    Keep,
+    /// It is never sent, and the caller knows.
+    NotSent,
+    /// The server answers with this error.
+    Refuse(&'static str),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Unruly {
+    inner: Arc<dyn Store>,
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fates: VecDeque<(&'static str, Fate)>,
+    kept: Vec<Call>,
+    seen: Vec<(&'static str, Form)>,
+}
+
+impl Unruly {
+    /// An unruly way to a store.
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            state: Mutex::default(),
+            arrived: Notify::new(),
+        })
+    }
+
+    /// Plans the fate of the next request of this script for which none is planned yet.
+    pub fn plan(&self, script: &Script, fate: Fate) {
+        self.state().fates.push_back((script.name, fate));
+    }
+
+    /// How often this script was sent.
+    pub fn sent(&self, script: &Script) -> usize {
+        self.state()
+            .seen
+            .iter()
+            .filter(|(name, _)| *name == script.name)
+            .count()
+    }
+
+    /// How often this script was sent by its text.
+    pub fn sent_by_source(&self, script: &Script) -> usize {
+        self.state()
+            .seen
+            .iter()
+            .filter(|seen| **seen == (script.name, Form::Source))
+            .count()
+    }
+
+    /// Waits until this script has been sent at least so often.
+    pub async fn wait_sent(&self, script: &Script, times: usize) {
+        loop {
+            let arrived = self.arrived.notified();
+            if self.sent(script) >= times {
+                return;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Lets what was kept back arrive, in order, by a connection of its own, and returns what the server answered.
+    pub async fn deliver(&self, by: &dyn Store) -> Vec<Result<Reply, StoreError>> {
+        let kept = std::mem::take(&mut self.state().kept);
+        let mut replies = Vec::new();
+        for call in kept {
+            replies.push(by.call(call).await);
+        }
+        replies
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fate of this call, once it is known to have been sent.
+    fn fate(&self, call: &Call) -> Fate {
+        let name = call.item.script.name;
+        let mut state = self.state();
+        state.seen.push((name, call.form));
+        let planned = state.fates.iter().position(|(script, _)| *script == name);
+        let fate = planned
+            .and_then(|index| state.fates.remove(index))
+            .map_or(Fate::Pass, |(_, fate)| fate);
+        if fate == Fate::Keep {
+            let mut kept = call.clone();
+            kept.form = Form::Source;
+            state.kept.push(kept);
+        }
+        drop(state);
+        self.arrived.notify_waiters();
+        fate
+    }
+}
+
+#[async_trait]
+impl Store for Unruly {
+    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+        let timeout = call.timeout;
+        let silence = async {
+            tokio::time::sleep(timeout).await;
+            Err(StoreError::unknown("no answer in time"))
+        };
+        match self.fate(&call) {
+            Fate::Pass => self.inner.call(call).await,
+            Fate::LoseReply => {
+                let _ = self.inner.call(call).await;
+                silence.await
+            }
+            Fate::LoseRequest | Fate::Keep => silence.await,
+            Fate::NotSent => Err(StoreError::not_sent("no connection")),
+            Fate::Refuse(text) => Err(StoreError::refused(text)),
+        }
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.inner.subscribe(channel).await
+    }
+
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.inner.unsubscribe(channel).await
+    }
+
+    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+        self.inner.events()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
