@@ -1,4 +1,10 @@
 //! How Lockkeeper behaves, on the embedded engine and on real servers that each test starts for itself.
 
+mod commands;
 mod contract;
+mod faults;
+mod input;
 mod interleavings;
+mod notice;
+mod processes;
+mod scripts;

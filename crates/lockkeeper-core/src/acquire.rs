@@ -366,7 +366,7 @@ impl Acquisition {
 
     fn backend(&self, doing: &str, error: StoreError) -> Error {
         Error::backend(
-            format!("failed to {doing} lock {:?}", self.protocol.name().as_str()),
+            format!("{doing} lock {:?}", self.protocol.name().as_str()),
             error,
         )
     }

@@ -1,5 +1,7 @@
 //! What can go wrong, in few words.
 
+use std::error::Error as StdError;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::LossReason;
@@ -15,14 +17,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server did not answer, or refused. The client library's own error is the [`source`](std::error::Error::source).
-    #[error("{context}: {source}")]
+    /// The server did not answer, or refused. The client library's own error is the
+    /// [`source`](std::error::Error::source).
+    #[error("could not {context}: {cause}")]
     #[non_exhaustive]
     Backend {
         /// What was being done.
         context: String,
         /// What the store said.
-        source: StoreError,
+        cause: StoreError,
+        /// The client library's own error, if there is one.
+        source: Option<Arc<dyn StdError + Send + Sync>>,
     },
     /// The client has been closed, or the runtime that it was made on is gone.
     #[error("the client is closed")]
@@ -91,11 +96,12 @@ impl Error {
         }
     }
 
-    /// A [`Error::Backend`]: `context` was being done when the store failed.
-    pub fn backend(context: impl Into<String>, source: StoreError) -> Self {
+    /// A [`Error::Backend`]: the store failed when it was to `context`, as in "acquire lock".
+    pub fn backend(context: impl Into<String>, cause: StoreError) -> Self {
         Self::Backend {
             context: context.into(),
-            source,
+            source: cause.client_error(),
+            cause,
         }
     }
 
@@ -110,7 +116,7 @@ impl Error {
     /// held for as long as the caller would wait.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Backend { source, .. } => source.is_transient(),
+            Self::Backend { cause, .. } => cause.is_transient(),
             Self::Timeout { .. } => true,
             _ => false,
         }

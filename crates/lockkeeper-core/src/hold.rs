@@ -118,7 +118,7 @@ impl Hold {
             };
             if !error.is_transient() || engine.line.clock.now() >= until {
                 return Err(Error::backend(
-                    format!("failed to release lock {:?}", name.as_str()),
+                    format!("release lock {:?}", name.as_str()),
                     error,
                 ));
             }

@@ -150,9 +150,11 @@ impl Lease {
     /// Cancel safe: the question changes nothing on the server.
     pub async fn verify(&self) -> Result<()> {
         self.ensure_held()?;
-        let answer = self.line.verify(&self.tenure).await.map_err(|error| {
-            Error::backend(format!("failed to verify lock {:?}", self.name()), error)
-        })?;
+        let answer = self
+            .line
+            .verify(&self.tenure)
+            .await
+            .map_err(|error| Error::backend(format!("verify lock {:?}", self.name()), error))?;
         match answer {
             Answer::Held(_) => self.ensure_held(),
             _ => {

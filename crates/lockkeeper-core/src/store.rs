@@ -221,6 +221,16 @@ impl StoreError {
         self.outcome
     }
 
+    /// The client library's own error.
+    pub(crate) fn client_error(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
+        self.source.clone()
+    }
+
+    /// What happened, without saying again what is known about the request; an error reply as the server sent it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The code word of the server's error reply (`NOPERM`, `READONLY`, …); `None` if the server did not answer.
     pub fn code(&self) -> Option<&str> {
         match self.outcome {

@@ -1,10 +1,33 @@
-//! temporary
-use lockkeeper_core::store::Store;
-/// temporary
-pub struct RedisStore;
-impl RedisStore {
-    /// temporary
-    pub async fn connect(_: &str) -> lockkeeper_core::Result<std::sync::Arc<dyn Store>> {
-        Err(lockkeeper_core::Error::config("temporary"))
-    }
-}
+//! Lockkeeper's store over [fred](https://docs.rs/fred): one Redis or Valkey server, by TCP or by unix socket.
+//!
+//! [`RedisStore`] keeps two connections: one runs scripts, the other receives messages. Each is a client of fred that
+//! lives exactly as long as its socket. fred never reconnects here and so never sends anything again; when a connection
+//! ends, a fresh client takes its place. A request that was under way is then "unknown", and the engine decides what to
+//! do about it.
+//!
+//! Not here, on purpose: retries of scripts, the step from `EVALSHA` to `EVAL`, any opinion on what a reply means.
+//!
+//! What this version connects to:
+//!
+//! | URL | what |
+//! |---|---|
+//! | `redis://[[user]:password@]host[:port][/db]` | a server by TCP; port 6379 and database 0 unless given |
+//! | `unix:///path/to.sock[?db=N&user=…&password=…]` | a server by unix socket |
+//!
+//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. TLS, clusters and
+//! sentinels are not supported yet and are refused with a message that says so.
+
+mod connection;
+mod dialer;
+mod events;
+mod failure;
+mod options;
+mod reply;
+mod script_line;
+mod slot;
+mod store;
+mod subscriber;
+mod target;
+
+pub use options::RedisOptions;
+pub use store::RedisStore;

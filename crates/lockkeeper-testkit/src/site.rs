@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use async_trait::async_trait;
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::{Store, Value};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_redis::RedisStore;
 
-use crate::server::Server;
+use crate::server::{Reply, Server};
 
 /// A server to make clients of, and to meddle with as a stranger.
 #[async_trait]
@@ -61,14 +61,14 @@ impl Site for MemoryStore {
 #[async_trait]
 impl Site for Server {
     async fn store(&self) -> Result<Arc<dyn Store>> {
-        Ok(RedisStore::connect(&self.url()).await?)
+        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
     }
 
     async fn command(&self, words: &[&str]) -> Result<String> {
-        self.command(words)
-            .await
-            .and_then(|reply| reply.into_text())
-            .context("the server's reply is no text")
+        match self.command(words).await? {
+            Reply::Nil => Ok(String::new()),
+            reply => reply.into_text(),
+        }
     }
 
     async fn keys(&self) -> Result<Vec<String>> {

@@ -60,7 +60,7 @@ pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> 
     let store: Arc<dyn Store> = match url.split_once("://") {
         Some(("memory", "")) => Arc::new(MemoryStore::new()),
         Some(("memory", name)) => Arc::new(MemoryStore::shared(name)),
-        Some(_) => RedisStore::connect(url).await?,
+        Some(_) => Arc::new(RedisStore::connect(url).await?),
         None => {
             return Err(Error::config(
                 "a URL must begin with its scheme, like redis://127.0.0.1:6379 or memory://",

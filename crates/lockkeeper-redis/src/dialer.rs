@@ -1,0 +1,63 @@
+//! Makes connections: the first one once, every later one until it succeeds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use lockkeeper_core::store::StoreError;
+
+use crate::connection::{Connection, Lifeline};
+use crate::events::Line;
+use crate::options::RedisOptions;
+use crate::target::Target;
+
+/// The pause before the first new attempt; jitter makes it up to twice as long. Short, for the usual case is one broken
+/// connection to a server that is well; not zero, for the other case is a thousand clients of one that restarts.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+
+/// The longest pause, before jitter makes it up to twice as long: leases should not run out because nobody looked.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Knows how to connect one of the two lines.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialer {
+    pub(crate) target: Target,
+    pub(crate) options: RedisOptions,
+    pub(crate) line: Line,
+}
+
+impl Dialer {
+    /// Connects, or says at once why not.
+    pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
+        let opened = Connection::open(&self.target, &self.options, self.line).await?;
+        tracing::info!(server = %self.target, line = self.line.as_str(), "connected");
+        Ok(opened)
+    }
+
+    /// Connects in the end.
+    pub(crate) async fn redial(&self) -> (Arc<Connection>, Lifeline) {
+        let mut pauses = ExponentialBuilder::new()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .without_max_times()
+            .with_jitter()
+            .build();
+        loop {
+            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            match self.dial().await {
+                Ok(opened) => return opened,
+                Err(error) => tracing::debug!(
+                    server = %self.target, line = self.line.as_str(), %error, "still not connected"
+                ),
+            }
+        }
+    }
+
+    /// Logs the end of a connection.
+    pub(crate) fn log_lost(&self, why: &str) {
+        tracing::warn!(
+            server = %self.target, line = self.line.as_str(), reason = why,
+            "connection lost, it will be replaced"
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! The stream of events, and the rule for [`Event::Reconnected`]: it is told only when both connections are up, for it
+//! promises that requests run and that every subscription is in place.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lockkeeper_core::store::Event;
+use tokio::sync::mpsc;
+
+/// Which of the two connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    Scripts,
+    Messages,
+}
+
+impl Line {
+    /// As it stands in logs.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scripts => "scripts",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sink: Sink,
+    scripts_down: bool,
+    messages_down: bool,
+}
+
+#[derive(Debug, Default)]
+enum Sink {
+    /// Nobody has asked for the stream: events are dropped.
+    #[default]
+    Unasked,
+    Open(mpsc::UnboundedSender<Event>),
+    Ended,
+}
+
+impl Events {
+    /// The stream, the first time; afterwards one that ends at once.
+    pub(crate) fn stream(&self) -> mpsc::UnboundedReceiver<Event> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut state = self.lock();
+        if let Sink::Unasked = state.sink {
+            state.sink = Sink::Open(sender);
+        }
+        receiver
+    }
+
+    /// A message has arrived.
+    pub(crate) fn message(&self, channel: &str, payload: &[u8]) {
+        self.lock().tell(Event::message(channel, payload));
+    }
+
+    /// A connection has ended.
+    pub(crate) fn lost(&self, line: Line) {
+        let mut state = self.lock();
+        *state.down(line) = true;
+        state.tell(Event::Disconnected);
+    }
+
+    /// A connection is back, its subscriptions in place.
+    pub(crate) fn restored(&self, line: Line) {
+        let mut state = self.lock();
+        *state.down(line) = false;
+        state.tell_reconnected();
+    }
+
+    /// Messages have been dropped on the way although the connection held.
+    pub(crate) fn missed(&self) {
+        self.lock().tell_reconnected();
+    }
+
+    /// Nothing more will be told.
+    pub(crate) fn end(&self) {
+        self.lock().sink = Sink::Ended;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    const fn down(&mut self, line: Line) -> &mut bool {
+        match line {
+            Line::Scripts => &mut self.scripts_down,
+            Line::Messages => &mut self.messages_down,
+        }
+    }
+
+    /// While a connection is down this waits: `restored` will tell it.
+    fn tell_reconnected(&self) {
+        if !self.scripts_down && !self.messages_down {
+            self.tell(Event::Reconnected);
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        if let Sink::Open(sender) = &self.sink {
+            // An error means that the engine has gone; nobody is left to be told.
+            let _ = sender.send(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(stream: &mut mpsc::UnboundedReceiver<Event>) -> Vec<Event> {
+        std::iter::from_fn(|| stream.try_recv().ok()).collect()
+    }
+
+    #[test]
+    fn reconnected_is_told_when_the_last_connection_is_back() {
+        let events = Events::default();
+        let mut stream = events.stream();
+        events.lost(Line::Scripts);
+        events.lost(Line::Messages);
+        events.restored(Line::Scripts);
+        assert_eq!(
+            drain(&mut stream),
+            [Event::Disconnected, Event::Disconnected]
+        );
+        events.missed();
+        assert_eq!(drain(&mut stream), []);
+        events.restored(Line::Messages);
+        assert_eq!(drain(&mut stream), [Event::Reconnected]);
+        events.missed();
+        assert_eq!(drain(&mut stream), [Event::Reconnected]);
+    }
+
+    #[test]
+    fn the_stream_is_given_once_and_ends_with_the_store() {
+        let events = Events::default();
+        events.message("early", b"");
+        let mut stream = events.stream();
+        let mut second = events.stream();
+        assert!(
+            second
+                .try_recv()
+                .is_err_and(|error| error == mpsc::error::TryRecvError::Disconnected)
+        );
+        events.message("channel", b"payload");
+        events.end();
+        assert_eq!(
+            stream.blocking_recv(),
+            Some(Event::message("channel", "payload"))
+        );
+        assert_eq!(stream.blocking_recv(), None);
+        let mut late = events.stream();
+        assert_eq!(late.blocking_recv(), None);
+    }
+}

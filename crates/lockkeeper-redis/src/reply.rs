@@ -1,0 +1,98 @@
+//! Replies: from fred's types into values of the store seam.
+
+use fred::interfaces::Resp3Frame as Frame;
+use fred::types::Value as FredValue;
+use lockkeeper_core::store::Value;
+
+/// The text of an error reply; `None` for any other reply.
+pub(crate) fn error_text(frame: &Frame) -> Option<String> {
+    match frame {
+        Frame::SimpleError { data, .. } => Some(data.to_string()),
+        Frame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    }
+}
+
+/// The value of a reply. What no script of ours answers (maps, floating-point numbers, an error inside an array)
+/// becomes `Nil`, which no reader of a reply takes for anything.
+pub(crate) fn value(frame: Frame) -> Value {
+    match frame {
+        Frame::Number { data, .. } => Value::Integer(data),
+        Frame::BlobString { data, .. } | Frame::SimpleString { data, .. } => {
+            Value::Bytes(data.into())
+        }
+        Frame::Array { data, .. } => Value::List(data.into_iter().map(value).collect()),
+        _ => Value::Nil,
+    }
+}
+
+/// Whether this answers the `PING` that carried `nonce`: the nonce alone, or after "pong" on a connection that has
+/// subscriptions.
+pub(crate) fn is_pong(reply: &FredValue, nonce: &str) -> bool {
+    match reply {
+        FredValue::Array(fields) => {
+            matches!(fields.as_slice(), [_, echo] if is_pong(echo, nonce))
+        }
+        text => text.as_bytes() == Some(nonce.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Frame {
+        Frame::BlobString {
+            data: text.into(),
+            attributes: None,
+        }
+    }
+
+    fn list(data: Vec<Frame>) -> Frame {
+        Frame::Array {
+            data,
+            attributes: None,
+        }
+    }
+
+    #[test]
+    fn strings_numbers_and_lists_keep_their_shape() {
+        let number = Frame::Number {
+            data: -7,
+            attributes: None,
+        };
+        let frame = list(vec![text("1"), number, Frame::Null, list(vec![text("a")])]);
+        let expected = Value::List(vec![
+            Value::Bytes(b"1".to_vec()),
+            Value::Integer(-7),
+            Value::Nil,
+            Value::List(vec![Value::Bytes(b"a".to_vec())]),
+        ]);
+        assert_eq!(value(frame), expected);
+    }
+
+    #[test]
+    fn only_an_error_reply_has_an_error_text() {
+        let error = Frame::SimpleError {
+            data: "NOSCRIPT No matching script".into(),
+            attributes: None,
+        };
+        assert_eq!(
+            error_text(&error).as_deref(),
+            Some("NOSCRIPT No matching script")
+        );
+        assert_eq!(error_text(&text("ERR")), None);
+    }
+
+    #[test]
+    fn a_pong_is_known_by_its_nonce_with_and_without_subscriptions() {
+        let text = |text: &str| FredValue::from(text);
+        let list = FredValue::Array;
+        assert!(is_pong(&text("n7"), "n7"));
+        assert!(is_pong(&list(vec![text("pong"), text("n7")]), "n7"));
+        assert!(!is_pong(&text("n8"), "n7"));
+        assert!(!is_pong(&list(vec![text("pong"), text("n8")]), "n7"));
+        assert!(!is_pong(&list(vec![text("n7")]), "n7"));
+        assert!(!is_pong(&FredValue::Null, "n7"));
+    }
+}

@@ -1,0 +1,319 @@
+//! Keeps the connection that receives messages, and the set of channels on it.
+//!
+//! One task owns the connection, because of what fred does with replies here. It answers `SUBSCRIBE` before anything is
+//! written, and takes the confirmation away. A refusal, which it does not expect, is given to whichever request is next,
+//! or dropped if there is none. So every `SUBSCRIBE` names one channel, and a `PING` with a nonce goes out with it:
+//!
+//! - the nonce comes back: the server has executed all that was sent before, and refused none of it;
+//! - an error comes back: it is the refusal, and one reply too many is on its way. Further `PING`s follow until one of
+//!   them gets its own nonce, which proves the replies to be in step again; else the connection is replaced.
+//!
+//! Requests that wait together share one `PING`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::store::StoreError;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::connection::{Connection, Lifeline, Pong, Verb};
+use crate::dialer::Dialer;
+use crate::events::{Events, Line};
+use crate::slot::closed;
+
+/// How many commands share one `PING`.
+const BATCH: usize = 256;
+
+/// The first pause for a reply that is one too many: longer than its way on one machine.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// Where such pauses end: longer than its way around the world. They add up to twice as much.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a caller wants, and where it waits for the answer.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) verb: Verb,
+    pub(crate) channel: String,
+    pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// The connection cannot be used any more, for this reason.
+struct Broken(StoreError);
+
+/// What became of one command, as far as it can be told.
+type Settled = Result<Result<(), StoreError>, Broken>;
+
+/// The task's state.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    dialer: Dialer,
+    events: Arc<Events>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    /// Every channel that callers believe to be subscribed to.
+    channels: BTreeSet<String>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(
+        dialer: Dialer,
+        events: Arc<Events>,
+        requests: mpsc::UnboundedReceiver<Request>,
+    ) -> Self {
+        Self {
+            dialer,
+            events,
+            requests,
+            channels: BTreeSet::new(),
+        }
+    }
+
+    /// Runs until `closing` says so, or until the store is dropped.
+    pub(crate) async fn keep(
+        mut self,
+        opened: (Arc<Connection>, Lifeline),
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let (mut connection, mut lifeline) = opened;
+        let mut pump = Pump::start(&connection, &self.events);
+        loop {
+            let why = tokio::select! {
+                biased;
+                () = closed(&mut closing) => {
+                    connection.quit().await;
+                    return;
+                }
+                why = lifeline.end() => why,
+                why = self.serve(&connection) => why,
+            };
+            self.events.lost(Line::Messages);
+            self.dialer.log_lost(&why);
+            drop((connection, lifeline, pump));
+            (connection, lifeline, pump) = tokio::select! {
+                biased;
+                () = closed(&mut closing) => return,
+                restored = self.restore() => restored,
+            };
+            self.events.restored(Line::Messages);
+        }
+    }
+
+    /// Serves callers until the connection is no good any more, and says why.
+    async fn serve(&mut self, connection: &Connection) -> String {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let served = tokio::select! {
+                biased;
+                // Gives up a heartbeat under way, but not its place among the replies.
+                _ = self.requests.recv_many(&mut batch, BATCH) => {
+                    if batch.is_empty() {
+                        // The store is gone, and this task is about to be.
+                        std::future::pending::<()>().await;
+                    }
+                    self.settle_batch(connection, std::mem::take(&mut batch)).await
+                }
+                why = connection.pulse() => return why,
+            };
+            if let Err(Broken(error)) = served {
+                return error.to_string();
+            }
+        }
+    }
+
+    /// Connects again and subscribes to everything again.
+    async fn restore(&mut self) -> (Arc<Connection>, Lifeline, Pump) {
+        loop {
+            let (connection, mut lifeline) = self.redial_and_turn_callers_away().await;
+            let pump = Pump::start(&connection, &self.events);
+            let why = tokio::select! {
+                biased;
+                why = lifeline.end() => why,
+                result = self.resubscribe(&connection) => match result {
+                    Ok(()) => return (connection, lifeline, pump),
+                    Err(Broken(error)) => error.to_string(),
+                },
+            };
+            self.dialer.log_lost(&why);
+        }
+    }
+
+    async fn redial_and_turn_callers_away(&mut self) -> (Arc<Connection>, Lifeline) {
+        let dialer = self.dialer.clone();
+        let mut redial = std::pin::pin!(dialer.redial());
+        loop {
+            tokio::select! {
+                biased;
+                opened = &mut redial => return opened,
+                Some(request) = self.requests.recv() => {
+                    let result = match request.verb {
+                        Verb::Subscribe if !self.channels.contains(&request.channel) => {
+                            Err(StoreError::not_sent("not connected"))
+                        }
+                        // It will be subscribed to again before `Reconnected` is told.
+                        Verb::Subscribe => Ok(()),
+                        Verb::Unsubscribe => {
+                            self.channels.remove(&request.channel);
+                            Ok(())
+                        }
+                    };
+                    // An error means that the caller has given up.
+                    let _ = request.answer.send(result);
+                }
+            }
+        }
+    }
+
+    /// A channel that is refused now is kept, for the next connection may have better luck; the log says so.
+    async fn resubscribe(&self, connection: &Connection) -> Result<(), Broken> {
+        let channels: Vec<&str> = self.channels.iter().map(String::as_str).collect();
+        for chunk in channels.chunks(BATCH) {
+            let commands = chunk.iter().map(|channel| (Verb::Subscribe, *channel));
+            if settle(connection, commands.clone()).await?.is_ok() {
+                continue;
+            }
+            for (verb, channel) in commands {
+                if let Err(error) = settle(connection, [(verb, channel)].into_iter()).await? {
+                    tracing::warn!(
+                        server = %self.dialer.target, channel, %error, "cannot subscribe again"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle_batch(
+        &mut self,
+        connection: &Connection,
+        batch: Vec<Request>,
+    ) -> Result<(), Broken> {
+        // Before anything is sent: whatever happens now, a new connection shall not bring these back.
+        for request in &batch {
+            if request.verb == Verb::Unsubscribe {
+                self.channels.remove(&request.channel);
+            }
+        }
+        let commands = batch
+            .iter()
+            .map(|request| (request.verb, request.channel.as_str()));
+        match settle(connection, commands).await {
+            Ok(Ok(())) => {
+                for request in batch {
+                    self.finish(request, Ok(()));
+                }
+                return Ok(());
+            }
+            Ok(Err(refused)) if batch.len() == 1 => {
+                for request in batch {
+                    self.finish(request, Err(refused.clone()));
+                }
+                return Ok(());
+            }
+            // Which of them was refused? Once more, one by one; doing it twice changes nothing.
+            Ok(Err(_)) => {}
+            Err(broken) => return Err(self.give_up(batch, broken)),
+        }
+        let mut rest = batch.into_iter();
+        while let Some(request) = rest.next() {
+            let command = [(request.verb, request.channel.as_str())].into_iter();
+            match settle(connection, command).await {
+                Ok(result) => self.finish(request, result),
+                Err(broken) => {
+                    let left = std::iter::once(request).chain(rest).collect();
+                    return Err(self.give_up(left, broken));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what a caller is told, and tells it.
+    fn finish(&mut self, request: Request, result: Result<(), StoreError>) {
+        match (request.verb, &result) {
+            (Verb::Subscribe, Ok(())) => {
+                self.channels.insert(request.channel);
+            }
+            (Verb::Subscribe, Err(_)) | (Verb::Unsubscribe, _) => {
+                self.channels.remove(&request.channel);
+            }
+        }
+        // An error means that the caller has given up.
+        let _ = request.answer.send(result);
+    }
+
+    fn give_up(&mut self, batch: Vec<Request>, broken: Broken) -> Broken {
+        for request in batch {
+            self.finish(request, Err(broken.0.clone()));
+        }
+        broken
+    }
+}
+
+/// Sends changes and waits for the `PING` behind them. `Ok(Err(_))`: at least one was refused, the others executed.
+async fn settle<'a>(
+    connection: &Connection,
+    changes: impl Iterator<Item = (Verb, &'a str)>,
+) -> Settled {
+    match connection.ping_after(changes).await.map_err(Broken)? {
+        Pong::InStep => Ok(Ok(())),
+        Pong::Refused(text) => {
+            get_in_step(connection).await?;
+            Ok(Err(StoreError::refused(text)))
+        }
+        Pong::OutOfStep => Err(Broken(out_of_step())),
+    }
+}
+
+/// Gets rid of the replies that come on top of a refusal. fred drops one that arrives while nothing is under way; one that
+/// meets a `PING` is given to that, and then the `PING`'s own reply is the one too many. So each pause is longer than the
+/// one before, until it is longer than the way of a reply.
+async fn get_in_step(connection: &Connection) -> Result<(), Broken> {
+    let mut pause = FIRST_PAUSE;
+    while pause < LONGEST_PAUSE {
+        if let Pong::InStep = connection.ping().await.map_err(Broken)? {
+            return Ok(());
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Err(Broken(out_of_step()))
+}
+
+fn out_of_step() -> StoreError {
+    StoreError::unknown("the replies of the connection are out of step")
+}
+
+/// Carries messages from fred to the event stream, while it lives.
+#[derive(Debug)]
+struct Pump(JoinHandle<()>);
+
+impl Pump {
+    fn start(connection: &Connection, events: &Arc<Events>) -> Self {
+        // Before the first SUBSCRIBE, or messages could slip by.
+        let mut messages = connection.messages();
+        let events = Arc::clone(events);
+        Self(tokio::spawn(async move {
+            loop {
+                match messages.recv().await {
+                    Ok(message) => {
+                        let payload = message.value.as_bytes().unwrap_or_default();
+                        events.message(&message.channel, payload);
+                    }
+                    Err(broadcast::error::RecvError::Lagged(missed)) => {
+                        tracing::warn!(missed, "messages dropped: all waiters will look");
+                        events.missed();
+                    }
+                    Err(broadcast::error::RecvError::Closed) => return,
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,262 @@
+//! Connecting, being refused, closing.
+
+use std::error::Error as _;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::Error;
+use lockkeeper_core::store::{Form, Outcome, Store, StoreError};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::{RedisOptions, RedisStore};
+use redis_server_wrapper::{Direction, FaultProxy};
+use tokio::net::TcpListener;
+
+use crate::support::{Server, acquire, bounded, eventually, verify};
+
+fn backend(error: Error) -> (String, StoreError) {
+    match error {
+        Error::Backend {
+            context, source, ..
+        } => (context, source),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_reported_at_once() {
+    bounded(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        drop(listener);
+        let begun = Instant::now();
+        let error = RedisStore::connect(&format!("redis://{addr}")).await;
+        let (context, source) = backend(error.unwrap_err());
+        assert_eq!(context, format!("connect to {addr}"));
+        assert_eq!(source.outcome(), Outcome::NotSent);
+        assert!(
+            source.to_string().contains("Connection refused"),
+            "{source}"
+        );
+        assert!(source.is_transient());
+        assert!(source.source().is_some());
+        assert!(begun.elapsed() < Duration::from_secs(2));
+
+        let error = RedisStore::connect("unix:///nowhere/redis.sock").await;
+        let (context, source) = backend(error.unwrap_err());
+        assert_eq!(context, "connect to /nowhere/redis.sock");
+        assert!(source.to_string().contains("No such file"), "{source}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
+    bounded(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let begun = Instant::now();
+        let options = RedisOptions::new().connect_timeout(Duration::from_millis(300));
+        let (_, source) = backend(options.connect(&url).await.unwrap_err());
+        assert_eq!(source.outcome(), Outcome::NotSent);
+        assert!(source.to_string().contains("no answer"), "{source}");
+        assert!(begun.elapsed() >= Duration::from_millis(290));
+        assert!(begun.elapsed() < Duration::from_secs(2));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_password_is_refused_with_advice_and_not_shown() {
+    bounded(async {
+        let server = Server::start_with(|server| server.password("right")).await;
+        let addr = server.addr();
+        let cases = [
+            (format!("redis://:hunter2@{addr}"), "WRONGPASS"),
+            (format!("redis://ann:hunter2@{addr}"), "WRONGPASS"),
+            (format!("redis://{addr}"), "NOAUTH"),
+        ];
+        for (url, code) in cases {
+            let error = RedisStore::connect(&url).await.unwrap_err();
+            assert!(!error.is_transient(), "{error}");
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+            let (context, source) = backend(error);
+            assert_eq!(source.code(), Some(code));
+            assert!(context.contains("password"), "{context}");
+        }
+        let store = RedisStore::connect(&format!("redis://:right@{addr}")).await;
+        assert!(!format!("{:?}", store.unwrap()).contains("right"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ping_is_refused_when_connecting() {
+    bounded(async {
+        let server = Server::start().await;
+        server
+            .run(&[
+                "ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "-ping",
+            ])
+            .await;
+        let error = RedisStore::connect(&format!("redis://mute:pw@{}", server.addr())).await;
+        let (_, source) = backend(error.unwrap_err());
+        assert_eq!(source.code(), Some("NOPERM"));
+        assert!(source.to_string().contains("ping"), "{source}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_database_that_the_server_lacks_is_refused() {
+    bounded(async {
+        let server = Server::start().await;
+        let error = RedisStore::connect(&format!("{}/200", server.url())).await;
+        let (_, source) = backend(error.unwrap_err());
+        assert_eq!(source.code(), Some("ERR"), "{source}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_url_chooses_socket_and_database() {
+    bounded(async {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("my-redis.sock");
+        let path = socket.clone();
+        let server = Server::start_with(|server| server.unixsocket(path)).await;
+        let port = server.port();
+        for (number, url) in [
+            (3, format!("unix://{}?db=3", socket.display())),
+            (4, format!("redis://127.0.0.1:{port}/4")),
+            (5, format!("redis://localhost:{port}/5")),
+        ] {
+            let store = RedisStore::connect(&url).await.unwrap();
+            let reply = store.call(acquire("name", "claim", Form::Source)).await;
+            assert_eq!(reply.unwrap().status(), Status::Granted);
+            let number = number.to_string();
+            let found = server.run(&["-n", &number, "GET", "name"]).await;
+            assert_eq!(found, "claim", "{url}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_ipv6_host_is_understood() {
+    bounded(async {
+        // A machine without IPv6 has nothing to test here.
+        let Ok(listener) = TcpListener::bind("[::1]:0").await else {
+            return;
+        };
+        let addr = listener.local_addr().unwrap();
+        let options = RedisOptions::new().connect_timeout(Duration::from_secs(1));
+        let url = format!("redis://{addr}");
+        let connecting = tokio::spawn(async move { options.connect(&url).await.map(drop) });
+        listener.accept().await.unwrap();
+        connecting.abort();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closing_ends_connections_calls_and_events() {
+    bounded(async {
+        let server = Server::start().await;
+        let before = server.connections().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        store.subscribe("channel").await.unwrap();
+        assert_eq!(server.connections().await, before + 2);
+        store.close().await;
+        eventually("both connections are gone", async || {
+            server.connections().await == before
+        })
+        .await;
+        while events.recv().await.is_some() {}
+        let error = store.call(verify("name", "c", Form::Sha)).await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
+        for result in [
+            store.subscribe("other").await,
+            store.unsubscribe("channel").await,
+        ] {
+            assert_eq!(result.unwrap_err().outcome(), Outcome::NotSent);
+        }
+        store.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closing_does_not_wait_for_a_frozen_server() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        server.freeze();
+        let begun = Instant::now();
+        store.close().await;
+        assert!(begun.elapsed() < Duration::from_secs(3));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropping_the_store_leaves_no_connection() {
+    bounded(async {
+        let server = Server::start().await;
+        let before = server.connections().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        store.subscribe("channel").await.unwrap();
+        assert_eq!(server.connections().await, before + 2);
+        drop(store);
+        eventually("both connections are gone", async || {
+            server.connections().await == before
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropping_connect_half_way_leaves_no_connection() {
+    bounded(async {
+        let server = Server::start().await;
+        let before = server.connections().await;
+        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        proxy.set_stall(Direction::UpstreamToClient);
+        let url = format!("redis://{}", proxy.addr());
+        let connecting = tokio::spawn(async move { RedisStore::connect(&url).await.map(drop) });
+        eventually("both connections wait", async || {
+            server.connections().await == before + 2
+        })
+        .await;
+        connecting.abort();
+        assert!(connecting.await.is_err());
+        // A proxy that stalls does not look whether its client is still there.
+        proxy.clear_stall(Direction::UpstreamToClient);
+        eventually("both connections are gone", async || {
+            server.connections().await == before
+        })
+        .await;
+    })
+    .await;
+}
+
+#[test]
+fn a_store_whose_runtime_is_gone_says_so() {
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let server = first.block_on(Server::start());
+    let store = first.block_on(RedisStore::connect(&server.url())).unwrap();
+    let mut events = store.events();
+    drop(first);
+    let second = tokio::runtime::Runtime::new().unwrap();
+    second.block_on(bounded(async {
+        let begun = Instant::now();
+        let error = store.call(verify("name", "c", Form::Sha)).await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
+        let error = store.subscribe("channel").await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
+        store.close().await;
+        assert_eq!(events.recv().await, None);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }));
+}

@@ -1,0 +1,226 @@
+//! Lost replies, dead and frozen servers.
+
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::store::{Event, Form, Outcome, Store};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::{RedisOptions, RedisStore};
+use redis_server_wrapper::{Direction, FaultProxy};
+
+use crate::support::{Peer, Server, acquire, bounded, teach, until, verify, within};
+
+const PROMPT: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
+    bounded(async {
+        let server = Server::start().await;
+        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        let url = format!("redis://{}", proxy.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        let mut events = store.events();
+        teach(&store).await;
+        let before = server.count("evalsha").await;
+        // The next byte from the server cuts its connection instead of being handed on.
+        proxy.close_after(Direction::UpstreamToClient, 0);
+        let error = store.call(acquire("name", "a", Form::Sha)).await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
+        assert_eq!(server.count("evalsha").await, before + 1);
+        proxy.reset();
+        until(&mut events, &Event::Reconnected).await;
+        // Both lines are in use again, and nothing was sent a second time.
+        store.subscribe("channel").await.unwrap();
+        let reply = store.call(verify("name", "a", Form::Sha)).await.unwrap();
+        assert_eq!(reply.status(), Status::Held);
+        assert_eq!(server.count("evalsha").await, before + 2);
+        assert_eq!(server.count("eval").await, 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_cut_before_the_server_is_not_called_refused() {
+    bounded(async {
+        let server = Server::start().await;
+        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        let url = format!("redis://{}", proxy.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        teach(&store).await;
+        proxy.set_stall(Direction::ClientToUpstream);
+        let (error, ()) = tokio::join!(store.call(acquire("name", "a", Form::Sha)), async {
+            tokio::task::yield_now().await;
+            proxy.reset_peer();
+        });
+        assert_ne!(error.unwrap_err().outcome(), Outcome::Refused);
+        assert_eq!(server.run(&["EXISTS", "name"]).await, "0");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_returns_is_used_again() {
+    bounded(async {
+        let mut server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        for number in 0..300 {
+            store.subscribe(&format!("channel{number}")).await.unwrap();
+        }
+        store.unsubscribe("channel7").await.unwrap();
+        for _ in 0..2 {
+            server.kill();
+            let begun = Instant::now();
+            let error = store.call(acquire("n", "a", Form::Source)).await;
+            assert_ne!(error.unwrap_err().outcome(), Outcome::Refused);
+            until(&mut events, &Event::Disconnected).await;
+            until(&mut events, &Event::Disconnected).await;
+            let error = store.call(acquire("n", "a", Form::Source)).await;
+            assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
+            let error = store.subscribe("new").await.unwrap_err();
+            assert_eq!(error.outcome(), Outcome::NotSent);
+            assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+
+            server.restart().await;
+            until(&mut events, &Event::Reconnected).await;
+            let mut peer = Peer::connect(&server).await;
+            for number in (0..300).filter(|number| *number != 7) {
+                let channel = format!("channel{number}");
+                assert_eq!(peer.publish(&channel, "back").await, 1, "{channel}");
+            }
+            assert_eq!(peer.publish("channel7", "back").await, 0);
+            assert_eq!(peer.publish("new", "back").await, 0);
+            until(&mut events, &Event::message("channel299", "back")).await;
+            let reply = store.call(acquire("n", "a", Form::Source)).await.unwrap();
+            assert_eq!(reply.status(), Status::Granted);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_connection_cut_by_the_server_comes_back_alone() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        store.subscribe("channel").await.unwrap();
+        for kind in ["normal", "pubsub"] {
+            server.run(&["CLIENT", "KILL", "TYPE", kind]).await;
+            assert_eq!(events.recv().await, Some(Event::Disconnected), "{kind}");
+            assert_eq!(events.recv().await, Some(Event::Reconnected), "{kind}");
+            store.call(verify("n", "c", Form::Source)).await.unwrap();
+            let mut peer = Peer::connect(&server).await;
+            assert_eq!(peer.publish("channel", kind).await, 1);
+            assert_eq!(events.recv().await, Some(Event::message("channel", kind)));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
+    bounded(async {
+        let server = Server::start().await;
+        let allow = async |channels: &[&str]| {
+            let user = [
+                "ACL",
+                "SETUSER",
+                "ann",
+                "on",
+                ">pw",
+                "~*",
+                "+@all",
+                "resetchannels",
+            ];
+            server.run(&[&user, channels].concat()).await
+        };
+        allow(&["&a", "&b", "&c"]).await;
+        let url = format!("redis://ann:pw@{}", server.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        let mut events = store.events();
+        for channel in ["a", "b", "c"] {
+            store.subscribe(channel).await.unwrap();
+        }
+        // The server cuts subscribers who lose a channel.
+        allow(&["&a", "&c"]).await;
+        until(&mut events, &Event::Reconnected).await;
+        let mut peer = Peer::connect(&server).await;
+        assert_eq!(peer.publish("a", "x").await, 1);
+        assert_eq!(peer.publish("b", "x").await, 0);
+        assert_eq!(peer.publish("c", "x").await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
+    bounded(async {
+        let server = Server::start().await;
+        let options = RedisOptions::new().silence_timeout(Duration::from_millis(500));
+        let store = options.connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        teach(&store).await;
+        let before = server.count("evalsha").await;
+        server.freeze();
+        let timeout = Duration::from_millis(200);
+        let begun = Instant::now();
+        let call = within(acquire("n", "a", Form::Sha), timeout);
+        let error = store.call(call).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        assert!(begun.elapsed() >= timeout && begun.elapsed() < PROMPT);
+        // Both connections are found to be dead, one with a request under way, one idle.
+        until(&mut events, &Event::Disconnected).await;
+        until(&mut events, &Event::Disconnected).await;
+        println!("noticed after {:?}", begun.elapsed());
+        let begun = Instant::now();
+        let error = store.call(verify("n", "a", Form::Sha)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::NotSent);
+        assert!(begun.elapsed() < timeout);
+        server.thaw();
+        until(&mut events, &Event::Reconnected).await;
+        // The request lay in the server's socket; it ran when the server woke, and once.
+        let ran = server.count("evalsha").await - before;
+        println!("ran {ran} times");
+        assert!(ran <= 1);
+        store.call(verify("n", "a", Form::Sha)).await.unwrap();
+    })
+    .await;
+}
+
+/// fred forgets how long a server has been silent whenever it writes something.
+#[tokio::test]
+async fn a_frozen_server_is_noticed_while_requests_keep_coming() {
+    bounded(async {
+        let server = Server::start().await;
+        let options = RedisOptions::new().silence_timeout(Duration::from_millis(400));
+        let store = options.connect(&server.url()).await.unwrap();
+        teach(&store).await;
+        server.freeze();
+        let begun = Instant::now();
+        loop {
+            let call = within(verify("n", "a", Form::Sha), Duration::from_millis(20));
+            let error = store.call(call).await.unwrap_err();
+            if error.outcome() == Outcome::NotSent {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(3), "never noticed");
+        }
+        println!("noticed after {:?}", begun.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_without_any_time_still_ends() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        server.freeze();
+        let begun = Instant::now();
+        let call = within(verify("n", "a", Form::Sha), Duration::ZERO);
+        let error = store.call(call).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        assert!(begun.elapsed() < PROMPT);
+    })
+    .await;
+}

@@ -1,0 +1,190 @@
+//! Subscriptions: when they are in place, when they are not.
+
+use std::time::Duration;
+
+use lockkeeper_core::store::{Event, Outcome, Store};
+use lockkeeper_redis::{RedisOptions, RedisStore};
+use redis_server_wrapper::{Delay, Direction, FaultProxy};
+
+use crate::support::{Liar, Peer, Server, bounded, until};
+
+#[tokio::test]
+async fn a_message_published_right_after_subscribe_arrives() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        let mut peer = Peer::connect(&server).await;
+        for round in 0..300 {
+            let channel = format!("channel{round}");
+            store.subscribe(&channel).await.unwrap();
+            assert_eq!(peer.publish(&channel, "hello").await, 1, "{channel}");
+            assert_eq!(events.recv().await, Some(Event::message(channel, "hello")));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn subscribe_returns_only_when_the_server_has_confirmed() {
+    bounded(async {
+        let server = Server::start().await;
+        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        let url = format!("redis://{}", proxy.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        let mut peer = Peer::connect(&server).await;
+        let slow = Delay::Fixed(Duration::from_millis(60));
+        proxy.set_delay(Direction::ClientToUpstream, slow);
+        for channel in ["a", "b", "c"] {
+            store.subscribe(channel).await.unwrap();
+            assert_eq!(peer.publish(channel, "hello").await, 1, "{channel}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut peer = Peer::connect(&server).await;
+        store.subscribe("channel").await.unwrap();
+        store.subscribe("channel").await.unwrap();
+        assert_eq!(peer.publish("channel", "x").await, 1);
+        store.unsubscribe("channel").await.unwrap();
+        assert_eq!(peer.publish("channel", "x").await, 0);
+        store.unsubscribe("channel").await.unwrap();
+        store.unsubscribe("never").await.unwrap();
+        store.subscribe("channel").await.unwrap();
+        assert_eq!(peer.publish("channel", "x").await, 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_subscription_leaves_the_others_alone() {
+    bounded(async {
+        let server = Server::start().await;
+        server
+            .run(&[
+                "ACL",
+                "SETUSER",
+                "ann",
+                "on",
+                ">pw",
+                "~*",
+                "+@all",
+                "resetchannels",
+                "&ok*",
+            ])
+            .await;
+        let url = format!("redis://ann:pw@{}", server.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        let mut events = store.events();
+        let mut peer = Peer::connect(&server).await;
+        store.subscribe("ok").await.unwrap();
+        let error = store.subscribe("forbidden").await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Refused);
+        assert_eq!(error.code(), Some("NOPERM"));
+        assert_eq!(peer.publish("ok", "here").await, 1);
+        assert_eq!(events.recv().await, Some(Event::message("ok", "here")));
+        assert_eq!(peer.publish("forbidden", "x").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replies_that_stay_out_of_step_cost_the_connection_not_the_truth() {
+    bounded(async {
+        let liar = Liar::start(|connection, command| match command[0].as_str() {
+            "SUBSCRIBE" => Some(String::new()),
+            "PING" if command.len() == 2 && connection < 2 => Some("$5\r\nother\r\n".to_owned()),
+            _ => None,
+        })
+        .await;
+        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let mut events = store.events();
+        let error = store.subscribe("channel").await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+        until(&mut events, &Event::Disconnected).await;
+        until(&mut events, &Event::Reconnected).await;
+        store.subscribe("channel").await.unwrap();
+    })
+    .await;
+}
+
+/// One error too many comes back, and the replies stay one behind for good.
+#[tokio::test]
+async fn a_refusal_that_leaves_the_replies_out_of_step_costs_the_connection() {
+    bounded(async {
+        let liar = Liar::start(|connection, command| match command[0].as_str() {
+            "SUBSCRIBE" if connection < 2 => Some("-NOPERM no\r\n".to_owned()),
+            "SUBSCRIBE" => Some(String::new()),
+            "PING" if command.len() == 2 && connection < 2 => Some("+PONG\r\n".to_owned()),
+            _ => None,
+        })
+        .await;
+        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let mut events = store.events();
+        store.subscribe("channel").await.unwrap_err();
+        until(&mut events, &Event::Disconnected).await;
+        until(&mut events, &Event::Reconnected).await;
+        store.subscribe("channel").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
+    bounded(async {
+        let server = Server::start().await;
+        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+        let url = format!("redis://{}", proxy.addr());
+        let store = options.connect(&url).await.unwrap();
+        let mut events = store.events();
+        store.subscribe("kept").await.unwrap();
+        proxy.set_stall(Direction::UpstreamToClient);
+        let error = store.subscribe("channel").await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+        proxy.reset();
+        until(&mut events, &Event::Reconnected).await;
+        let mut peer = Peer::connect(&server).await;
+        assert_eq!(peer.publish("kept", "x").await, 1);
+        assert_eq!(peer.publish("channel", "x").await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_flood_of_messages_arrives_whole_or_is_told() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut events = store.events();
+        store.subscribe("channel").await.unwrap();
+        let flood = "for i = 1, 20000 do redis.call('PUBLISH', 'channel', i) end";
+        server.run(&["EVAL", flood, "0"]).await;
+        let (mut seen, mut told) = (0, 0);
+        loop {
+            match events.recv().await.unwrap() {
+                Event::Message { payload, .. } => {
+                    seen += 1;
+                    if payload == b"20000" {
+                        break;
+                    }
+                }
+                Event::Reconnected => told += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        println!("{seen} messages, {told} gaps told");
+        assert!(seen == 20_000 || told > 0, "{seen} messages, no gap told");
+        // The stream has survived it.
+        let mut peer = Peer::connect(&server).await;
+        assert_eq!(peer.publish("channel", "after").await, 1);
+        until(&mut events, &Event::message("channel", "after")).await;
+    })
+    .await;
+}

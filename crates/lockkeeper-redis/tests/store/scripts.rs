@@ -1,0 +1,241 @@
+//! Scripts: answers, refusals, replies that belong to somebody else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lockkeeper_core::store::{Event, Form, Outcome, Store};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::{RedisOptions, RedisStore};
+use tokio::task::JoinSet;
+
+use crate::support::{Liar, Server, acquire, bounded, held, leave, teach, until, verify};
+
+#[tokio::test]
+async fn a_script_runs_and_answers() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let granted = store.call(acquire("name", "a", Form::Source)).await;
+        let granted = granted.unwrap();
+        assert_eq!(granted.status(), Status::Granted);
+        let token = granted.field(0).unwrap().as_i64().unwrap();
+        assert!(token > 1_700_000_000_000_000, "{token}");
+        let busy = store.call(acquire("name", "b", Form::Sha)).await.unwrap();
+        assert_eq!(busy.status(), Status::Busy);
+        let left = busy.field(0).unwrap().as_i64().unwrap();
+        assert!((1..=60_000).contains(&left), "{left}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unknown_script_is_refused_and_not_sent_again() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let error = store.call(acquire("name", "a", Form::Sha)).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Refused);
+        assert!(error.is_noscript(), "{error}");
+        assert_eq!(server.count("evalsha").await, 1);
+        assert_eq!(server.count("eval").await, 0);
+        assert_eq!(server.run(&["EXISTS", "name"]).await, "0");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_reach_the_server_in_the_order_of_their_first_polls() {
+    bounded(async {
+        let server = Server::start().await;
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        teach(&store).await;
+        for round in 0..200 {
+            let name = format!("name{round}");
+            let (first, second, third) = tokio::join!(
+                biased;
+                store.call(acquire(&name, "a", Form::Sha)),
+                store.call(verify(&name, "a", Form::Sha)),
+                store.call(leave(&name, "a", Form::Sha)),
+            );
+            assert_eq!(first.unwrap().status(), Status::Granted);
+            assert_eq!(second.unwrap().status(), Status::Held);
+            assert_eq!(third.unwrap().status(), Status::Left);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_foreign_reply_is_unknown_and_its_connection_is_replaced() {
+    bounded(async {
+        // Connections 0 and 1 are the first two; either may be the one that runs scripts.
+        let liar = Liar::start(|connection, command| {
+            (command[0] == "EVALSHA" && connection < 2).then(|| held("4711"))
+        })
+        .await;
+        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let mut events = store.events();
+        let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        assert!(error.to_string().contains("4711"), "{error}");
+        // Not one more call goes by the old connection.
+        let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::NotSent, "{error}");
+        assert_eq!(events.recv().await, Some(Event::Disconnected));
+        assert_eq!(events.recv().await, Some(Event::Reconnected));
+        assert_eq!(liar.connections.load(Ordering::SeqCst), 3);
+        let reply = store.call(verify("n", "c", Form::Sha)).await.unwrap();
+        assert_eq!(reply.status(), Status::Held);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reply_of_another_program_is_unknown_too() {
+    bounded(async {
+        let liar = Liar::start(|connection, command| {
+            (command[0] == "EVALSHA" && connection < 2).then(|| "+OK\r\n".to_owned())
+        })
+        .await;
+        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let mut events = store.events();
+        let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        until(&mut events, &Event::Reconnected).await;
+        store.call(verify("n", "c", Form::Sha)).await.unwrap();
+    })
+    .await;
+}
+
+/// fred gives the text of this reply to every request under way and then drops the connection.
+#[tokio::test]
+async fn clusterdown_for_one_request_is_unknown_for_all() {
+    bounded(async {
+        let liar = Liar::start(|connection, command| {
+            let down = command[0] == "EVALSHA" && connection < 2;
+            down.then(|| "-CLUSTERDOWN Hash slot not served\r\n".to_owned())
+        })
+        .await;
+        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let (first, second) = tokio::join!(
+            store.call(verify("n", "c", Form::Sha)),
+            store.call(verify("n", "c", Form::Sha)),
+        );
+        assert_eq!(first.unwrap_err().outcome(), Outcome::Unknown);
+        assert_eq!(second.unwrap_err().outcome(), Outcome::Unknown);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_out_of_step_is_found_and_replaced() {
+    bounded(async {
+        let liar = Liar::start(|connection, command| {
+            let lie = command[0] == "PING" && command.len() == 2 && connection < 2;
+            lie.then(|| "$5\r\nother\r\n".to_owned())
+        })
+        .await;
+        let options = RedisOptions::new().silence_timeout(Duration::from_millis(100));
+        let store = options.connect(&liar.url()).await.unwrap();
+        let mut events = store.events();
+        until(&mut events, &Event::Disconnected).await;
+        until(&mut events, &Event::Reconnected).await;
+        assert_eq!(liar.connections.load(Ordering::SeqCst), 4);
+    })
+    .await;
+}
+
+/// fred's reply queue gets out of step when a `SUBSCRIBE` is refused. Here scripts and subscriptions are refused all the
+/// time, and no reply goes to a neighbour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_reach_their_own_caller_and_no_neighbour() {
+    bounded(async {
+        let server = Server::start().await;
+        server
+            .run(&[
+                "ACL",
+                "SETUSER",
+                "ann",
+                "on",
+                ">pw",
+                "~ok*",
+                "~taught*",
+                "resetchannels",
+                "&ok*",
+                "&wake",
+                "+@all",
+            ])
+            .await;
+        let url = format!("redis://ann:pw@{}", server.addr());
+        let store = Arc::new(RedisStore::connect(&url).await.unwrap());
+        let mut events = store.events();
+        teach(&store).await;
+
+        let mut tasks = JoinSet::new();
+        for task in 0..16 {
+            let store = Arc::clone(&store);
+            tasks.spawn(async move {
+                let mut last = 0;
+                for round in 0..300 {
+                    let (name, claim) = (format!("ok{task}"), format!("{task}/{round}"));
+                    let reply = store.call(acquire(&name, &claim, Form::Sha)).await.unwrap();
+                    assert_eq!(reply.status(), Status::Granted);
+                    let token = reply.field(0).unwrap().as_i64().unwrap();
+                    assert!(token > last, "the token of another name");
+                    last = token;
+                    if round % 5 == 0 {
+                        let call = acquire("forbidden", &claim, Form::Sha);
+                        let error = store.call(call).await.unwrap_err();
+                        assert_eq!(error.code(), Some("NOPERM"), "{error}");
+                    }
+                    let reply = store.call(leave(&name, &claim, Form::Sha)).await.unwrap();
+                    assert_eq!(reply.status(), Status::Left);
+                }
+            });
+        }
+        for task in 0..8 {
+            let store = Arc::clone(&store);
+            tasks.spawn(async move {
+                for round in 0..100 {
+                    let good = format!("ok:{task}:{round}");
+                    let bad = format!("forbidden:{task}:{round}");
+                    let (first, second) =
+                        tokio::join!(store.subscribe(&good), store.subscribe(&bad));
+                    first.unwrap();
+                    assert_eq!(second.unwrap_err().code(), Some("NOPERM"));
+                    store.unsubscribe(&good).await.unwrap();
+                }
+            });
+        }
+        while let Some(result) = tasks.join_next().await {
+            result.unwrap();
+        }
+        store.subscribe("ok:last").await.unwrap();
+        server.run(&["PUBLISH", "ok:last", "end"]).await;
+        // Nothing before it: no connection had to be replaced.
+        assert_eq!(events.recv().await, Some(Event::message("ok:last", "end")));
+        assert_eq!(server.run(&["PUBSUB", "CHANNELS"]).await, "ok:last");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_run_scripts_is_refused() {
+    bounded(async {
+        let server = Server::start().await;
+        server
+            .run(&[
+                "ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all", "-evalsha",
+            ])
+            .await;
+        let url = format!("redis://ann:pw@{}", server.addr());
+        let store = RedisStore::connect(&url).await.unwrap();
+        let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Refused);
+        assert_eq!(error.code(), Some("NOPERM"));
+        store.call(verify("n", "c", Form::Source)).await.unwrap();
+    })
+    .await;
+}

@@ -1,0 +1,268 @@
+//! What the tests share: a server of their own, a server that lies, calls, and bounded waiting.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockkeeper_core::protocol::Item;
+use lockkeeper_core::store::{Call, Event, Form, Store};
+use lockkeeper_lua::{Script, mutex};
+use lockkeeper_redis::RedisStore;
+use redis_server_wrapper::{RedisServer, RedisServerHandle, chaos};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// No test takes longer than this; most take milliseconds.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// Fails the test if `future` takes longer than [`LIMIT`].
+pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future)
+        .await
+        .expect("the test hangs")
+}
+
+/// Looks every 5 ms until `condition` holds: for facts on a server, which tells nobody when they change.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let look = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let looked = tokio::time::timeout(LIMIT / 2, look).await;
+    assert!(looked.is_ok(), "never came true: {what}");
+}
+
+/// A Redis server that ends with the test.
+pub(crate) struct Server {
+    handle: Option<RedisServerHandle>,
+    // Deleted after the server has gone.
+    _directory: TempDir,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|server| server).await
+    }
+
+    pub(crate) async fn start_with(configure: impl FnOnce(RedisServer) -> RedisServer) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = RedisServer::new()
+            .auto_port()
+            .save(false)
+            .dir(directory.path());
+        Self {
+            handle: Some(configure(server).start().await.unwrap()),
+            _directory: directory,
+        }
+    }
+
+    fn handle(&self) -> &RedisServerHandle {
+        self.handle.as_ref().unwrap()
+    }
+
+    pub(crate) fn addr(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.handle().port()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    pub(crate) async fn run(&self, args: &[&str]) -> String {
+        let output = self.handle().run(args).await.unwrap();
+        output.trim().to_owned()
+    }
+
+    /// How often the server has run a command, failures included.
+    pub(crate) async fn count(&self, command: &str) -> u64 {
+        let stats = self.handle().info(Some("commandstats")).await.unwrap();
+        let stats = stats.get(&format!("cmdstat_{command}"));
+        let calls = stats.and_then(|stats| stats.split(',').next()?.strip_prefix("calls="));
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    }
+
+    /// Connections of others than the one that asks.
+    pub(crate) async fn connections(&self) -> usize {
+        self.run(&["CLIENT", "LIST"]).await.lines().count() - 1
+    }
+
+    pub(crate) fn kill(&self) {
+        chaos::kill_node(self.handle()).unwrap();
+    }
+
+    pub(crate) async fn restart(&mut self) {
+        let handle = self.handle.as_mut().unwrap();
+        chaos::restart_node(handle, LIMIT / 2).await.unwrap();
+    }
+
+    pub(crate) fn freeze(&self) {
+        chaos::freeze_node(self.handle()).unwrap();
+    }
+
+    pub(crate) fn thaw(&self) {
+        chaos::resume_node(self.handle()).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            // By process id, also when it is frozen. The handle itself would go by the port, which may be somebody
+            // else's a moment later.
+            let _ = chaos::kill_node(&handle);
+            handle.detach();
+        }
+    }
+}
+
+/// A connection of somebody else, that speaks inline commands and reads one-line replies.
+pub(crate) struct Peer(BufReader<TcpStream>);
+
+impl Peer {
+    pub(crate) async fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.addr()).await.unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Publishes and says how many received it.
+    pub(crate) async fn publish(&mut self, channel: &str, payload: &str) -> u64 {
+        let line = format!("PUBLISH {channel} {payload}\r\n");
+        self.0.write_all(line.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        self.0.read_line(&mut reply).await.unwrap();
+        let count = reply.trim().strip_prefix(':').expect(&reply);
+        count.parse().unwrap()
+    }
+}
+
+fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> Call {
+    static REQUEST: AtomicU64 = AtomicU64::new(1);
+    let args = args.iter().map(ToString::to_string);
+    let item = Item::new(script, keys.to_vec(), args);
+    let request = REQUEST.fetch_add(1, Ordering::Relaxed);
+    Call::new(item, request, form, Duration::from_secs(5))
+}
+
+pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
+    let keys = ["", ":fence", ":gone"].map(|part| format!("{name}{part}"));
+    call(&mutex::ACQUIRE, &keys, &[claim, "60000", "0"], form)
+}
+
+pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {
+    call(&mutex::VERIFY, &[name.to_owned()], &[claim], form)
+}
+
+pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
+    call(&mutex::LEAVE, &[name.to_owned()], &[claim, "wake"], form)
+}
+
+pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {
+    call.timeout = timeout;
+    call
+}
+
+/// Teaches the server every script that the tests use.
+pub(crate) async fn teach(store: &RedisStore) {
+    for call in [
+        acquire("taught", "c", Form::Source),
+        verify("taught", "c", Form::Source),
+        leave("taught", "c", Form::Source),
+    ] {
+        store.call(call).await.unwrap();
+    }
+}
+
+/// Skips events until `wanted` comes.
+pub(crate) async fn until(events: &mut UnboundedReceiver<Event>, wanted: &Event) {
+    while events.recv().await.expect("the event stream has ended") != *wanted {}
+}
+
+/// A server that answers as it is told.
+pub(crate) struct Liar {
+    pub(crate) addr: SocketAddr,
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+impl Liar {
+    /// `answer` is given the connection's number, from zero, and a command; it returns the raw reply, or `None` for the
+    /// honest one.
+    pub(crate) async fn start<F>(answer: F) -> Self
+    where
+        F: Fn(usize, &[String]) -> Option<String> + Send + Sync + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (count, answer) = (Arc::clone(&connections), Arc::new(answer));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let answer = Arc::clone(&answer);
+                tokio::spawn(async move {
+                    let mut stream = BufReader::new(stream);
+                    while let Some(command) = read_command(&mut stream).await {
+                        let reply = answer(number, &command).unwrap_or_else(|| honest(&command));
+                        if stream.write_all(reply.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { addr, connections }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+}
+
+pub(crate) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// The reply of a script that verifies.
+pub(crate) fn held(request: &str) -> String {
+    format!("*3\r\n{}{}:1000\r\n", bulk(request), bulk("HELD"))
+}
+
+fn honest(command: &[String]) -> String {
+    match command[0].to_ascii_uppercase().as_str() {
+        "PING" => command
+            .get(1)
+            .map_or("+PONG\r\n".to_owned(), |text| bulk(text)),
+        "CLIENT" => ":1\r\n".to_owned(),
+        "INFO" => bulk("redis_version:7.0.15\r\n"),
+        // EVALSHA sha 1 key request claim
+        "EVALSHA" => held(&command[4]),
+        _ => "+OK\r\n".to_owned(),
+    }
+}
+
+async fn read_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let count = read_number(stream, '*').await?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = read_number(stream, '$').await?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8(word).unwrap());
+    }
+    Some(words)
+}
+
+async fn read_number(stream: &mut BufReader<TcpStream>, prefix: char) -> Option<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    line.trim().strip_prefix(prefix)?.parse().ok()
+}

@@ -1,0 +1,174 @@
+//! Real connections that are cut, held up and lost, and servers that restart.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use lockkeeper::{Client, LeaseState, Mutex, Released};
+use lockkeeper_lua::mutex;
+use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
+    let proxy = Proxy::in_front_of(server).await?;
+    let client = lockkeeper::connect(proxy.url()).await?;
+    // The first round teaches the server the scripts.
+    Mutex::new(&client, "first")
+        .acquire()
+        .await?
+        .release()
+        .await?;
+    Ok((proxy, client))
+}
+
+#[tokio::test]
+async fn an_acquire_that_ran_before_the_connection_was_cut_has_the_effect_of_once() -> Result<()> {
+    let server = Server::start().await?;
+    let (proxy, client) = proxied(&server).await?;
+    proxy.lose_reply_to(mutex::ACQUIRE.sha1);
+    let guard = timeout(SOON, Mutex::new(&client, "name").acquire().into_future()).await??;
+    ensure!(proxy.so_far().cut == 1, "nothing was cut");
+    let fence = server
+        .command(&["GET", "lockkeeper.fence:{lockkeeper:name}"])
+        .await?
+        .into_text()?;
+    ensure!(
+        guard.fencing_token().to_string() == fence,
+        "a second token was drawn"
+    );
+    let left: u64 = server
+        .command(&["PTTL", "lockkeeper:name"])
+        .await?
+        .into_text()?
+        .parse()?;
+    ensure!(
+        Duration::from_millis(left) >= guard.remaining(),
+        "the lease ends earlier on the server"
+    );
+    ensure!(guard.release().await? == Released::Free);
+    server.vanished("lockkeeper:name").await
+}
+
+#[tokio::test]
+async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Result<()> {
+    let server = Server::start().await?;
+    let (proxy, client) = proxied(&server).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    proxy.lose_reply_to(mutex::LEAVE.sha1);
+    ensure!(timeout(SOON, guard.release()).await?? == Released::Free);
+    ensure!(proxy.so_far().cut == 1, "nothing was cut");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_cut_after_any_number_of_bytes_costs_nothing_but_time() -> Result<()> {
+    let server = Server::start().await?;
+    let (proxy, client) = proxied(&server).await?;
+    let other = lockkeeper::connect(&server.url()).await?;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        for bytes in (0..400).step_by(23) {
+            proxy.cut_after(direction, bytes);
+            let name = format!("{direction:?} {bytes}");
+            let guard = timeout(SOON, Mutex::new(&client, &name).acquire().into_future()).await??;
+            guard.ensure_held()?;
+            timeout(SOON, guard.release()).await??;
+            proxy.clear();
+            match timeout(SOON, Mutex::new(&other, &name).acquire().into_future()).await? {
+                Ok(guard) => guard.release().await?,
+                Err(error) => bail!("{name}: {error}"),
+            };
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_held_lease_survives_a_cut_connection() -> Result<()> {
+    let server = Server::start().await?;
+    let (proxy, client) = proxied(&server).await?;
+    let guard = Mutex::new(&client, "name")
+        .acquire()
+        .ttl(Duration::from_secs(3))
+        .await?;
+    for _ in 0..3 {
+        proxy.reset_all();
+        let survived = guard
+            .run(tokio::time::sleep(Duration::from_millis(1_500)))
+            .await;
+        ensure!(survived.is_ok(), "{survived:?}");
+    }
+    guard.verify().await?;
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_missed_while_disconnected_is_made_up_for_by_a_look() -> Result<()> {
+    let server = Server::start().await?;
+    let (proxy, client) = proxied(&server).await?;
+    let direct = lockkeeper::connect(&server.url()).await?;
+    let guard = Mutex::new(&direct, "name")
+        .acquire()
+        .ttl(Duration::from_secs(60))
+        .await?;
+    let lock = Mutex::new(&client, "name");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let subscribed = ["PUBSUB", "NUMSUB", "lockkeeper.wake:{lockkeeper:name}"];
+    while server.command(&subscribed).await?.into_texts()?[1] != "1" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Nobody hears the release: every connection of the waiter is down.
+    proxy.refuse(true);
+    proxy.reset_all();
+    while server.command(&subscribed).await?.into_texts()?[1] != "0" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    guard.release().await?;
+    ensure!(!waiting.is_finished());
+    proxy.refuse(false);
+    let served = timeout(SOON, waiting).await???;
+    served.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restarted_server_loses_no_waiter() -> Result<()> {
+    let mut server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let holder = Mutex::new(&client, "name")
+        .acquire()
+        .ttl(Duration::from_secs(60))
+        .await?;
+    let mut waiters = JoinSet::new();
+    for _ in 0..10 {
+        let lock = Mutex::new(&client, "name");
+        waiters.spawn(async move { lock.acquire().await?.release().await });
+    }
+    tokio::task::yield_now().await;
+    server.kill()?;
+    server.restart().await?;
+    // The server forgot the holder; the waiters look after the reconnection and are served one after the other.
+    while let Some(waiter) = timeout(SOON, waiters.join_next()).await? {
+        waiter??;
+    }
+    ensure!(matches!(holder.lost().await, lockkeeper::LossReason::Gone));
+    ensure!(matches!(holder.state(), LeaseState::Lost(_)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout() -> Result<()> {
+    let server = Server::start().await?;
+    let settings = Client::builder().release_timeout(Duration::from_millis(500));
+    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    server.freeze()?;
+    drop(guard);
+    let report = timeout(Duration::from_secs(3), client.close()).await?;
+    ensure!((report.left, report.unanswered) == (0, 1), "{report:?}");
+    Ok(())
+}

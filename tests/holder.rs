@@ -1,0 +1,85 @@
+//! A program that takes a lock and waits to be killed, stopped or told to let go; and one that works under a lock and
+//! writes down when it believed to hold. Tests of several processes run it.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use lockkeeper::{Client, Mutex};
+use lockkeeper_testkit::history::{Belief, now};
+use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
+use tokio::task::JoinSet;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["hold", url, name, ttl] => hold(&connect(url, ttl).await?, name).await,
+        ["work", url, name, tasks, rounds] => {
+            work(
+                &connect(url, "30000").await?,
+                name,
+                tasks.parse()?,
+                rounds.parse()?,
+            )
+            .await
+        }
+        _ => bail!("holder hold URL NAME TTL_MS | holder work URL NAME TASKS ROUNDS"),
+    }
+}
+
+async fn connect(url: &str, ttl: &str) -> Result<Client> {
+    let settings = Client::builder().ttl(Duration::from_millis(ttl.parse()?));
+    Ok(lockkeeper::connect_with(url, settings).await?)
+}
+
+/// Says `held TOKEN`, then `lost REASON` if it comes to that, or `released` after a line on the standard input.
+async fn hold(client: &Client, name: &str) -> Result<()> {
+    let guard = Mutex::new(client, name).acquire().await?;
+    println!("held {}", guard.fencing_token());
+    let mut line = String::new();
+    let mut input = BufReader::new(stdin());
+    tokio::select! {
+        reason = guard.lost() => {
+            println!("lost {reason:?} {}", if guard.ensure_held().is_err() { "and knows" } else { "but believes" });
+        }
+        _ = input.read_line(&mut line) => {
+            guard.release().await?;
+            println!("released");
+        }
+    }
+    Ok(())
+}
+
+/// Says one line for each time that a task of this process believed to hold.
+async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()> {
+    let mut set = JoinSet::new();
+    for task in 0..tasks {
+        let lock = Mutex::new(client, name);
+        set.spawn(async move {
+            for _ in 0..rounds {
+                let guard = lock.acquire().await?;
+                let from = now();
+                tokio::task::yield_now().await;
+                guard.ensure_held()?;
+                let (until, token) = (now(), guard.fencing_token().get());
+                let who = format!("process {}, task {task}", std::process::id());
+                println!(
+                    "{}",
+                    Belief {
+                        from,
+                        until,
+                        token,
+                        who
+                    }
+                );
+                guard.release().await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = set.join_next().await {
+        done??;
+    }
+    Ok(())
+}

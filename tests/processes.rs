@@ -1,0 +1,130 @@
+//! Locks between processes on a real server: exclusion, and holders that are killed or stopped.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Mutex};
+use lockkeeper_testkit::history::History;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A running `holder`; it dies with the test.
+struct Holder {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holder {
+    fn start(words: &[&str]) -> Result<Self> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_holder"))
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        Ok(Self { child, lines })
+    }
+
+    async fn line(&mut self) -> Result<String> {
+        timeout(LIMIT, self.lines.next_line())
+            .await??
+            .context("the holder ended")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.child.id().context("the holder ended")?.to_string();
+        let status = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status()?;
+        ensure!(status.success(), "kill {signal} {pid}");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn sixty_four_tasks_in_four_processes_never_overlap() -> Result<()> {
+    let server = Server::start().await?;
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        holders.push(Holder::start(&["work", &server.url(), "name", "16", "10"])?);
+    }
+    let history = History::default();
+    for mut holder in holders {
+        while let Some(line) = timeout(LIMIT, holder.lines.next_line()).await?? {
+            history.record(line.parse()?);
+        }
+        ensure!(holder.child.wait().await?.success());
+    }
+    let grants = history.check()?;
+    ensure!(grants == 4 * 16 * 10, "{grants} grants");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_holder_killed_on_the_spot_lets_the_next_in_when_its_lease_ends() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let mut holder = Holder::start(&["hold", &server.url(), "name", "1000"])?;
+    let held: u64 = holder.line().await?.trim_start_matches("held ").parse()?;
+    let lock = Mutex::new(&client, "name");
+    ensure!(lock.try_acquire().await?.is_none());
+    holder.child.kill().await?;
+    let killed = Instant::now();
+    let guard = lock.acquire().wait_for(LIMIT).await?;
+    ensure!(guard.fencing_token().get() > held);
+    // The lease had at most its ttl to go; the rest is the jitter of the look (at most 50 ms) and this machine.
+    ensure!(
+        killed.elapsed() < Duration::from_millis(2_000),
+        "{:?}",
+        killed.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_holder_stopped_for_longer_than_its_ttl_knows_within_a_second_of_waking() -> Result<()> {
+    let server = Server::start().await?;
+    let mut holder = Holder::start(&["hold", &server.url(), "name", "500"])?;
+    holder.line().await?;
+    holder.signal("-STOP")?;
+    timeout(LIMIT, server.vanished("lockkeeper:name")).await??;
+    holder.signal("-CONT")?;
+    let woken = Instant::now();
+    ensure!(holder.line().await? == "lost Expired and knows");
+    ensure!(
+        woken.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        woken.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_holder_told_to_let_go_frees_the_lock_at_once() -> Result<()> {
+    let server = Server::start().await?;
+    let settings = Client::builder().ttl(Duration::from_secs(60));
+    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+    let mut holder = Holder::start(&["hold", &server.url(), "name", "60000"])?;
+    holder.line().await?;
+    let waiting = tokio::spawn(async move { Mutex::new(&client, "name").acquire().await });
+    holder
+        .child
+        .stdin
+        .take()
+        .context("no input")?
+        .write_all(b"\n")
+        .await?;
+    ensure!(holder.line().await? == "released");
+    timeout(Duration::from_secs(10), waiting)
+        .await???
+        .release()
+        .await?;
+    Ok(())
+}
