@@ -4,7 +4,9 @@ mod commands;
 mod contract;
 mod faults;
 mod input;
+#[cfg(test)] // lets its helpers unwrap
 mod interleavings;
 mod notice;
 mod processes;
 mod scripts;
+mod tracing;

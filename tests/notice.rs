@@ -38,10 +38,10 @@ async fn lateness(guard: &MutexGuard) -> Result<Duration> {
     Ok(late)
 }
 
-/// The best of a few tries: a busy machine can be late, a wrong design always is.
+/// The best of five: a machine that is busy with other tests can be late, a wrong design always is.
 async fn least_lateness(meddle: impl Fn(&mut Server) -> Result<()>) -> Result<Duration> {
     let mut least = Duration::MAX;
-    for _ in 0..3 {
+    for _ in 0..5 {
         let mut server = Server::start().await?;
         let guard = held(&server).await?;
         meddle(&mut server)?;
@@ -54,8 +54,8 @@ async fn least_lateness(meddle: impl Fn(&mut Server) -> Result<()>) -> Result<Du
 async fn a_frozen_server_is_noticed_within_two_milliseconds_of_the_deadline() -> Result<()> {
     let late = least_lateness(|server| server.freeze()).await?;
     ensure!(
-        late <= Duration::from_millis(3),
-        "noticed {late:?} after the deadline, measured to a millisecond"
+        late <= Duration::from_millis(2),
+        "noticed {late:?} after the deadline"
     );
     Ok(())
 }
@@ -64,8 +64,8 @@ async fn a_frozen_server_is_noticed_within_two_milliseconds_of_the_deadline() ->
 async fn a_killed_server_is_noticed_within_two_milliseconds_of_the_deadline() -> Result<()> {
     let late = least_lateness(|server| server.kill()).await?;
     ensure!(
-        late <= Duration::from_millis(3),
-        "noticed {late:?} after the deadline, measured to a millisecond"
+        late <= Duration::from_millis(2),
+        "noticed {late:?} after the deadline"
     );
     Ok(())
 }

@@ -328,3 +328,44 @@ fn build(target: &Target, options: &RedisOptions, line: Line) -> Result<Client, 
         })
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::store::Outcome;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// fred would let this request wait until it times out.
+    #[tokio::test]
+    async fn a_request_queued_after_the_end_is_answered_when_the_owner_lets_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // fred's PING, CLIENT ID and INFO, and the first PING of ours.
+            for reply in ["+PONG\r\n", ":1\r\n", "$0\r\n\r\n", "+PONG\r\n"] {
+                assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+                stream.write_all(reply.as_bytes()).await.unwrap();
+            }
+            stream
+        };
+        let options = RedisOptions::new();
+        let opening = Connection::open(&target, &options, Line::Scripts);
+        let (opened, stream) = tokio::join!(opening, server);
+        let (connection, mut lifeline) = opened.unwrap();
+        drop(stream);
+        lifeline.end().await;
+
+        let patience = Duration::from_secs(60);
+        let request = connection.exchange(command("GET", 0), vec!["key".into()], patience);
+        let mut request = std::pin::pin!(request);
+        let early = timeout(Duration::from_millis(50), &mut request).await;
+        assert!(early.is_err(), "fred has learnt to answer: {early:?}");
+        drop(lifeline);
+        let answer = timeout(Duration::from_secs(5), request).await;
+        let error = answer.expect("it hangs").unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown);
+    }
+}

@@ -14,9 +14,7 @@ use crate::support::{Server, acquire, bounded, eventually, verify};
 
 fn backend(error: Error) -> (String, StoreError) {
     match error {
-        Error::Backend {
-            context, source, ..
-        } => (context, source),
+        Error::Backend { context, cause, .. } => (context, cause),
         other => panic!("{other:?}"),
     }
 }

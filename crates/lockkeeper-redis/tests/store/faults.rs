@@ -7,7 +7,7 @@ use lockkeeper_lua::Status;
 use lockkeeper_redis::{RedisOptions, RedisStore};
 use redis_server_wrapper::{Direction, FaultProxy};
 
-use crate::support::{Peer, Server, acquire, bounded, teach, until, verify, within};
+use crate::support::{Peer, Server, acquire, bounded, eventually, teach, until, verify, within};
 
 const PROMPT: Duration = Duration::from_secs(1);
 
@@ -21,12 +21,18 @@ async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
         let mut events = store.events();
         teach(&store).await;
         let before = server.count("evalsha").await;
-        // The next byte from the server cuts its connection instead of being handed on.
+        // The next byte from the server cuts its connection instead of being handed on; the connection after that one is
+        // good again while the call still waits, so that it could be sent once more.
         proxy.close_after(Direction::UpstreamToClient, 0);
-        let error = store.call(acquire("name", "a", Form::Sha)).await;
+        let (error, ()) = tokio::join!(store.call(acquire("name", "a", Form::Sha)), async {
+            eventually("the reply is cut", async || {
+                proxy.stats().closes_upstream_to_client > 0
+            })
+            .await;
+            proxy.reset();
+        });
         assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
         assert_eq!(server.count("evalsha").await, before + 1);
-        proxy.reset();
         until(&mut events, &Event::Reconnected).await;
         // Both lines are in use again, and nothing was sent a second time.
         store.subscribe("channel").await.unwrap();

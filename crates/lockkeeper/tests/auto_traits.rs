@@ -1,0 +1,60 @@
+//! What may be sent to and shared between threads, for every public type: a change here breaks users.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use lockkeeper::{
+    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
+    LeaseState, LossReason, Lost, Mutex, MutexGuard, Owner, Released, TryAcquire,
+};
+
+fn send_sync_unpin<T: Send + Sync + Unpin>() {}
+fn send_unpin<T: Send + Unpin>() {}
+fn plain<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Copy + 'static>() {}
+fn send_future<F: Future + Send + 'static>(_: F) {}
+
+#[test]
+fn handles_guards_and_leases_are_send_and_sync() {
+    send_sync_unpin::<Client>();
+    send_sync_unpin::<ClientBuilder>();
+    send_sync_unpin::<Error>();
+    send_sync_unpin::<Lease>();
+    send_sync_unpin::<Mutex>();
+    send_sync_unpin::<MutexGuard>();
+    send_sync_unpin::<Acquire<MutexGuard>>();
+    send_sync_unpin::<TryAcquire<MutexGuard>>();
+    send_unpin::<Lost>();
+    send_unpin::<Ended>();
+}
+
+#[test]
+fn values_are_plain() {
+    plain::<CloseReport>();
+    plain::<End>();
+    plain::<FencingToken>();
+    plain::<Kind>();
+    plain::<LeaseState>();
+    plain::<LossReason>();
+    plain::<Owner>();
+    plain::<Released>();
+}
+
+#[tokio::test]
+async fn every_future_can_be_spawned() {
+    let client = lockkeeper::connect("memory://").await.unwrap();
+    let mutex = Mutex::new(&client, "name");
+    send_future(mutex.acquire().into_future());
+    send_future(mutex.try_acquire().into_future());
+    send_future({
+        let mutex = mutex.clone();
+        async move {
+            mutex
+                .hold(async |lease| lease.run(std::future::ready(())).await)
+                .await
+        }
+    });
+    let guard = mutex.acquire().await.unwrap();
+    let lease = guard.clone();
+    send_future(async move { lease.verify().await });
+    send_future(guard.release());
+    send_future(async move { client.close().await });
+}

@@ -1,0 +1,124 @@
+//! What operators see: one span for each acquisition, an event for each turn of a lease, and never a password.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, Mutex};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::mutex;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that is logged while it is the default subscriber of this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Cell<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(self.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let store = Unruly::new(Arc::new(MemoryStore::new()));
+    let client = Client::builder()
+        .ttl(Duration::from_secs(6))
+        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let lock = Mutex::new(&client, "invoice:42");
+
+    let owner = client.new_owner();
+    let guard = lock
+        .acquire()
+        .owner(&owner)
+        .wait_for(Duration::from_secs(9))
+        .await?;
+    let text = log.text();
+    for part in [
+        "acquire{".to_owned(),
+        "name=invoice:42".to_owned(),
+        "kind=mutex".to_owned(),
+        format!("owner={owner}"),
+        "wait=Some(9s)".to_owned(),
+        "granted".to_owned(),
+        format!("token={}", guard.fencing_token()),
+    ] {
+        ensure!(text.contains(&part), "{part} is not in:\n{text}");
+    }
+
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    ensure!(log.text().contains("renewed"), "{}", log.text());
+    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    ensure!(log.text().contains("uncertain"), "{}", log.text());
+    guard.release().await?;
+    ensure!(log.text().contains("released"), "{}", log.text());
+
+    let guard = lock.acquire().no_renewal().await?;
+    guard.lost().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let text = log.text();
+    ensure!(
+        text.contains("lost") && text.contains("deadline passed"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_password_is_never_logged() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let server = Server::options().password("hunter2").start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    Mutex::new(&client, "name")
+        .acquire()
+        .await?
+        .release()
+        .await?;
+    client.close().await;
+    let wrong = lockkeeper::connect(&server.url().replace("hunter2", "hunter23")).await;
+    ensure!(wrong.is_err());
+    let text = log.text();
+    ensure!(text.contains("connected"), "nothing was logged:\n{text}");
+    ensure!(!text.contains("hunter2"), "{text}");
+    Ok(())
+}
