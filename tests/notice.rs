@@ -71,6 +71,17 @@ async fn a_killed_server_is_noticed_within_two_milliseconds_of_the_deadline() ->
 }
 
 #[tokio::test]
+async fn the_state_is_right_even_if_no_task_could_run() -> Result<()> {
+    let server = Server::start().await?;
+    let guard = held(&server).await?;
+    // Blocks the only thread there is: no renewal, no timer.
+    std::thread::sleep(TTL);
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
+    ensure!(guard.remaining() == Duration::ZERO && guard.ensure_held().is_err());
+    Ok(())
+}
+
+#[tokio::test]
 async fn work_under_a_frozen_server_is_stopped() -> Result<()> {
     let server = Server::start().await?;
     let guard = held(&server).await?;

@@ -159,7 +159,8 @@ impl Client {
     ///
     /// A lease whose guard is still alive is not released, because nobody knows whether the work under it has stopped:
     /// it is [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server. Release guards first.
-    /// Takes at most the client's release timeout. Closing twice is harmless; the second report counts anew.
+    /// Takes at most the client's release timeout, and a second more to take leave of the server. Closing twice is
+    /// harmless.
     ///
     /// # Cancel safety
     ///

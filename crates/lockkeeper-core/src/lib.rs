@@ -12,6 +12,7 @@
 //! | [`clock`] | local time |
 
 mod acquire;
+mod acquisition;
 pub mod claim;
 mod client;
 pub mod clock;

@@ -3,8 +3,9 @@
 //! - **The holder knows.** A lease ends for its holder before it can end on the server, with a reason.
 //! - **Every grant carries a fencing token**, so that what the lock protects can refuse a holder that woke up too late.
 //! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply, a request that arrives twice
-//!   leave nothing behind for longer than one ttl.
-//! - **One message hands over.** Waiters sleep until they are told; nobody polls.
+//!   hold nothing for longer than one ttl.
+//! - **One message hands over.** Waiters sleep until they are told; they look by themselves only when the holder's lease
+//!   has run out, and every 5 s as a safety net.
 //!
 //! # Ten lines
 //!

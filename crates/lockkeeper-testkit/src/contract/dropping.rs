@@ -1,0 +1,107 @@
+//! Futures and guards that are dropped anywhere leave nothing behind.
+
+use super::*;
+
+/// See the name.
+pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
+    let other = client(site).await?;
+    for polls in 0.. {
+        let name = format!("name {polls}");
+        let acquired = drop_after(S::new(&stalling, &name).acquire().into_future(), polls).await;
+        let done = acquired.is_some();
+        drop(acquired);
+        expect_free(&S::new(&other, &name)).await?;
+        if done {
+            ensure!(polls > 2, "the acquisition was never in the middle");
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// See the name.
+pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
+    let other = client(site).await?;
+    for polls in 0..40 {
+        let name = format!("name {polls}");
+        let guard = S::new(&other, &name).acquire().await?;
+        let lock = S::new(&stalling, &name);
+        let waiter = tokio::spawn(drop_after(lock.acquire().into_future(), polls));
+        let behind = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire().wait_for(SOON).await }
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        S::release(guard).await?;
+        // Whoever stood in line behind the dropped one is not forgotten: its wake was handed on.
+        let behind = tokio::spawn(async move {
+            S::release(behind.await??)
+                .await
+                .map_err(anyhow::Error::from)
+        });
+        if let Some(acquired) = tokio::time::timeout(SOON, waiter).await?? {
+            S::release(acquired?).await?;
+        }
+        behind.await??;
+        expect_free(&S::new(&other, &name)).await?;
+    }
+    Ok(())
+}
+
+/// See the name.
+pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
+    let other = client(site).await?;
+    for polls in 0.. {
+        let name = format!("name {polls}");
+        let guard = S::new(&stalling, &name).acquire().await?;
+        let lease = (*guard).clone();
+        let released = drop_after(S::release(guard), polls).await;
+        ensure!(
+            lease.state() == LeaseState::Released,
+            "belief must end first"
+        );
+        expect_free(&S::new(&other, &name)).await?;
+        if released.transpose()?.is_some() {
+            ensure!(polls > 1, "the release was never in the middle");
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// See the name.
+pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let lease = (*guard).clone();
+    drop(guard);
+    ensure!(lease.state() == LeaseState::Released);
+    expect_free(&lock).await
+}
+
+/// See the name.
+pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let dropped = std::thread::spawn(move || drop(guard)).join();
+    ensure!(
+        dropped.is_ok(),
+        "dropping a guard outside of a runtime panicked"
+    );
+    expect_free(&lock).await
+}

@@ -1,0 +1,96 @@
+//! Bad input, closing, and what is left on the server.
+
+use super::*;
+
+/// See the name.
+pub async fn another_kinds_data_is_refused<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    site.command(&["HSET", "lockkeeper:name", "kind", "something"])
+        .await?;
+    let lock = S::new(&client, "name");
+    for error in [lock.acquire().await.err(), lock.try_acquire().await.err()] {
+        ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+    }
+    ensure!(
+        site.keys().await? == ["lockkeeper:name"],
+        "something was left behind"
+    );
+    Ok(())
+}
+
+/// See the name.
+pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    for name in ["", &"n".repeat(2048), "a}b", "a{}"] {
+        let error = S::new(&client, name).acquire().await.err();
+        ensure!(
+            matches!(error, Some(Error::Config { .. })),
+            "{name:?}: {error:?}"
+        );
+    }
+    for ttl in [
+        Duration::ZERO,
+        Duration::from_micros(900),
+        Duration::from_millis(5),
+        Duration::MAX,
+    ] {
+        let error = S::new(&client, "name").acquire().ttl(ttl).await.err();
+        ensure!(
+            matches!(error, Some(Error::Config { .. })),
+            "{ttl:?}: {error:?}"
+        );
+    }
+    ensure!(site.keys().await?.is_empty(), "something was sent");
+    Ok(())
+}
+
+/// See the name.
+pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let (one, other) = (client(site).await?, client(site).await?);
+    let held = S::new(&one, "held").acquire().await?;
+    let dropped = S::new(&one, "dropped").acquire().await?;
+    let busy = S::new(&other, "busy").acquire().await?;
+    let waiter = S::new(&one, "busy");
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(dropped);
+
+    let report = one.close().await;
+    ensure!(
+        (report.expiring, report.left, report.unanswered) == (1, 1, 0),
+        "{report:?}"
+    );
+    ensure!(held.state() == LeaseState::Lost(LossReason::ClientClosed));
+    let error = waiting.await?.err();
+    ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
+    let error = S::new(&one, "more").acquire().await.err();
+    ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
+    ensure!(
+        S::new(&other, "held").try_acquire().await?.is_none(),
+        "its work may still be running"
+    );
+    expect_free(&S::new(&other, "dropped")).await?;
+    S::release(busy).await?;
+    Ok(())
+}
+
+/// See the name.
+pub async fn a_free_lock_leaves_only_its_fence_behind<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    S::release(lock.acquire().await?).await?;
+    ensure!(site.keys().await? == ["lockkeeper.fence:{lockkeeper:name}"]);
+    let left: i64 = site
+        .command(&["PTTL", "lockkeeper.fence:{lockkeeper:name}"])
+        .await?
+        .parse()?;
+    ensure!(
+        (1..=600_000).contains(&left),
+        "the fence lives for {left} ms"
+    );
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! One holder at a time, and tokens that say who came later.
+
+use super::*;
+
+/// See the name.
+pub async fn a_second_acquirer_waits_until_the_first_releases<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let (one, other) = (client(site).await?, client(site).await?);
+    let guard = S::new(&one, "name").acquire().await?;
+    let contender = S::new(&other, "name");
+    let waiting = tokio::spawn(async move { contender.acquire().await });
+    ensure!(S::new(&other, "name").try_acquire().await?.is_none());
+    ensure!(!waiting.is_finished());
+    ensure!(guard.state() == LeaseState::Held);
+    let first = guard.fencing_token();
+    S::release(guard).await?;
+    let next = waiting.await??;
+    ensure!(next.fencing_token() > first);
+    S::release(next).await?;
+    Ok(())
+}
+
+/// See the name.
+pub async fn trying_never_waits<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let Some(guard) = lock.try_acquire().await? else {
+        bail!("a free lock was refused")
+    };
+    ensure!(lock.try_acquire().await?.is_none(), "a held lock was given");
+    S::release(guard).await?;
+    ensure!(
+        lock.try_acquire().await?.is_some(),
+        "a released lock was refused"
+    );
+    Ok(())
+}
+
+/// See the name.
+pub async fn every_waiter_of_many_clients_gets_its_turn<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let mut waiters = JoinSet::new();
+    for _ in 0..4 {
+        let client = client(site).await?;
+        for _ in 0..8 {
+            let lock = S::new(&client, "name");
+            waiters.spawn(async move { S::release(lock.acquire().await?).await });
+        }
+    }
+    while let Some(waiter) = waiters.join_next().await {
+        waiter??;
+    }
+    Ok(())
+}
+
+/// See the name.
+pub async fn believers_never_overlap_and_tokens_increase<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let history = Arc::new(History::default());
+    let mut tasks = JoinSet::new();
+    for client_number in 0..4 {
+        let client = client(site).await?;
+        for task in 0..16 {
+            let (lock, history) = (S::new(&client, "name"), Arc::clone(&history));
+            tasks.spawn(async move {
+                for _ in 0..5 {
+                    let guard = lock.acquire().await?;
+                    let from = now();
+                    tokio::task::yield_now().await;
+                    guard.ensure_held()?;
+                    let (until, token) = (now(), guard.fencing_token().get());
+                    let who = format!("client {client_number}, task {task}");
+                    history.record(Belief {
+                        from,
+                        until,
+                        token,
+                        who,
+                    });
+                    S::release(guard).await?;
+                }
+                Ok::<_, Error>(())
+            });
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    let grants = history.check()?;
+    ensure!(grants == 4 * 16 * 5, "{grants} grants");
+    Ok(())
+}
+
+/// See the name.
+pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let fence = "lockkeeper.fence:{lockkeeper:name}";
+    let mut last = None;
+    for grant in 0..10_000 {
+        // Deleting the fence is what its expiry does, and what a careless operator does.
+        if grant % 1_000 == 999 {
+            ensure!(site.command(&["DEL", fence]).await? == "1");
+        }
+        let guard = lock.acquire().await?;
+        let token = Some(guard.fencing_token());
+        ensure!(token > last, "{token:?} after {last:?}");
+        last = token;
+        S::release(guard).await?;
+    }
+    // A lease that ends by itself, its key expiring.
+    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    ensure!(Some(guard.fencing_token()) > last);
+    site.vanished("lockkeeper:name").await?;
+    ensure!(lock.acquire().await?.fencing_token() > guard.fencing_token());
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! What a holder knows of its lease.
+
+use super::*;
+
+/// See the name.
+pub async fn release_after_loss_says_lost<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "expired");
+    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    ensure!(guard.lost().await == LossReason::Expired);
+    let error = S::release(guard).await.err();
+    ensure!(
+        matches!(
+            error,
+            Some(Error::Lost {
+                reason: LossReason::Expired,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+
+    let lock = S::new(&client, "deleted");
+    let guard = lock.acquire().await?;
+    site.command(&["DEL", "lockkeeper:deleted"]).await?;
+    let error = S::release(guard).await.err();
+    ensure!(
+        matches!(
+            error,
+            Some(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    expect_free(&lock).await
+}
+
+/// See the name.
+pub async fn a_fixed_lease_ends_by_itself<S: Subject>(site: &impl Site) -> Result<()> {
+    let (one, other) = (client(site).await?, client(site).await?);
+    let guard = S::new(&one, "name")
+        .acquire()
+        .ttl(SHORT)
+        .no_renewal()
+        .await?;
+    ensure!(guard.remaining() < SHORT);
+    // Nobody releases: the holder forgets, and the waiter's look comes when the lease has ended.
+    let next = S::new(&other, "name").acquire().wait_for(SOON).await?;
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
+    ensure!(guard.ensure_held().is_err());
+    ensure!(next.fencing_token() > guard.fencing_token());
+    Ok(())
+}
+
+/// See the name.
+pub async fn a_renewed_lease_outlives_its_ttl<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let guard = S::new(&client, "name").acquire().ttl(SHORT).await?;
+    let outlived = guard.run(tokio::time::sleep(SHORT * 4)).await;
+    ensure!(outlived.is_ok(), "{outlived:?}");
+    guard.verify().await?;
+    S::release(guard).await?;
+    Ok(())
+}
+
+/// See the name.
+pub async fn a_deleted_key_is_noticed<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let guard = S::new(&client, "name")
+        .acquire()
+        .ttl(Duration::from_secs(2))
+        .await?;
+    site.command(&["DEL", "lockkeeper:name"]).await?;
+    ensure!(
+        guard.lost().await == LossReason::Gone,
+        "the next renewal finds out"
+    );
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Gone));
+    Ok(())
+}
+
+/// See the name.
+pub async fn verify_asks_the_server<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let guard = S::new(&client, "name").acquire().await?;
+    guard.verify().await?;
+    site.command(&["DEL", "lockkeeper:name"]).await?;
+    ensure!(guard.state() == LeaseState::Held, "nobody has asked yet");
+    let error = guard.verify().await.err();
+    ensure!(
+        matches!(
+            error,
+            Some(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Gone));
+    Ok(())
+}
+
+/// See the name.
+pub async fn run_stops_its_future_when_the_lease_is_lost<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    let guard = S::new(&client, "name")
+        .acquire()
+        .ttl(SHORT)
+        .no_renewal()
+        .await?;
+    let alive = Arc::new(());
+    let held = Arc::clone(&alive);
+    let error = guard
+        .run(async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        })
+        .await
+        .err();
+    ensure!(matches!(error, Some(Error::Lost { .. })), "{error:?}");
+    ensure!(Arc::strong_count(&alive) == 1, "the future lives on");
+    Ok(())
+}
+
+/// See the name.
+pub async fn hold_acquires_runs_and_releases<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let state = S::hold(&lock, async |lease| lease.state()).await?;
+    ensure!(state == LeaseState::Held);
+    ensure!(lock.try_acquire().await?.is_some());
+    Ok(())
+}
+
+/// See the name.
+pub async fn ended_resolves_for_released_and_for_lost<S: Subject>(site: &impl Site) -> Result<()> {
+    use lockkeeper::End;
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let watcher = tokio::spawn(guard.ended());
+    tokio::task::yield_now().await;
+    S::release(guard).await?;
+    ensure!(watcher.await? == End::Released);
+
+    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    ensure!(guard.ended().await == End::Lost(LossReason::Expired));
+    Ok(())
+}
