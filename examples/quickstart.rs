@@ -47,11 +47,11 @@ async fn main() -> anyhow::Result<()> {
         "client",
         format!(
             "closed; leases cut short: {}, left without answer: {}",
-            report.expiring, report.unanswered
+            report.expiring, report.unconfirmed
         ),
     );
     ensure!(
-        report.expiring == 0 && report.unanswered == 0,
+        report.expiring == 0 && report.unconfirmed == 0,
         "something was left behind: {report:?}"
     );
     Ok(())

@@ -26,12 +26,15 @@ pub struct Script {
     pub source: &'static str,
     /// SHA-1 of `source` in lower-case hex, by which the server knows the script.
     pub sha1: &'static str,
-    /// What each key is, in the order of `KEYS`.
+    /// What each key is, in the order of `KEYS`; of a batch, the keys of one item.
     pub keys: &'static [&'static str],
-    /// What each argument is, in the order of `ARGV`; the request number first.
+    /// What each argument is, in the order of `ARGV`; the request number first. Of a batch, the request number and the
+    /// arguments of one item.
     pub args: &'static [&'static str],
-    /// Every status this script can answer with.
+    /// Every status this script can answer with; of a batch, those that stand for one item.
     pub replies: &'static [Status],
+    /// Whether the script takes any number of items and answers [`Status::Done`] with one status for each.
+    pub batch: bool,
 }
 
 impl PartialEq for Script {
@@ -42,9 +45,10 @@ impl PartialEq for Script {
 
 impl Eq for Script {}
 
-/// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`.
+/// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`. What it answers is
+/// called `replies`, or `items` if it is a batch.
 macro_rules! script {
-    ($name:literal, with [$($fragment:literal),*], keys $keys:expr, args $args:expr, replies $replies:expr $(,)?) => {
+    ($name:literal, with [$($fragment:literal),*], keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
         Script {
             name: $name,
             source: concat!(
@@ -55,6 +59,7 @@ macro_rules! script {
             keys: &$keys,
             args: &$args,
             replies: &$replies,
+            batch: matches!(stringify!($form).as_bytes(), b"items"),
         }
     };
 }
@@ -66,25 +71,25 @@ pub mod mutex {
     /// Makes a claim the holder of a free name.
     pub const ACQUIRE: Script = script!(
         "mutex/acquire",
-        with ["fence", "lease"],
+        with ["clock", "fence", "holder", "lease"],
         keys ["main", "fence", "gone"],
         args ["request", "claim", "ttl", "floor"],
         replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
     );
 
-    /// Arms the lease of a claim that holds.
+    /// Arms the leases of claims that hold; a batch.
     pub const RENEW: Script = script!(
         "mutex/renew",
-        with ["lease"],
+        with ["holder", "lease"],
         keys ["main"],
         args ["request", "claim", "ttl"],
-        replies [Status::Renewed, Status::Gone],
+        items [Status::Renewed, Status::Gone],
     );
 
     /// The claim goes, every acquire of it having been answered.
     pub const LEAVE: Script = script!(
         "mutex/leave",
-        with ["wake"],
+        with ["holder", "wake"],
         keys ["main"],
         args ["request", "claim", "channel"],
         replies [Status::Left, Status::NotHeld],
@@ -93,7 +98,7 @@ pub mod mutex {
     /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
     pub const LEAVE_MARKED: Script = script!(
         "mutex/leave_marked",
-        with ["wake"],
+        with ["holder", "wake"],
         keys ["main", "gone"],
         args ["request", "claim", "channel", "ttl"],
         replies [Status::Left, Status::NotHeld],
@@ -102,7 +107,57 @@ pub mod mutex {
     /// Asks whether a claim holds; changes nothing.
     pub const VERIFY: Script = script!(
         "mutex/verify",
-        with [],
+        with ["holder"],
+        keys ["main"],
+        args ["request", "claim"],
+        replies [Status::Held, Status::Gone],
+    );
+}
+
+/// One holder at a time, which may come in again.
+pub mod reentrant {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes a claim a holder of a name that is free or its owner's.
+    pub const ACQUIRE: Script = script!(
+        "reentrant/acquire",
+        with ["clock", "fence", "lease", "holders"],
+        keys ["main", "fence", "gone"],
+        args ["request", "claim", "ttl", "floor", "owner"],
+        replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
+    );
+
+    /// Arms the leases of claims that hold; a batch.
+    pub const RENEW: Script = script!(
+        "reentrant/renew",
+        with ["clock", "lease", "member"],
+        keys ["main"],
+        args ["request", "claim", "ttl"],
+        items [Status::Renewed, Status::Gone],
+    );
+
+    /// The claim goes, every acquire of it having been answered.
+    pub const LEAVE: Script = script!(
+        "reentrant/leave",
+        with ["clock", "holders", "wake"],
+        keys ["main"],
+        args ["request", "claim", "channel"],
+        replies [Status::Left, Status::NotHeld],
+    );
+
+    /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
+    pub const LEAVE_MARKED: Script = script!(
+        "reentrant/leave_marked",
+        with ["clock", "holders", "wake"],
+        keys ["main", "gone"],
+        args ["request", "claim", "channel", "ttl"],
+        replies [Status::Left, Status::NotHeld],
+    );
+
+    /// Asks whether a claim holds; changes nothing.
+    pub const VERIFY: Script = script!(
+        "reentrant/verify",
+        with ["clock", "member"],
         keys ["main"],
         args ["request", "claim"],
         replies [Status::Held, Status::Gone],
@@ -116,6 +171,11 @@ pub const ALL: &[&Script] = &[
     &mutex::LEAVE,
     &mutex::LEAVE_MARKED,
     &mutex::VERIFY,
+    &reentrant::ACQUIRE,
+    &reentrant::RENEW,
+    &reentrant::LEAVE,
+    &reentrant::LEAVE_MARKED,
+    &reentrant::VERIFY,
 ];
 
 /// The SHA-1 that `scripts.lock` pins for the script of this name, found while compiling: a script without a line there

@@ -10,7 +10,7 @@ pub enum Status {
     Renewed,
     /// The claim holds; the reply carries the ms left to it.
     Held,
-    /// The claim held and is gone; the reply says whether the wake went out.
+    /// The claim held and is gone; the reply says whether the wake went out and what its owner still has.
     Left,
     /// There was nothing to leave.
     NotHeld,
@@ -18,6 +18,8 @@ pub enum Status {
     Gone,
     /// The name holds another kind's data.
     WrongKind,
+    /// A batch was run; the reply carries one status for each item.
+    Done,
 }
 
 impl Status {
@@ -31,6 +33,7 @@ impl Status {
         Self::NotHeld,
         Self::Gone,
         Self::WrongKind,
+        Self::Done,
     ];
 
     /// The word as it stands in a reply.
@@ -44,6 +47,7 @@ impl Status {
             Self::NotHeld => "NOT_HELD",
             Self::Gone => "GONE",
             Self::WrongKind => "WRONG_KIND",
+            Self::Done => "DONE",
         }
     }
 

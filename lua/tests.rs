@@ -30,11 +30,12 @@ fn body(text: &str) -> String {
         .join("\n")
 }
 
-/// Every number `n` for which `{array}[n]` stands in the code.
-fn used(code: &str, array: &str) -> BTreeSet<usize> {
+/// Every index by which an array is read in the code, written as headers write it.
+fn used(code: &str, array: &str) -> BTreeSet<String> {
     code.split(&format!("{array}["))
         .skip(1)
-        .filter_map(|rest| rest.split(']').next()?.parse().ok())
+        .filter_map(|rest| rest.split(']').next())
+        .map(|index| index.replace(" * ", "").replace(' ', ""))
         .collect()
 }
 
@@ -63,6 +64,28 @@ fn lua_files(folder: &Path) -> Vec<(String, String)> {
     files
 }
 
+/// How a header counts the keys and arguments of a script, and how a batch counts those of its item `i`.
+fn place(script: &Script, sort: &str, n: usize) -> String {
+    let per_item = if sort == "KEYS" {
+        script.keys.len()
+    } else {
+        script.args.len() - 1
+    };
+    match (script.batch, sort, n) {
+        (false, _, _) | (true, "ARGV", 0) => (n + 1).to_string(),
+        (true, "KEYS", _) => {
+            assert_eq!(
+                per_item, 1,
+                "{}: the item of a batch has one key",
+                script.name
+            );
+            "i".to_owned()
+        }
+        (true, _, 1) => format!("{per_item}i"),
+        (true, _, _) => format!("{per_item}i+{}", n - 1),
+    }
+}
+
 #[test]
 fn every_header_says_what_the_description_says() {
     for script in ALL {
@@ -72,7 +95,7 @@ fn every_header_says_what_the_description_says() {
             let expected: Vec<String> = described
                 .iter()
                 .enumerate()
-                .map(|(n, what)| format!("{sort}[{}] {what}", n + 1))
+                .map(|(n, what)| format!("{sort}[{}] {what}", place(script, sort, n)))
                 .collect();
             let actual: Vec<String> = promised
                 .iter()
@@ -85,7 +108,11 @@ fn every_header_says_what_the_description_says() {
                 .collect();
             assert_eq!(actual, expected, "{}", script.name);
         }
-        let promised: Vec<&str> = contract(&text, "REPLY")
+        let answers = if script.batch { "ITEM" } else { "REPLY" };
+        if script.batch {
+            assert_eq!(contract(&text, "REPLY DONE").len(), 1, "{}", script.name);
+        }
+        let promised: Vec<&str> = contract(&text, answers)
             .iter()
             .filter_map(|line| line.split_whitespace().nth(1))
             .collect();
@@ -114,25 +141,25 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
     for script in ALL {
         let text = file(script);
         let code = body(&text);
-        let all = |list: &[&str]| (1..=list.len()).collect::<BTreeSet<_>>();
-        assert_eq!(
-            used(&code, "KEYS"),
-            all(script.keys),
-            "{}: KEYS",
-            script.name
-        );
-        assert_eq!(
-            used(&code, "ARGV"),
-            all(script.args),
-            "{}: ARGV",
-            script.name
-        );
+        for (sort, described) in [("KEYS", script.keys), ("ARGV", script.args)] {
+            let places: BTreeSet<String> = (0..described.len())
+                .map(|n| place(script, sort, n))
+                .collect();
+            assert_eq!(used(&code, sort), places, "{}: {sort}", script.name);
+        }
         let described: BTreeSet<&str> = script
             .replies
             .iter()
             .map(|status| status.as_str())
             .collect();
-        assert_eq!(statuses(&code), described, "{}: statuses", script.name);
+        let mut answered = statuses(&code);
+        assert_eq!(
+            answered.remove("DONE"),
+            script.batch,
+            "{}: only a batch is DONE",
+            script.name
+        );
+        assert_eq!(answered, described, "{}: statuses", script.name);
         assert_eq!(
             script.args[0], "request",
             "{}: the request number comes first",
@@ -143,13 +170,21 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
             "{}: the claim comes second",
             script.name
         );
-        let returns = code.matches("return {").count();
-        assert_eq!(
-            returns,
-            code.matches("return { ARGV[1], '").count(),
-            "{}: a reply without echo",
-            script.name
-        );
+        // Besides replies a script may return an error of the server as it is.
+        let returns = code.matches("return ").count() - code.matches("return fault").count();
+        let echoes = code.matches("return { ARGV[1], '").count();
+        if script.batch {
+            assert!(
+                returns == 1
+                    && code
+                        .trim_start()
+                        .starts_with("local reply = { ARGV[1], 'DONE' }"),
+                "{}: a batch returns one reply, with its echo",
+                script.name
+            );
+        } else {
+            assert_eq!(returns, echoes, "{}: a reply without echo", script.name);
+        }
         let publishes = text.contains("-- PUBLISH channel");
         assert_eq!(
             code.contains("wake("),

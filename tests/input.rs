@@ -132,7 +132,7 @@ async fn a_user_without_the_right_to_a_command_is_told_which() -> Result<()> {
     let begun = Instant::now();
     let error = Mutex::new(&listens, "name").acquire().await.unwrap_err();
     ensure!(
-        matches!(error, Error::Backend { .. }) && error.to_string().contains("listen"),
+        matches!(error, Error::Backend { .. }) && error.to_string().contains("wait for"),
         "{error}"
     );
     ensure!(
@@ -183,6 +183,10 @@ async fn settings_that_cannot_work_are_refused() -> Result<()> {
             .ttl(Duration::from_millis(100))
             .margin(Duration::from_millis(100)),
         Client::builder().renewal_fraction(1),
+        Client::builder().renewal_fraction(u32::MAX),
+        Client::builder()
+            .ttl(Duration::from_secs(30))
+            .margin(Duration::from_secs(20)),
         Client::builder().request_timeout(Duration::ZERO),
         Client::builder().namespace("a}b"),
     ] {

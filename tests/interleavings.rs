@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper_core::store::{Store, Value};
 use lockkeeper_lua::{Status, mutex};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
@@ -88,7 +88,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing() 
     acquiring.abort();
     store.wait_sent(&mutex::LEAVE_MARKED, 1).await;
     let report = client.close().await;
-    assert_eq!((report.left, report.unanswered), (1, 0));
+    assert_eq!((report.left, report.unconfirmed), (1, 0));
 
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(late.status(), Status::Gone);
@@ -225,7 +225,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background() {
         matches!(error, Error::Backend { .. }) && error.is_transient(),
         "{error}"
     );
-    assert_eq!(client.close().await.unanswered, 0);
+    assert_eq!(client.close().await.unconfirmed, 0);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
@@ -287,53 +287,12 @@ async fn a_renewal_never_outlives_its_leave() {
     let sent = store.sent(&mutex::RENEW);
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(
-        late.status(),
-        Status::Gone,
+        late.field(0).and_then(Value::as_str),
+        Some("GONE"),
         "a late renewal creates nothing"
     );
     tokio::time::sleep(TTL * 2).await;
     assert_eq!(store.sent(&mutex::RENEW), sent);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_steps_back_a_second_keeps_tokens_increasing() {
-    let server = MemoryStore::new();
-    let client = Client::builder().build(Arc::new(server.sibling())).unwrap();
-    let lock = Mutex::new(&client, "name");
-    let mut last = None;
-    for step in [0, -1_000, 0, -1_000, 5_000, -1_000] {
-        server.step_clock(step);
-        if step == 5_000 {
-            server
-                .command(&["DEL", "lockkeeper.fence:{lockkeeper:name}"])
-                .await
-                .unwrap();
-        }
-        let guard = lock.acquire().await.unwrap();
-        assert!(Some(guard.fencing_token()) > last);
-        last = Some(guard.fencing_token());
-        guard.release().await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_never_accepts_a_token_below_one_it_has_seen_even_from_a_server_that_lost_everything()
- {
-    let server = MemoryStore::new();
-    let client = Client::builder().build(Arc::new(server.sibling())).unwrap();
-    let lock = Mutex::new(&client, "name");
-    let first = lock.acquire().await.unwrap();
-    let token = first.fencing_token();
-    first.release().await.unwrap();
-    server
-        .command(&["DEL", "lockkeeper.fence:{lockkeeper:name}"])
-        .await
-        .unwrap();
-    server.step_clock(-60_000);
-    assert!(
-        lock.acquire().await.unwrap().fencing_token() > token,
-        "the client's floor travels with its requests"
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +313,7 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once() 
     assert!(error.is_transient(), "{error}");
     assert!(begun.elapsed() <= TTL + Duration::from_millis(100));
     assert_eq!(
-        client.close().await.unanswered,
+        client.close().await.unconfirmed,
         0,
         "nothing was sent, so nothing is left for"
     );

@@ -4,9 +4,17 @@ mod commands;
 mod contract;
 mod faults;
 mod input;
-#[cfg(test)] // lets its helpers unwrap
-mod interleavings;
 mod notice;
 mod processes;
 mod scripts;
 mod tracing;
+
+// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+#[cfg(test)]
+mod closing;
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod tokens;
+#[cfg(test)]
+mod waiting;

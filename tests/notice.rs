@@ -82,6 +82,15 @@ async fn the_state_is_right_even_if_no_task_could_run() -> Result<()> {
 }
 
 #[tokio::test]
+async fn run_gives_no_result_of_work_that_blocked_past_the_deadline() -> Result<()> {
+    let server = Server::start().await?;
+    let guard = held(&server).await?;
+    let output = guard.run(async { std::thread::sleep(TTL) }).await;
+    ensure!(matches!(output, Err(Error::Lost { .. })), "{output:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn work_under_a_frozen_server_is_stopped() -> Result<()> {
     let server = Server::start().await?;
     let guard = held(&server).await?;

@@ -101,10 +101,15 @@ impl Scripts {
     }
 
     async fn renew(&self, claim: &str, ttl: &str) -> Result<Status> {
-        Ok(self
+        let reply = self
             .run(&mutex::RENEW, vec![MAIN.to_owned()], &[claim, ttl])
-            .await?
-            .status())
+            .await?;
+        ensure!(reply.status() == Status::Done, "{reply:?}");
+        let outcome = reply
+            .field(0)
+            .and_then(Value::as_str)
+            .and_then(Status::parse);
+        outcome.context("one status for each item")
     }
 
     async fn leave(&self, claim: &str) -> Result<Reply> {
@@ -345,7 +350,7 @@ async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Scripts) ->
 
 async fn a_leave_tells_the_waiters_once(it: &Scripts) -> Result<()> {
     let listener = it.site.store().await?;
-    let mut events = listener.events();
+    let mut events = listener.events().context("its events are taken")?;
     listener.subscribe(&it.name.part("wake")).await?;
     it.acquire("a", "1000").await?;
     it.leave("a").await?;

@@ -15,21 +15,24 @@
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])
-local holder = redis.pcall('GET', KEYS[1])
+local holder, fault = read_claim(KEYS[1])
+if fault then
+  return fault
+end
 
 if holder == ARGV[2] then
   arm(KEYS[1], ttl)
-  return { ARGV[1], 'GRANTED', redis.call('GET', KEYS[2]) or draw_token(KEYS[2], ARGV[4], ttl) }
+  return { ARGV[1], 'GRANTED', redis.call('GET', KEYS[2]) or draw_token(KEYS[2], ARGV[4], ttl, server_now()) }
+end
+if holder == nil then
+  return { ARGV[1], 'WRONG_KIND' }
 end
 if holder then
-  if type(holder) == 'table' then
-    return { ARGV[1], 'WRONG_KIND' }
-  end
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
 end
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-local token = draw_token(KEYS[2], ARGV[4], ttl)
+local token = draw_token(KEYS[2], ARGV[4], ttl, server_now())
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return { ARGV[1], 'GRANTED', token }

@@ -4,12 +4,16 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
 -- ARGV[3] channel  where waiters of the name listen
--- REPLY LEFT told       told: 1 when the wake went out, 0 when the server refused it
+-- REPLY LEFT told holds  told: 1 when the wake went out, 0 when the server refused it; holds: what the owner still has, 0
 -- REPLY NOT_HELD        nothing was there to leave
 -- PUBLISH channel: free
 
-if redis.pcall('GET', KEYS[1]) ~= ARGV[2] then
+local holder, fault = read_claim(KEYS[1])
+if fault then
+  return fault
+end
+if holder ~= ARGV[2] then
   return { ARGV[1], 'NOT_HELD' }
 end
 redis.call('DEL', KEYS[1])
-return { ARGV[1], 'LEFT', wake(ARGV[3], 'free') }
+return { ARGV[1], 'LEFT', wake(ARGV[3], 'free'), 0 }

@@ -7,7 +7,11 @@
 -- REPLY GONE            expired, deleted, or somebody else's
 -- PUBLISH nothing
 
-if redis.pcall('GET', KEYS[1]) ~= ARGV[2] then
+local holder, fault = read_claim(KEYS[1])
+if fault then
+  return fault
+end
+if holder ~= ARGV[2] then
   return { ARGV[1], 'GONE' }
 end
 return { ARGV[1], 'HELD', redis.call('PTTL', KEYS[1]) }

@@ -2,16 +2,26 @@
 -- never decrease: not when the fence key expired, not when it was deleted, not when the clock steps back while it lives.
 -- A token is a string from birth: Lua 5.1 would print a joined number with 14 digits.
 
--- How long a drawn token is remembered, ms, at least; a clock that stepped back lengthens it by the step.
+-- How long a drawn token is remembered, ms, at least; one that is ahead of the clock is kept until the clock has caught up
+-- and for this long again.
 local FENCE_MEMORY = 600000
 
--- Draws the next token: `key` the fence, `floor` the largest token the caller has seen (decimal), `ttl` the lease in ms.
-local function draw_token(key, floor, ttl)
-  local time = redis.call('TIME')
-  local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local last = tonumber(redis.call('GET', key) or 0) or 0
-  local token = string.format('%.0f', math.max(last + 1, now, (tonumber(floor) or 0) + 1))
-  local behind = math.ceil(math.max(0, last - now) / 1000)
-  redis.call('SET', key, token, 'PX', string.format('%.0f', math.max(FENCE_MEMORY, 2 * ttl) + behind))
+-- Above this Lua cannot count in ones.
+local LARGEST_TOKEN = 9007199254740991
+
+-- The number of a token; 0 for anything that is none, so that garbage in a key or a request spreads no further.
+local function token_number(text)
+  local number = string.find(text or '', '^%d+$') and tonumber(text) or 0
+  return number < LARGEST_TOKEN and number or 0
+end
+
+-- Draws the next token at `now` µs: `key` the fence, `floor` the largest token the caller has seen (decimal), `ttl` the
+-- lease in ms.
+local function draw_token(key, floor, ttl, now)
+  local last = token_number(redis.call('GET', key) or '')
+  local next_token = math.max(last + 1, now, token_number(floor) + 1)
+  local ahead = math.ceil((next_token - now) / 1000)
+  local token = string.format('%.0f', next_token)
+  redis.call('SET', key, token, 'PX', string.format('%.0f', math.max(FENCE_MEMORY, 2 * ttl) + ahead))
   return token
 end

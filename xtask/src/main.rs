@@ -1,5 +1,6 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `lock-scripts`.
 
+mod bench;
 mod check;
 mod house;
 mod laws;
@@ -31,6 +32,8 @@ enum Command {
     Test,
     /// Format, lints and the laws of the house: no tests, no server.
     Check,
+    /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
+    Bench(bench::Options),
     /// Writes lua/scripts.lock anew after a script has changed.
     LockScripts,
 }
@@ -51,6 +54,7 @@ fn run(command: &Command) -> Result<()> {
     let outcome = match command {
         Command::Test => test::run(&mut steps),
         Command::Check => check::run(&mut steps),
+        Command::Bench(options) => bench::run(&mut steps, options),
         Command::LockScripts => scripts::lock(),
     };
     steps.print_summary();

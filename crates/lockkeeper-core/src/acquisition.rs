@@ -3,20 +3,17 @@
 //! The claim and the duty to leave for it exist before the first byte is sent, so a future that is dropped at any await
 //! holds nothing for longer than one ttl.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
 use crate::claim::Verdict;
-use crate::client::Engine;
-use crate::clock::{Moment, sleep_until};
+use crate::clock::{Moment, sleep_until_some};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::exchange::{Failed, Terms};
 use crate::hold::{Armed, Hold};
-use crate::notify::Place;
 use crate::owner::Owner;
+use crate::pass::Pass;
 use crate::pause::Pauses;
 use crate::protocol::{Protocol, Verb};
 use crate::store::StoreError;
@@ -38,9 +35,8 @@ pub(crate) struct Acquisition {
     /// `None`: for ever.
     wait: Option<Duration>,
     started: Moment,
-    pauses: Pauses,
     /// Dropped after the claim, which posts its leave: closing waits for both.
-    _pass: mpsc::Sender<Infallible>,
+    _pass: Pass,
 }
 
 /// What a look at the server found.
@@ -61,7 +57,6 @@ impl Acquisition {
         Ok(Self {
             armed: None,
             started: engine.line.clock.now(),
-            pauses: Pauses::new(engine.random()),
             _pass: engine.enter()?,
             engine,
             protocol,
@@ -96,7 +91,7 @@ impl Acquisition {
 
     /// Asks once; `None` if another claim holds.
     pub(crate) async fn once(&mut self) -> Result<Option<Hold>> {
-        match self.look(Some(TRIES), None).await? {
+        match self.look(Some(TRIES)).await? {
             Found::Granted(hold) => Ok(Some(hold)),
             Found::Busy(_) => Ok(None),
         }
@@ -104,109 +99,115 @@ impl Acquisition {
 
     /// Asks until granted, or until the time to wait is over.
     pub(crate) async fn wait(&mut self) -> Result<Hold> {
-        let deadline = self.wait.map(|longest| self.started.after(longest));
-        let channel = self.protocol.channel();
-        // Who waits already has a scout for all: nobody of this client overtakes them.
-        if !self.engine.hub.crowded(&channel)
-            && let Found::Granted(hold) = self.look(None, deadline).await?
-        {
-            return Ok(hold);
-        }
-        let timeout = Error::Timeout {
-            name: self.protocol.name().to_string(),
-            waited: self.wait.unwrap_or_default(),
+        let Some(waited) = self.wait else {
+            return self.until_granted().await;
         };
-        if deadline.is_some_and(|deadline| self.engine.line.clock.now() >= deadline) {
-            return Err(timeout);
+        let name = self.protocol.name().to_string();
+        if waited.is_zero() {
+            return self.once().await?.ok_or(Error::Timeout { name, waited });
         }
-        let place = self.engine.hub.join(&self.protocol);
         let clock = Arc::clone(&self.engine.line.clock);
-        let late = async {
-            match deadline {
-                Some(deadline) => sleep_until(&clock, deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        let outcome = tokio::select! {
+        let deadline = Some(self.started.after(waited));
+        tokio::select! {
             biased;
-            outcome = self.queue(&place, deadline) => outcome,
-            () = late => Err(timeout),
-        };
-        if let Ok(hold) = &outcome {
-            place.granted(clock.now().after(hold.remaining()));
+            outcome = self.until_granted() => outcome,
+            () = sleep_until_some(&clock, deadline) => Err(Error::Timeout { name, waited }),
         }
-        outcome
     }
 
-    /// Looks whenever it is this waiter's turn.
-    async fn queue(&mut self, place: &Place, deadline: Option<Moment>) -> Result<Hold> {
-        tracing::debug!("waiting");
+    async fn until_granted(&mut self) -> Result<Hold> {
+        let hub = Arc::clone(&self.engine.hub);
+        // Who waits already has a scout for all: nobody of this client overtakes them, unless they may wait for it.
+        if self.protocol.reenters() || !hub.crowded(&self.protocol.channel()) {
+            match self.look(None).await? {
+                Found::Granted(hold) => return Ok(hold),
+                Found::Busy(_) => tracing::debug!("waiting"),
+            }
+        }
+        let place = hub.join(&self.protocol);
         loop {
             place
                 .turn()
                 .await
-                .map_err(|error| self.backend("listen for", error))?;
-            match self.look(None, deadline).await? {
-                Found::Granted(hold) => return Ok(hold),
-                Found::Busy(free) => place.busy(free),
+                .map_err(|error| self.backend("wait for", error))?;
+            match self.look(None).await {
+                Ok(Found::Granted(hold)) => {
+                    place.granted(self.engine.line.clock.now().after(hold.remaining()));
+                    return Ok(hold);
+                }
+                Ok(Found::Busy(free)) => place.busy(free),
+                Err(error) => {
+                    if let Error::Backend { cause, .. } = &error
+                        && cause.is_transient()
+                    {
+                        place.unreachable(cause);
+                    }
+                    return Err(error);
+                }
             }
         }
     }
 
     /// Asks until the server answers. Gives up after `tries` requests, or when the server has been out of reach for one
-    /// ttl (no lease of this client would have outlived that), or with the last failure when `deadline` has passed.
-    async fn look(&mut self, tries: Option<u32>, deadline: Option<Moment>) -> Result<Found> {
+    /// ttl: no lease of this client would have outlived that.
+    async fn look(&mut self, tries: Option<u32>) -> Result<Found> {
         let clock = Arc::clone(&self.engine.line.clock);
         let patience = clock.now().after(self.terms.ttl);
-        let until = deadline.map_or(patience, |deadline| deadline.min(patience));
-        for tried in 1.. {
-            let armed = self.armed.take().unwrap_or_else(|| self.arm());
-            let tenure = Arc::clone(&self.armed.insert(armed).tenure);
-            let exchanged = self.engine.line.exchange(&tenure, Verb::Acquire).await;
-            let trouble = match exchanged {
-                Ok(Verdict::Granted(token)) => {
-                    let Some(armed) = self.armed.take() else {
-                        break;
-                    };
-                    self.engine.renewals.add(&tenure);
-                    tracing::debug!(claim = %tenure.id, %token, "granted");
-                    return Ok(Found::Granted(Hold::new(armed, token)));
-                }
-                Ok(Verdict::Busy(left)) => {
-                    let jitter = Duration::from_micros(self.engine.random() % JITTER_MICROS);
-                    return Ok(Found::Busy(
-                        left.map(|left| clock.now().after(left + jitter)),
-                    ));
-                }
-                Ok(Verdict::WrongKind) => return Err(self.wrong_kind()),
-                Ok(Verdict::Spent) => {
-                    // The claim lived once; what it may still hold is left for as it is dropped.
-                    self.armed = None;
-                    StoreError::unknown(
-                        "the grant came too late to be believed: the server is too slow for this ttl",
-                    )
-                }
-                Ok(verdict) => {
-                    return Err(
-                        self.protocol_error(format!("an acquire was answered by {verdict:?}"))
-                    );
-                }
-                Err(Failed::Forbidden(reason)) => {
-                    return Err(
-                        self.protocol_error(format!("an acquire was not allowed: {reason:?}"))
-                    );
-                }
-                Err(Failed::Store(error)) if error.is_transient() => error,
-                Err(Failed::Store(error)) => return Err(self.backend("acquire", error)),
+        let mut pauses = Pauses::new(self.engine.random());
+        let mut tried = 0;
+        loop {
+            let trouble = match self.ask().await? {
+                Ok(found) => return Ok(found),
+                Err(trouble) => trouble,
             };
-            let pause = self.pauses.next();
-            if tries.is_some_and(|tries| tried >= tries) || clock.now().after(pause) >= until {
+            tried += 1;
+            let pause = pauses.next();
+            if tries.is_some_and(|tries| tried >= tries) || clock.now().after(pause) >= patience {
                 return Err(self.backend("acquire", trouble));
             }
             tracing::debug!(%trouble, ?pause, "asking again");
             tokio::time::sleep(pause).await;
         }
-        Err(self.protocol_error("a claim vanished while it was asked for".to_owned()))
+    }
+
+    /// Asks the server once. The inner error may pass when it is asked again.
+    async fn ask(&mut self) -> Result<Result<Found, StoreError>> {
+        let armed = self.armed.take().unwrap_or_else(|| self.arm());
+        let tenure = Arc::clone(&armed.tenure);
+        // Kept where it is dropped, and leaves, if this future is.
+        self.armed = Some(armed);
+        let outcome = self.engine.line.exchange(&tenure, Verb::Acquire).await;
+        match (outcome, self.armed.take()) {
+            (Ok(Verdict::Granted(token)), Some(armed)) => {
+                self.engine.renewals.add(&tenure);
+                tracing::debug!(claim = %tenure.id, %token, "granted");
+                Ok(Ok(Found::Granted(Hold::new(armed, token))))
+            }
+            (Ok(Verdict::Busy(left)), armed) => {
+                self.armed = armed;
+                let jitter = Duration::from_micros(self.engine.random() % JITTER_MICROS);
+                let now = self.engine.line.clock.now();
+                Ok(Ok(Found::Busy(
+                    left.map(|left| now.after(left).after(jitter)),
+                )))
+            }
+            (Ok(Verdict::WrongKind), _) => Err(self.wrong_kind()),
+            // The claim lived once; what it may still hold is left for as it is dropped.
+            (Ok(Verdict::Spent), _) => Ok(Err(StoreError::unknown(
+                "the grant came too late to be believed: the server is too slow for this ttl",
+            ))),
+            (Ok(verdict), _) => {
+                Err(self.protocol_error(format!("an acquire was answered by {verdict:?}")))
+            }
+            (Err(Failed::Forbidden(reason)), _) => {
+                Err(self.protocol_error(format!("an acquire was not allowed: {reason:?}")))
+            }
+            (Err(Failed::Store(error)), armed) if error.is_transient() => {
+                self.armed = armed;
+                Ok(Err(error))
+            }
+            (Err(Failed::Store(error)), _) => Err(self.backend("acquire", error)),
+        }
     }
 
     fn arm(&self) -> Armed {

@@ -5,7 +5,9 @@
 //!
 //! - A claim lives once: after it has ended, nothing but a leave is sent for it.
 //! - One request at a time: until a request is answered or given up, only a leave may follow it. A request given up may
-//!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered.
+//!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered. So a
+//!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
+//!   brought the claim back after the server had lost it.
 //! - A deadline counts from before the send of the request that was answered.
 //! - Belief begins with an answer, ends before the first byte of a leave is sent, and never comes back.
 //! - A missing answer means "unknown", never "no".
@@ -109,6 +111,8 @@ pub enum Verdict {
     Left {
         /// Whether the server let the wake out.
         told: bool,
+        /// How many claims its owner still holds, as far as an answer has said.
+        holds: u64,
     },
     /// The claim was no longer on the server when it left.
     WasGone,
@@ -139,7 +143,7 @@ impl Claim {
         &self.id
     }
 
-    /// The token of the grant, also after its end as long as the claim was not ended by [`end`](Self::end).
+    /// The token of the grant; `None` while the claim does not hold.
     pub const fn token(&self) -> Option<FencingToken> {
         match self.phase {
             Phase::Held { token, .. } => Some(token),
@@ -168,6 +172,15 @@ impl Claim {
         }
     }
 
+    /// The request that renews a held lease: a renewal, or the acquire again if a copy of it was given up.
+    pub const fn renewal(&self) -> Verb {
+        if self.stray_acquire {
+            Verb::Acquire
+        } else {
+            Verb::Renew
+        }
+    }
+
     /// Registers a request that is sent next. `now` must lie before its first byte.
     ///
     /// # Errors
@@ -181,17 +194,13 @@ impl Claim {
                 Verb::Acquire => self.stray_acquire = true,
                 Verb::Renew => {}
             },
-            (Verb::Acquire, Phase::Asking, None) | (Verb::Renew, Phase::Held { .. }, None) => {}
-            (Verb::Acquire, Phase::Asking, Some(_))
-            | (Verb::Renew, Phase::Held { .. }, Some(_)) => {
-                return Err(NotNow::Unanswered);
+            (Verb::Acquire, Phase::Asking, _) => {}
+            (verb, Phase::Held { deadline, .. }, _) if verb == self.renewal() && now < deadline => {
             }
             _ => return Err(NotNow::OutOfOrder),
         }
-        if verb == Verb::Renew
-            && self.belief(now) == Belief::Ended(Ending::Lost(LossReason::Expired))
-        {
-            return Err(NotNow::OutOfOrder);
+        if verb != Verb::Leave && self.pending.is_some() {
+            return Err(NotNow::Unanswered);
         }
         self.pending = Some(Pending {
             request,
@@ -217,10 +226,16 @@ impl Claim {
         let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
             return Verdict::Stale;
         };
-        match pending.verb {
-            Verb::Acquire => self.acquire_answered(pending, answer, now),
-            Verb::Renew => self.renew_answered(pending, answer, now),
-            Verb::Leave => self.leave_answered(answer),
+        match (pending.verb, self.phase) {
+            (Verb::Leave, _) => self.leave_answered(answer),
+            (Verb::Acquire, Phase::Asking) => self.acquire_answered(pending, answer, now),
+            (
+                _,
+                Phase::Held {
+                    token, deadline, ..
+                },
+            ) => self.renewal_answered(pending, token, deadline, answer, now),
+            _ => Verdict::Stale,
         }
     }
 
@@ -228,11 +243,8 @@ impl Claim {
         match answer {
             Answer::Granted(token) => {
                 let deadline = pending.sent.after(self.trust);
-                if now >= deadline || self.phase != Phase::Asking {
-                    self.phase = match self.phase {
-                        Phase::Ended(ending) => Phase::Ended(ending),
-                        _ => Phase::Ended(Ending::Withdrawn),
-                    };
+                if now >= deadline {
+                    self.phase = Phase::Ended(Ending::Withdrawn);
                     return Verdict::Spent;
                 }
                 self.phase = Phase::Held {
@@ -259,27 +271,30 @@ impl Claim {
         }
     }
 
-    fn renew_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
-        let Phase::Held {
-            token, deadline, ..
-        } = self.phase
-        else {
-            return Verdict::Stale;
-        };
-        match answer {
-            Answer::Gone => {
+    fn renewal_answered(
+        &mut self,
+        pending: Pending,
+        token: FencingToken,
+        deadline: Moment,
+        answer: Answer,
+        now: Moment,
+    ) -> Verdict {
+        match (pending.verb, answer) {
+            (Verb::Renew, Answer::Renewed) | (Verb::Acquire, Answer::Granted(_))
+                if now >= deadline =>
+            {
+                self.lost(LossReason::Expired)
+            }
+            (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
+            (Verb::Acquire, Answer::Granted(again)) if again == token => {
+                self.renewed(pending, token, deadline)
+            }
+            // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
+            (Verb::Acquire, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            (Verb::Renew, Answer::Gone)
+            | (Verb::Acquire, Answer::Gone | Answer::Busy(_) | Answer::WrongKind) => {
                 self.present = self.stray_acquire;
                 self.lost(LossReason::Gone)
-            }
-            Answer::Renewed if now >= deadline => self.lost(LossReason::Expired),
-            Answer::Renewed => {
-                let deadline = deadline.max(pending.sent.after(self.trust));
-                self.phase = Phase::Held {
-                    token,
-                    deadline,
-                    doubtful: false,
-                };
-                Verdict::Renewed
             }
             _ => {
                 self.doubt();
@@ -288,10 +303,22 @@ impl Claim {
         }
     }
 
+    fn renewed(&mut self, pending: Pending, token: FencingToken, deadline: Moment) -> Verdict {
+        self.phase = Phase::Held {
+            token,
+            deadline: deadline.max(pending.sent.after(self.trust)),
+            doubtful: false,
+        };
+        Verdict::Renewed
+    }
+
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
         let verdict = match answer {
-            Answer::Left { told } => Verdict::Left { told },
-            Answer::NotHeld if self.stray_leave => Verdict::Left { told: true },
+            Answer::Left { told, holds } => Verdict::Left { told, holds },
+            Answer::NotHeld if self.stray_leave => Verdict::Left {
+                told: true,
+                holds: 0,
+            },
             Answer::NotHeld => Verdict::WasGone,
             _ => return Verdict::Nonsense,
         };
@@ -309,19 +336,17 @@ impl Claim {
             (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
             (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
             (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
-            (Verb::Renew, _) => self.doubt(),
-            (Verb::Acquire | Verb::Leave, _) => {}
+            _ => {}
         }
+        self.doubt();
     }
 
     /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.
-    pub fn seen_gone(&mut self) -> bool {
-        let held = matches!(self.phase, Phase::Held { .. });
-        if held {
+    pub fn seen_gone(&mut self) {
+        if let Phase::Held { .. } = self.phase {
             self.present = self.stray_acquire;
             self.lost(LossReason::Gone);
         }
-        held
     }
 
     /// The deadline may have passed: true if the lease ends with this call.

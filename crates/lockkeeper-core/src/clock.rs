@@ -117,3 +117,11 @@ pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
         tokio::time::sleep(left.min(LOOK)).await;
     }
 }
+
+/// As [`sleep_until`]; for ever if there is no moment.
+pub(crate) async fn sleep_until_some(clock: &Arc<dyn Clock>, moment: Option<Moment>) {
+    match moment {
+        Some(moment) => sleep_until(clock, moment).await,
+        None => std::future::pending().await,
+    }
+}

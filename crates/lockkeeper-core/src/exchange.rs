@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockkeeper_lua::{Script, Status};
 use tokio::sync::Notify;
 
 use crate::claim::{Belief, Claim, Departure, NotNow, Verdict};
@@ -15,7 +16,7 @@ use crate::clock::{Clock, Moment};
 use crate::owner::ClaimId;
 use crate::protocol::{Answer, Ask, Item, Protocol, Verb};
 use crate::renewal::schedule::{LeaseId, Pace};
-use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError};
+use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError, Value};
 
 /// What was agreed for a claim before its first request.
 #[derive(Debug, Clone, Copy)]
@@ -159,15 +160,83 @@ impl Line {
                 .decode(script, &reply)
                 .ok_or_else(|| bad_answer(&reply))
         });
-        let verdict = match answer {
-            Ok(answer) => Ok(self.settle(tenure, request, answer)),
-            Err(error) => {
-                tenure.change(|claim| claim.failed(request, error.outcome()));
-                Err(Failed::Store(error))
-            }
-        };
+        let verdict = self.told(tenure, request, answer);
         drop(unanswered);
         verdict
+    }
+
+    /// Renews the leases of claims of one kind and group by one script, and tells each claim what came of it; the
+    /// outcomes are in the order of the claims.
+    ///
+    /// Dropping the future leaves every renewal unanswered.
+    pub(crate) async fn renew(&self, batch: &[Arc<Tenure>]) -> Vec<Result<Verdict, Failed>> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let now = self.clock.now();
+        let permits: Vec<Result<(), NotNow>> = batch
+            .iter()
+            .map(|tenure| tenure.claim().send(Verb::Renew, request, now))
+            .collect();
+        let sent = |index: &usize| permits[*index].is_ok();
+        let mut sent: Vec<usize> = (0..batch.len()).filter(sent).collect();
+        let _unanswered: Vec<Unanswered<'_>> = sent
+            .iter()
+            .map(|&index| Unanswered {
+                tenure: &batch[index],
+                request,
+            })
+            .collect();
+        let reply = self.renew_sent(batch, &mut sent, request).await;
+        let mut outcomes: Vec<Result<Verdict, Failed>> = permits
+            .into_iter()
+            .map(|permit| permit.map(|()| Verdict::Stale).map_err(Failed::Forbidden))
+            .collect();
+        for (place, &index) in sent.iter().enumerate() {
+            let tenure = &batch[index];
+            let answer = reply.as_ref().map_err(Clone::clone).and_then(|reply| {
+                let status = reply
+                    .field(place)
+                    .and_then(Value::as_str)
+                    .and_then(Status::parse);
+                let answer = status.and_then(Answer::of_item);
+                answer.ok_or_else(|| bad_answer(reply))
+            });
+            outcomes[index] = self.told(tenure, request, answer);
+        }
+        outcomes
+    }
+
+    /// Sends one renewal for all of `sent`. If the server does not know the script, those whose claims have ended since
+    /// are taken out of `sent` before it goes again by its text: nothing may follow their leaves.
+    async fn renew_sent(
+        &self,
+        batch: &[Arc<Tenure>],
+        sent: &mut Vec<usize>,
+        request: Request,
+    ) -> Result<Reply, StoreError> {
+        let item = |sent: &[usize]| {
+            let items = sent
+                .iter()
+                .map(|&index| self.item(&batch[index], Verb::Renew, false));
+            Item::batch(items).ok_or_else(|| StoreError::not_sent("nothing to renew"))
+        };
+        let timeout = sent
+            .iter()
+            .map(|&index| batch[index].terms.timeout)
+            .min()
+            .unwrap_or_default();
+        let reply = self
+            .store
+            .call(Call::new(item(sent)?, request, Form::Sha, timeout))
+            .await;
+        match reply {
+            Err(error) if error.is_noscript() => {
+                sent.retain(|&index| batch[index].claim().may_resend(request));
+                self.store
+                    .call(Call::new(item(sent)?, request, Form::Source, timeout))
+                    .await
+            }
+            reply => reply,
+        }
     }
 
     /// Asks the server whether a claim holds, out of turn: the question changes nothing there.
@@ -207,7 +276,7 @@ impl Line {
         timeout: Duration,
         item: impl Fn() -> Item,
         may_resend: impl Fn() -> bool,
-    ) -> Result<(&'static lockkeeper_lua::Script, Reply), StoreError> {
+    ) -> Result<(&'static Script, Reply), StoreError> {
         let by_sha = item();
         let script = by_sha.script;
         let reply = match self
@@ -225,12 +294,26 @@ impl Line {
         Ok((script, reply))
     }
 
-    fn settle(&self, tenure: &Tenure, request: Request, answer: Answer) -> Verdict {
-        if let Answer::Granted(token) = answer {
-            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+    /// Tells the claim what came of its request.
+    fn told(
+        &self,
+        tenure: &Tenure,
+        request: Request,
+        answer: Result<Answer, StoreError>,
+    ) -> Result<Verdict, Failed> {
+        match answer {
+            Ok(answer) => {
+                if let Answer::Granted(token) = answer {
+                    self.floor.fetch_max(token.get(), Ordering::Relaxed);
+                }
+                let now = self.clock.now();
+                Ok(tenure.change(|claim| claim.answered(request, answer, now)))
+            }
+            Err(error) => {
+                tenure.change(|claim| claim.failed(request, error.outcome()));
+                Err(Failed::Store(error))
+            }
         }
-        let now = self.clock.now();
-        tenure.change(|claim| claim.answered(request, answer, now))
     }
 }
 

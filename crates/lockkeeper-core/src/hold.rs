@@ -4,13 +4,15 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::claim::{Departure, Ending, Verdict};
-use crate::client::Engine;
+use crate::claim::{Belief, Departure, Ending};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::exchange::{Failed, Tenure};
+use crate::exchange::Tenure;
 use crate::lease::Lease;
+use crate::leave::{self, Attempt};
 use crate::pause::Pauses;
-use crate::protocol::{FencingToken, Verb};
+use crate::protocol::FencingToken;
+use crate::store::StoreError;
 
 /// What is left of a lock after a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,6 +20,8 @@ use crate::protocol::{FencingToken, Verb};
 pub enum Released {
     /// The lock is free, or goes to the next in line.
     Free,
+    /// The same owner still holds it by this many other claims.
+    StillHeld(u64),
 }
 
 /// A claim that may be on the server, and the duty to leave for it. It exists before the first request is sent.
@@ -40,7 +44,9 @@ impl Drop for Armed {
     fn drop(&mut self) {
         self.end();
         if self.tenure.claim().departure() != Departure::None {
-            self.engine.reaper.post(Arc::clone(&self.tenure));
+            self.engine
+                .reaper
+                .post(&self.engine.line, Arc::clone(&self.tenure));
         }
     }
 }
@@ -77,52 +83,32 @@ impl Hold {
     ///
     /// Cancel safe: dropping the future is dropping the guard.
     pub async fn release(self) -> Result<Released> {
-        let Armed { tenure, engine } = &self.armed;
-        let name = tenure.protocol.name();
+        let Armed { tenure, engine, .. } = &self.armed;
         self.armed.end();
-        if let crate::claim::Belief::Ended(Ending::Lost(reason)) =
-            tenure.belief(engine.line.clock.now()).0
-        {
-            return Err(Error::lost(name, reason));
+        let ended = tenure.belief(engine.line.clock.now()).0;
+        if let Belief::Ended(Ending::Lost(reason)) = ended {
+            return Err(Error::lost(tenure.protocol.name(), reason));
         }
-        let until = engine
-            .line
-            .clock
-            .now()
-            .after(engine.settings.release_timeout);
-        let mut pauses = Pauses::new(tenure.number);
-        loop {
-            let error = match engine.line.exchange(tenure, Verb::Leave).await {
-                Ok(Verdict::Left { told }) => {
-                    tracing::debug!(%name, claim = %tenure.id, told, "released");
-                    return Ok(Released::Free);
+        // Closing waits for a release under way; one that comes after is refused by the closed store.
+        let _pass = engine.enter().ok();
+        let mut last = None;
+        let attempts = async {
+            let mut pauses = Pauses::new(tenure.number);
+            loop {
+                match leave::attempt(&engine.line, &engine.hub, tenure).await {
+                    Attempt::Final(result) => return result,
+                    Attempt::Again(error) => last = Some(error),
                 }
-                Ok(Verdict::WasGone) => {
-                    return Err(Error::lost(name, crate::lease::LossReason::Gone));
-                }
-                Ok(verdict) => {
-                    let message = format!("a leave was answered by {verdict:?}");
-                    return Err(Error::Protocol {
-                        name: name.to_string(),
-                        message,
-                    });
-                }
-                Err(Failed::Forbidden(reason)) => {
-                    let message = format!("a leave was not allowed: {reason:?}");
-                    return Err(Error::Protocol {
-                        name: name.to_string(),
-                        message,
-                    });
-                }
-                Err(Failed::Store(error)) => error,
-            };
-            if !error.is_transient() || engine.line.clock.now() >= until {
-                return Err(Error::backend(
-                    format!("release lock {:?}", name.as_str()),
-                    error,
-                ));
+                tokio::time::sleep(pauses.next()).await;
             }
-            tokio::time::sleep(pauses.next()).await;
+        };
+        let timeout = engine.settings.release_timeout;
+        match tokio::time::timeout(timeout, attempts).await {
+            Ok(result) => result,
+            Err(_) => Err(last.unwrap_or_else(|| {
+                let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
+                Error::backend(format!("release lock {:?}", self.name()), silence)
+            })),
         }
     }
 

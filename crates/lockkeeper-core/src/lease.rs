@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::claim::{Belief, Ending};
+use crate::claim::{Belief, Claim, Ending};
 use crate::clock::sleep_until;
 use crate::error::{Error, Result};
-use crate::exchange::{Line, Tenure};
+use crate::exchange::{Failed, Line, Tenure};
 use crate::owner::Owner;
-use crate::protocol::{Answer, FencingToken, Kind};
+use crate::protocol::{Answer, FencingToken, Kind, Verb};
+use crate::renewal::report_lost;
 
 /// An observer of one granted claim. Clones watch the same claim; none of them ever releases it.
 ///
@@ -150,18 +151,21 @@ impl Lease {
     /// Cancel safe: the question changes nothing on the server.
     pub async fn verify(&self) -> Result<()> {
         self.ensure_held()?;
-        let answer = self
-            .line
-            .verify(&self.tenure)
-            .await
-            .map_err(|error| Error::backend(format!("verify lock {:?}", self.name()), error))?;
-        match answer {
-            Answer::Held(_) => self.ensure_held(),
-            _ => {
-                self.tenure.change(crate::claim::Claim::seen_gone);
-                self.ensure_held()
+        let backend = |error| Error::backend(format!("verify lock {:?}", self.name()), error);
+        if self.tenure.claim().renewal() == Verb::Acquire {
+            // Only the token tells whether the claim on the server is still the one that was granted.
+            let outcome = self.line.exchange(&self.tenure, Verb::Acquire).await;
+            if let Err(Failed::Store(error)) = outcome {
+                return Err(backend(error));
             }
+        } else if self.line.verify(&self.tenure).await.map_err(backend)? == Answer::Gone {
+            self.tenure.change(Claim::seen_gone);
         }
+        let held = self.ensure_held();
+        if let Err(Error::Lost { reason, .. }) = held {
+            report_lost(&self.tenure, reason);
+        }
+        held
     }
 
     /// Resolves when the lease is lost; never if it is released. For `select!`.
@@ -201,7 +205,8 @@ impl Lease {
                 End::Lost(reason) => Error::lost(self.tenure.protocol.name(), reason),
                 End::Released => self.not_held(),
             }),
-            output = future => Ok(output),
+            // It may have blocked past the deadline.
+            output = future => self.ensure_held().map(|()| output),
         }
     }
 

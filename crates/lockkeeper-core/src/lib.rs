@@ -13,17 +13,21 @@
 
 mod acquire;
 mod acquisition;
+mod builder;
 pub mod claim;
 mod client;
 pub mod clock;
+mod engine;
 mod error;
 mod exchange;
 mod hold;
 mod lease;
+mod leave;
 mod lock;
 mod name;
 mod notify;
 mod owner;
+mod pass;
 mod pause;
 pub mod protocol;
 mod reaper;
@@ -32,7 +36,8 @@ mod settings;
 pub mod store;
 
 pub use acquire::{Acquire, TryAcquire};
-pub use client::{Client, ClientBuilder, CloseReport};
+pub use builder::ClientBuilder;
+pub use client::{Client, CloseReport};
 pub use error::{Error, Result};
 pub use hold::{Hold, Released};
 pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};

@@ -18,8 +18,9 @@ impl Pauses {
     /// A row whose jitter follows from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let row = ExponentialBuilder::new()
-            .with_min_delay(SHORTEST)
-            .with_max_delay(LONGEST)
+            // The jitter adds up to as much again.
+            .with_min_delay(SHORTEST / 2)
+            .with_max_delay(LONGEST / 2)
             .with_jitter()
             .with_jitter_seed(seed)
             .without_max_times();
@@ -29,5 +30,19 @@ impl Pauses {
     /// The next pause.
     pub(crate) fn next(&mut self) -> Duration {
         self.0.next().unwrap_or(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_never_beyond() {
+        let mut pauses = Pauses::new(7);
+        let row: Vec<Duration> = (0..200).map(|_| pauses.next()).collect();
+        assert!(row[0] <= SHORTEST, "{:?}", row[0]);
+        let longest = row.iter().max().copied().unwrap_or_default();
+        assert!(longest <= LONGEST && longest > LONGEST / 2, "{longest:?}");
     }
 }

@@ -20,6 +20,9 @@ use crate::store::{Reply, Value};
 pub struct FencingToken(u64);
 
 impl FencingToken {
+    /// No script draws a token from here on, where Lua can no longer count in ones.
+    const END: Self = Self(1 << 53);
+
     /// The token that reads as this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -61,7 +64,7 @@ impl fmt::Display for Kind {
 
 /// One run of a script that a kind wants: everything but the request number, which the engine adds.
 ///
-/// Renewals and beats are items so that the engine may one day send many of them as one script.
+/// Items of one batch script can be run together, whatever claims they are of: that is how renewals go out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
@@ -97,6 +100,16 @@ impl Item {
             script.name
         );
         item
+    }
+
+    /// Many items of one batch script as one run of it; `None` of no items.
+    pub(crate) fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
+        items.into_iter().reduce(|mut batch, item| {
+            debug_assert!(batch.script.batch && batch.script == item.script);
+            batch.keys.extend(item.keys);
+            batch.args.extend(item.args);
+            batch
+        })
     }
 }
 
@@ -148,10 +161,12 @@ pub enum Answer {
     Renewed,
     /// The claim holds, for as long as this.
     Held(Duration),
-    /// The claim held and is gone; whether the server let the wake out.
+    /// The claim held and is gone.
     Left {
         /// False if the server refused to publish: waiters find out by their timers.
         told: bool,
+        /// How many claims its owner still holds.
+        holds: u64,
     },
     /// There was nothing to leave.
     NotHeld,
@@ -162,16 +177,29 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Reads one outcome of a batch.
+    pub(crate) const fn of_item(status: Status) -> Option<Self> {
+        match status {
+            Status::Renewed => Some(Self::Renewed),
+            Status::Gone => Some(Self::Gone),
+            _ => None,
+        }
+    }
+
     /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
     pub fn read(reply: &Reply) -> Option<Self> {
         let number = || reply.field(0).and_then(Value::as_i64);
         Some(match reply.status() {
-            Status::Granted => Self::Granted(FencingToken(number()?.try_into().ok()?)),
+            Status::Granted => {
+                let token = FencingToken(number()?.try_into().ok()?);
+                Self::Granted((token < FencingToken::END).then_some(token)?)
+            }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
             Status::Left => Self::Left {
                 told: number()? == 1,
+                holds: reply.field(1).and_then(Value::as_i64)?.try_into().ok()?,
             },
             Status::NotHeld => Self::NotHeld,
             Status::Gone => Self::Gone,
@@ -204,7 +232,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Makes the claim a holder, if it can be one now.
     fn acquire(&self, ask: Ask<'_>) -> Item;
 
-    /// Arms the claim's lease again. Exactly one key.
+    /// Arms the claim's lease again: an item of a batch script, with exactly one key.
     fn renew(&self, ask: Ask<'_>) -> Item;
 
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
@@ -213,6 +241,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Asks whether the claim holds; changes nothing. Exactly one key.
     fn verify(&self, ask: Ask<'_>) -> Item;
+
+    /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
+    fn reenters(&self) -> bool {
+        false
+    }
 
     /// Where the waiters of this name are told to look.
     fn channel(&self) -> String {

@@ -7,22 +7,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
-use crate::claim::Verdict;
-use crate::exchange::{Failed, Line, Tenure};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::exchange::{Line, Tenure};
+use crate::leave::{self, Attempt};
+use crate::notify::Hub;
 use crate::pause::Pauses;
-use crate::protocol::Verb;
 
-/// How many leaves are on their way at once; more would only wait in the client library.
+/// How many first attempts are on their way at once; more would only wait in the client library.
 const ABREAST: usize = 256;
+
+/// How many repeated attempts are on their way at once: those that a dead server keeps waiting do not keep others.
+const REPEATED_ABREAST: usize = 64;
 
 /// Where given-up claims are posted. Posting never waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
-    inbox: mpsc::UnboundedSender<Arc<Tenure>>,
+    inbox: mpsc::UnboundedSender<Post>,
     counts: Arc<Counts>,
 }
+
+/// A claim to leave for, and until when that is of use.
+type Post = (Arc<Tenure>, Moment);
 
 /// What has become of the posted claims.
 #[derive(Debug, Default)]
@@ -30,29 +38,26 @@ struct Counts {
     /// Posted and not yet settled.
     open: AtomicUsize,
     left: AtomicUsize,
-    unanswered: AtomicUsize,
+    unconfirmed: AtomicUsize,
     settled: Notify,
 }
 
 impl Handle {
-    /// A handle and the future that does the work until every handle is gone and every claim is settled.
-    pub(crate) fn new(line: Arc<Line>) -> (Self, impl Future<Output = ()>) {
+    /// A handle and the future that does the work until every handle is gone and every claim is settled. Dropping the
+    /// future gives up what is open.
+    pub(crate) fn new(line: Arc<Line>, hub: Arc<Hub>) -> (Self, impl Future<Output = ()>) {
         let (inbox, posts) = mpsc::unbounded_channel();
         let counts = Arc::<Counts>::default();
-        (
-            Self {
-                inbox,
-                counts: Arc::clone(&counts),
-            },
-            run(line, posts, counts),
-        )
+        let work = run(line, hub, posts, Working(Arc::clone(&counts)));
+        (Self { inbox, counts }, work)
     }
 
     /// Leaves for a claim, some time soon. Its belief must have ended.
-    pub(crate) fn post(&self, tenure: Arc<Tenure>) {
+    pub(crate) fn post(&self, line: &Line, tenure: Arc<Tenure>) {
+        let until = leave::of_use_until(line, &tenure);
         self.counts.open.fetch_add(1, Ordering::SeqCst);
-        if self.inbox.send(tenure).is_err() {
-            // The runtime is gone and the task with it; the claim ends by its ttl.
+        if self.inbox.send((tenure, until)).is_err() {
+            // The task has ended; the claim ends by its ttl.
             self.counts.settle(false);
         }
     }
@@ -68,67 +73,87 @@ impl Handle {
         }
     }
 
-    /// How many claims have left, and how many never got an answer or still wait for one.
+    /// How many claims the server has confirmed to be gone, and how many it has not.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
         (
             count(&self.counts.left),
-            count(&self.counts.unanswered) + count(&self.counts.open),
+            count(&self.counts.unconfirmed) + count(&self.counts.open),
         )
     }
 }
 
 impl Counts {
     fn settle(&self, left: bool) {
-        let counter = if left { &self.left } else { &self.unanswered };
-        counter.fetch_add(1, Ordering::SeqCst);
+        let counter = if left { &self.left } else { &self.unconfirmed };
         if self.open.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.settled.notify_waiters();
         }
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The task's part of the counts: when it ends, nothing is open any more, however it ended.
+struct Working(Arc<Counts>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let open = self.0.open.swap(0, Ordering::SeqCst);
+        self.0.unconfirmed.fetch_add(open, Ordering::SeqCst);
+        self.0.settled.notify_waiters();
     }
 }
 
 async fn run(
     line: Arc<Line>,
-    mut posts: mpsc::UnboundedReceiver<Arc<Tenure>>,
-    counts: Arc<Counts>,
+    hub: Arc<Hub>,
+    mut posts: mpsc::UnboundedReceiver<Post>,
+    working: Working,
 ) {
+    let bounds = (Semaphore::new(ABREAST), Semaphore::new(REPEATED_ABREAST));
     let mut leaves = FuturesUnordered::new();
     let mut open = true;
     while open || !leaves.is_empty() {
         tokio::select! {
             biased;
-            Some(left) = leaves.next() => counts.settle(left),
-            post = posts.recv(), if open && leaves.len() < ABREAST => match post {
-                Some(tenure) => leaves.push(leave(&line, tenure)),
+            Some(left) = leaves.next() => working.0.settle(left),
+            post = posts.recv(), if open => match post {
+                Some((tenure, until)) => leaves.push(leave(&line, &hub, tenure, until, &bounds)),
                 None => open = false,
             },
         }
     }
 }
 
-/// Leaves until answered or until the claim has ended by itself; whether it was answered.
-async fn leave(line: &Line, tenure: Arc<Tenure>) -> bool {
-    let until = line.clock.now().after(tenure.terms.ttl);
+/// Leaves until answered or until it is of no use any more; whether the server has confirmed.
+async fn leave(
+    line: &Line,
+    hub: &Hub,
+    tenure: Arc<Tenure>,
+    until: Moment,
+    (first, repeated): &(Semaphore, Semaphore),
+) -> bool {
     let mut pauses = Pauses::new(tenure.number);
+    let mut bound = first;
     loop {
-        let error = match line.exchange(&tenure, Verb::Leave).await {
-            Ok(Verdict::Left { .. } | Verdict::WasGone) => {
-                tracing::debug!(name = %tenure.protocol.name(), claim = %tenure.id, "left");
-                return true;
-            }
-            Ok(verdict) => format!("unexpected answer {verdict:?}"),
-            Err(Failed::Store(error)) if error.is_transient() => error.to_string(),
-            Err(Failed::Store(error)) => {
-                tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %error, "cannot leave; the claim ends with its ttl");
+        let attempt = {
+            // An error means that the semaphore is closed, which nobody does.
+            let _permit = bound.acquire().await;
+            leave::attempt(line, hub, &tenure).await
+        };
+        let (name, claim) = (tenure.protocol.name(), &tenure.id);
+        match attempt {
+            Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => return true,
+            Attempt::Final(Err(error)) => {
+                tracing::warn!(%name, %claim, %error, "cannot leave; the claim ends with its ttl");
                 return false;
             }
-            Err(Failed::Forbidden(reason)) => format!("{reason:?}"),
-        };
-        if line.clock.now() >= until {
-            tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, error, "never left; the claim has ended with its ttl");
-            return false;
+            Attempt::Again(error) if line.clock.now() >= until => {
+                tracing::warn!(%name, %claim, %error, "never left; the claim has ended with its ttl");
+                return false;
+            }
+            Attempt::Again(_) => tokio::time::sleep(pauses.next()).await,
         }
-        tokio::time::sleep(pauses.next()).await;
+        bound = repeated;
     }
 }

@@ -13,6 +13,9 @@ const TTL: Duration = Duration::from_secs(30);
 /// A lease is renewed when this part of it has passed, so that two renewals may fail before it is lost.
 const RENEWAL_FRACTION: u32 = 3;
 
+/// The largest renewal fraction: more requests would only load the server.
+const MOST_RENEWALS: u32 = 100;
+
 /// How long a request is waited for. Above every healthy round trip, also between continents and through a short pause
 /// of the server; small against the default ttl.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,9 +59,9 @@ impl Default for Settings {
 impl Settings {
     /// Checks the relations between the settings.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.renewal_fraction < 2 {
+        if !(2..=MOST_RENEWALS).contains(&self.renewal_fraction) {
             return Err(Error::config(
-                "the renewal fraction must be at least 2, or a lease ends before it is renewed",
+                "the renewal fraction must be from 2, or a lease ends before it is renewed, to 100",
             ));
         }
         if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
@@ -87,11 +90,17 @@ impl Settings {
             )));
         }
         let steady = ttl / self.renewal_fraction;
+        let timeout = self.request_timeout.min(ttl / REQUESTS_PER_TTL);
+        if renewed && steady + timeout >= ttl - margin {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} with a margin of {margin:?} leaves no time to renew: a renewal is sent after \
+                 {steady:?} and waited for for {timeout:?}; choose a longer ttl, a smaller margin or no renewal"
+            )));
+        }
         let pace = renewed.then_some(Pace {
             steady,
             hurried: steady / 2,
         });
-        let timeout = self.request_timeout.min(ttl / REQUESTS_PER_TTL);
         Ok(Terms {
             ttl,
             margin,

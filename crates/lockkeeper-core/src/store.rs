@@ -244,6 +244,13 @@ impl StoreError {
         self.code() == Some("NOSCRIPT")
     }
 
+    /// Whether the server refused this very request, so that a part of it may pass: it is not about the server's state,
+    /// but for `TRYAGAIN`, which is about several keys at once.
+    pub(crate) fn blames_request(&self) -> bool {
+        self.outcome == Outcome::Refused
+            && (!self.is_transient() || self.code() == Some("TRYAGAIN"))
+    }
+
     /// Whether the same request may well succeed later: nobody answered, or the server is not ready just now.
     pub fn is_transient(&self) -> bool {
         match self.code() {
@@ -338,9 +345,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As for [`call`](Self::call); after an error stray messages may still arrive, and nothing else is left behind.
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError>;
 
-    /// The stream of events, which begins with the first call. It belongs to the engine; a second call gives a stream
-    /// that ends at once.
-    fn events(&self) -> mpsc::UnboundedReceiver<Event>;
+    /// The stream of events, for the one engine that this store serves; `None` if it has been taken already, or
+    /// the store is closed.
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>>;
+
+    /// The group of a key: one script may name keys of one group. A single server is one group; a cluster has one for
+    /// each slot.
+    fn group(&self, _key: &str) -> u32 {
+        0
+    }
 
     /// The clock by which leases on this store are believed in.
     fn clock(&self) -> Arc<dyn Clock>;

@@ -45,13 +45,16 @@ impl Bus {
         self.readers.contains_key(&connection)
     }
 
-    /// The events of a connection from now on; an ended stream if somebody has them, or it is closed.
-    pub(crate) fn events(&mut self, connection: ConnectionId) -> mpsc::UnboundedReceiver<Event> {
+    /// The events of a connection from now on; `None` if somebody has them, or it is closed.
+    pub(crate) fn events(
+        &mut self,
+        connection: ConnectionId,
+    ) -> Option<mpsc::UnboundedReceiver<Event>> {
+        let reader = self.readers.get_mut(&connection)?;
+        let Reader::None = reader else { return None };
         let (sender, receiver) = mpsc::unbounded_channel();
-        if let Some(reader @ Reader::None) = self.readers.get_mut(&connection) {
-            *reader = Reader::One(sender);
-        }
-        receiver
+        *reader = Reader::One(sender);
+        Some(receiver)
     }
 
     pub(crate) fn subscribe(&mut self, connection: ConnectionId, channel: &str) {

@@ -50,6 +50,8 @@ const COMMANDS: &[Command] = &[
     command("del", Words::AtLeast(2), keys::del),
     command("exists", Words::AtLeast(2), keys::exists),
     command("get", Words::Exactly(2), strings::get),
+    // Without options, which would change the expiry: a `GET` that a server counts as a write.
+    command("getex", Words::AtLeast(2), strings::getex),
     command("hdel", Words::AtLeast(3), hashes::hdel),
     command("hget", Words::Exactly(3), hashes::hget),
     command("hgetall", Words::Exactly(2), hashes::hgetall),

@@ -215,7 +215,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.server
             .at_present()
             .database

@@ -157,7 +157,7 @@ impl Store for RedisStore {
         self.ask(Verb::Unsubscribe, channel).await
     }
 
-    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.events.stream()
     }
 

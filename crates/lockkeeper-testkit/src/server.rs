@@ -111,7 +111,17 @@ impl Server {
     ///
     /// If the server does not answer within five seconds, or answers with an error.
     pub async fn command(&self, words: &[&str]) -> Result<Reply> {
-        command::send(&self.socket(), self.options.password.as_deref(), words)
+        self.command_in(0, words).await
+    }
+
+    /// As [`command`](Self::command), in a database other than 0.
+    ///
+    /// # Errors
+    ///
+    /// As for [`command`](Self::command), and if the server lacks the database.
+    pub async fn command_in(&self, database: u8, words: &[&str]) -> Result<Reply> {
+        let password = self.options.password.as_deref();
+        command::send(&self.socket(), password, database, words)
             .await
             .with_context(|| format!("failed to send {words:?} to the server on {}", self.port))
     }

@@ -34,7 +34,7 @@ impl Store for Stalling {
         self.0.unsubscribe(channel).await
     }
 
-    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.0.events()
     }
 

@@ -41,6 +41,8 @@ struct State {
     fates: VecDeque<(&'static str, Fate)>,
     kept: Vec<Call>,
     seen: Vec<(&'static str, Form)>,
+    /// Requests whose first key contains this never arrive.
+    silent: Option<String>,
 }
 
 impl Unruly {
@@ -56,6 +58,11 @@ impl Unruly {
     /// Plans the fate of the next request of this script for which none is planned yet.
     pub fn plan(&self, script: &Script, fate: Fate) {
         self.state().fates.push_back((script.name, fate));
+    }
+
+    /// From now on no request whose first key contains this text arrives: its server is dead.
+    pub fn silence(&self, text: &str) {
+        self.state().silent = Some(text.to_owned());
     }
 
     /// How often this script was sent.
@@ -106,6 +113,13 @@ impl Unruly {
         let name = call.item.script.name;
         let mut state = self.state();
         state.seen.push((name, call.form));
+        let key = call.item.keys.first();
+        let dead = |silent: &String| key.is_some_and(|key| key.contains(silent.as_str()));
+        if state.silent.as_ref().is_some_and(dead) {
+            drop(state);
+            self.arrived.notify_waiters();
+            return Fate::LoseRequest;
+        }
         let planned = state.fates.iter().position(|(script, _)| *script == name);
         let fate = planned
             .and_then(|index| state.fates.remove(index))
@@ -149,7 +163,7 @@ impl Store for Unruly {
         self.inner.unsubscribe(channel).await
     }
 
-    fn events(&self) -> mpsc::UnboundedReceiver<Event> {
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.inner.events()
     }
 

@@ -148,6 +148,39 @@ fn an_acquire_that_was_given_up_is_repeated_and_its_leave_overtakes() {
 }
 
 #[test]
+fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
+    let with_stray = || {
+        let mut claim = claim();
+        claim.send(Verb::Acquire, 1, at(0)).unwrap();
+        claim.failed(1, Outcome::Unknown);
+        claim.send(Verb::Acquire, 2, at(100)).unwrap();
+        claim.answered(2, Answer::Granted(TOKEN), at(101));
+        assert_eq!(claim.send(Verb::Renew, 3, at(400)), Err(NotNow::OutOfOrder));
+        claim.send(claim.renewal(), 3, at(400)).unwrap();
+        claim
+    };
+    let mut same = with_stray();
+    assert_eq!(
+        same.answered(3, Answer::Granted(TOKEN), at(401)),
+        Verdict::Renewed
+    );
+    assert_eq!(same.deadline(), Some(at(1385)));
+
+    for answer in [
+        Answer::Granted(FencingToken::new(9)),
+        Answer::Busy(None),
+        Answer::Gone,
+    ] {
+        let mut other = with_stray();
+        assert_eq!(
+            other.answered(3, answer, at(401)),
+            Verdict::Lost(LossReason::Gone)
+        );
+        assert_eq!(other.departure(), Departure::Overtaking);
+    }
+}
+
+#[test]
 fn busy_leaves_nothing_behind_but_a_stray_acquire_does() {
     let mut clean = claim();
     clean.send(Verb::Acquire, 1, at(0)).unwrap();
@@ -186,8 +219,18 @@ fn a_claim_dropped_while_its_acquire_is_on_its_way_leaves_behind_it() {
         Verdict::Stale
     );
     assert_eq!(
-        claim.answered(2, Answer::Left { told: true }, at(3)),
-        Verdict::Left { told: true }
+        claim.answered(
+            2,
+            Answer::Left {
+                told: true,
+                holds: 0
+            },
+            at(3)
+        ),
+        Verdict::Left {
+            told: true,
+            holds: 0
+        }
     );
     assert_eq!(claim.departure(), Departure::None);
 }
@@ -201,7 +244,10 @@ fn not_held_after_an_unanswered_leave_of_ones_own_is_free() {
     claim.send(Verb::Leave, 3, at(3)).unwrap();
     assert_eq!(
         claim.answered(3, Answer::NotHeld, at(4)),
-        Verdict::Left { told: true }
+        Verdict::Left {
+            told: true,
+            holds: 0
+        }
     );
 }
 
@@ -267,7 +313,7 @@ proptest! {
                 Step::Answer(which) => {
                     let answer = [
                         Answer::Granted(TOKEN), Answer::Busy(None), Answer::Renewed, Answer::Gone,
-                        Answer::Left { told: true }, Answer::NotHeld, Answer::WrongKind, Answer::Held(TTL),
+                        Answer::Left { told: true, holds: 0 }, Answer::NotHeld, Answer::WrongKind, Answer::Held(TTL),
                     ][usize::from(which)];
                     claim.answered(request, answer, at(now));
                 }

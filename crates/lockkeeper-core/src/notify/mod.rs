@@ -6,14 +6,14 @@
 pub(crate) mod registry;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 
-use crate::clock::{Clock, Moment, sleep_until};
+use crate::clock::{Clock, Moment, sleep_until, sleep_until_some};
 use crate::protocol::{Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
@@ -23,7 +23,7 @@ use registry::{Registry, Step, Turn, WaiterId};
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    steps: mpsc::UnboundedSender<Step>,
+    orders: mpsc::UnboundedSender<Order>,
     clock: Arc<dyn Clock>,
 }
 
@@ -34,34 +34,29 @@ struct State {
     bells: BTreeMap<WaiterId, Arc<Notify>>,
 }
 
-impl State {
-    /// Rings for the waiters; what is left is for the task.
-    fn ring(&self, steps: Vec<Step>) -> impl Iterator<Item = Step> + '_ {
-        steps.into_iter().filter(|step| {
-            let Step::Wake(waiter) = step else {
-                return true;
-            };
-            if let Some(bell) = self.bells.get(waiter) {
-                bell.notify_one();
-            }
-            false
-        })
-    }
+/// What the task is told to do.
+#[derive(Debug)]
+enum Order {
+    Subscribe(String),
+    Unsubscribe(String),
+    /// Sleep no longer than until what the registry now says.
+    SetTimer,
 }
 
 impl Hub {
-    /// A hub on `store` and the future that runs it until every handle is gone.
+    /// A hub on `store`, whose `events` it reads, and the future that runs it until every handle is gone.
     pub(crate) fn new(
         store: Arc<dyn Store>,
+        events: mpsc::UnboundedReceiver<Event>,
         renewals: Arc<Renewals>,
     ) -> (Arc<Self>, impl Future<Output = ()>) {
-        let (steps, inbox) = mpsc::unbounded_channel();
+        let (orders, inbox) = mpsc::unbounded_channel();
         let hub = Arc::new(Self {
             state: Mutex::default(),
-            steps,
+            orders,
             clock: store.clock(),
         });
-        let task = run(Arc::downgrade(&hub), store, inbox, renewals);
+        let task = run(Arc::downgrade(&hub), store, events, inbox, renewals);
         (hub, task)
     }
 
@@ -89,55 +84,73 @@ impl Hub {
         }
     }
 
+    /// A claim of this client has left `protocol`'s name; `told` says whether the server let the wake out.
+    pub(crate) fn left(&self, protocol: &dyn Protocol, told: bool) {
+        let (channel, now) = (protocol.channel(), self.clock.now());
+        self.change(|state| ((), state.registry.left(&channel, told, now)));
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the registry and carries out or hands on what follows from it.
+    /// Changes the registry and sees to what follows from it. Nobody is woken under the lock: a waker may do anything,
+    /// also drop another place.
     fn change<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
-        self.with(|state| {
+        let mut bells = Vec::new();
+        let mut orders = Vec::new();
+        let result = self.with(|state| {
+            let timer = state.registry.next();
             let (result, steps) = f(state);
-            for step in state.ring(steps) {
-                // Without a task nothing can be subscribed to; the client is closed then and says so.
-                let _ = self.steps.send(step);
+            for step in steps {
+                match step {
+                    Step::Wake(waiter) => bells.extend(state.bells.get(&waiter).cloned()),
+                    Step::Subscribe(channel) => orders.push(Order::Subscribe(channel)),
+                    Step::Unsubscribe(channel) => orders.push(Order::Unsubscribe(channel)),
+                }
+            }
+            let sooner = |next| timer.is_none_or(|timer| next < timer);
+            if state.registry.next().is_some_and(sooner) {
+                orders.push(Order::SetTimer);
             }
             result
-        })
+        });
+        for order in orders {
+            // Without a task nothing can be subscribed to; the client is closed then and says so.
+            let _ = self.orders.send(order);
+        }
+        for bell in bells {
+            bell.notify_one();
+        }
+        result
     }
 
     fn message(&self, channel: &str, payload: &[u8]) {
-        self.change(|state| {
-            let signal = state
-                .registry
-                .reader(channel)
-                .and_then(|reader| reader.signal(payload));
-            let steps = match signal {
-                Some(Signal::Look) => state.registry.message(channel),
-                None => Vec::new(),
-            };
-            ((), steps)
-        });
+        let reader = self.with(|state| state.registry.reader(channel).cloned());
+        let signal = reader.and_then(|reader| reader.signal(payload));
+        let now = self.clock.now();
+        match signal {
+            Some(Signal::Look) => self.change(|state| ((), state.registry.message(channel, now))),
+            None => tracing::debug!(channel, "a message without meaning"),
+        }
     }
 
-    fn settled(&self, operation: Operation, now: Moment) {
-        self.change(|state| {
-            let steps = match operation {
-                Operation::Subscribed(channel, Ok(())) => state.registry.subscribed(&channel),
-                Operation::Subscribed(channel, Err(error)) => {
-                    tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
-                    let refused = error.outcome() == Outcome::Refused && !error.is_transient();
-                    state
-                        .registry
-                        .subscription_failed(&channel, refused.then_some(error), now)
-                }
-                Operation::Unsubscribed(channel) => state.registry.unsubscribed(&channel),
-            };
-            ((), steps)
-        });
-    }
-
-    fn tick(&self, now: Moment) {
-        self.change(|state| ((), state.registry.tick(now)));
+    fn subscribed(&self, channel: &str, result: Result<(), StoreError>) {
+        let now = self.clock.now();
+        match result {
+            Ok(()) => self.change(|state| ((), state.registry.subscribed(channel, now))),
+            Err(error) => {
+                tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
+                let refused = error.outcome() == Outcome::Refused && !error.is_transient();
+                let refusal = refused.then_some(error);
+                self.change(|state| {
+                    (
+                        (),
+                        state.registry.subscription_failed(channel, refusal, now),
+                    )
+                });
+            }
+        }
     }
 }
 
@@ -156,12 +169,15 @@ impl Place {
     pub(crate) async fn turn(&self) -> Result<(), StoreError> {
         loop {
             let now = self.hub.clock.now();
-            match self
-                .hub
-                .with(|state| state.registry.turn(&self.channel, self.waiter, now))
-            {
+            let turn = self.hub.change(|state| {
+                (
+                    state.registry.turn(&self.channel, self.waiter, now),
+                    Vec::new(),
+                )
+            });
+            match turn {
                 Turn::Look => return Ok(()),
-                Turn::Refused(refusal) => return Err(refusal),
+                Turn::GiveUp(error) => return Err(error),
                 Turn::Wait(None) => self.bell.notified().await,
                 Turn::Wait(Some(moment)) => tokio::select! {
                     biased;
@@ -175,8 +191,18 @@ impl Place {
     /// The look was answered: the name is held, perhaps until `free`.
     pub(crate) fn busy(&self, free: Option<Moment>) {
         let now = self.hub.clock.now();
+        self.hub.change(|state| {
+            ((), {
+                state.registry.busy(&self.channel, self.waiter, free, now);
+                Vec::new()
+            })
+        });
+    }
+
+    /// The server was out of reach for too long: everybody who waits here gives up.
+    pub(crate) fn unreachable(&self, error: &StoreError) {
         self.hub
-            .with(|state| state.registry.busy(&self.channel, free, now));
+            .change(|state| ((), state.registry.unreachable(&self.channel, error)));
     }
 
     /// The look was answered: this waiter holds, until `until` if nothing else happens.
@@ -202,79 +228,79 @@ impl Drop for Place {
 
 /// A subscription or unsubscription that has been answered.
 #[derive(Debug)]
-enum Operation {
+enum Settled {
     Subscribed(String, Result<(), StoreError>),
     Unsubscribed(String),
 }
 
-async fn operate(store: Arc<dyn Store>, step: Step) -> Option<Operation> {
-    match step {
-        Step::Subscribe(channel) => {
-            let result = store.subscribe(&channel).await;
-            Some(Operation::Subscribed(channel, result))
-        }
-        Step::Unsubscribe(channel) => {
-            if let Err(error) = store.unsubscribe(&channel).await {
-                tracing::debug!(channel, %error, "could not unsubscribe");
-            }
-            Some(Operation::Unsubscribed(channel))
-        }
-        Step::Wake(_) | Step::Watch => None,
+async fn subscribe(store: Arc<dyn Store>, channel: String) -> Settled {
+    let result = store.subscribe(&channel).await;
+    Settled::Subscribed(channel, result)
+}
+
+async fn unsubscribe(store: Arc<dyn Store>, channel: String) -> Settled {
+    if let Err(error) = store.unsubscribe(&channel).await {
+        tracing::debug!(channel, %error, "could not unsubscribe");
     }
+    Settled::Unsubscribed(channel)
 }
 
 /// What the task woke up for.
 enum Wakeup {
-    Step(Step),
-    Settled(Option<Operation>),
+    Order(Order),
+    Settled(Settled),
     Event(Event),
-    Tick,
+    Timer,
     End,
 }
 
 async fn run(
-    hub: std::sync::Weak<Hub>,
+    hub: Weak<Hub>,
     store: Arc<dyn Store>,
-    mut inbox: mpsc::UnboundedReceiver<Step>,
+    mut events: mpsc::UnboundedReceiver<Event>,
+    mut inbox: mpsc::UnboundedReceiver<Order>,
     renewals: Arc<Renewals>,
 ) {
     let clock = store.clock();
-    let mut events = store.events();
-    let mut operations: FuturesUnordered<BoxFuture<'static, Option<Operation>>> =
-        FuturesUnordered::new();
+    let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
     loop {
         let next = hub
             .upgrade()
             .and_then(|hub| hub.with(|state| state.registry.next()));
-        let timer = async {
-            match next {
-                Some(moment) => sleep_until(&clock, moment).await,
-                None => std::future::pending().await,
-            }
-        };
         let wakeup = tokio::select! {
             biased;
-            step = inbox.recv() => step.map_or(Wakeup::End, Wakeup::Step),
+            order = inbox.recv() => order.map_or(Wakeup::End, Wakeup::Order),
             event = events.recv() => event.map_or(Wakeup::End, Wakeup::Event),
-            Some(operation) = operations.next() => Wakeup::Settled(operation),
-            () = timer => Wakeup::Tick,
+            Some(settled) = operations.next() => Wakeup::Settled(settled),
+            () = sleep_until_some(&clock, next) => Wakeup::Timer,
         };
         let Some(hub) = hub.upgrade() else { return };
         match wakeup {
-            Wakeup::Step(step) => operations.push(Box::pin(operate(Arc::clone(&store), step))),
-            Wakeup::Settled(operation) => {
-                if let Some(operation) = operation {
-                    hub.settled(operation, clock.now());
-                }
+            Wakeup::Order(Order::Subscribe(channel)) => {
+                operations.push(Box::pin(subscribe(Arc::clone(&store), channel)));
+            }
+            Wakeup::Order(Order::Unsubscribe(channel)) => {
+                operations.push(Box::pin(unsubscribe(Arc::clone(&store), channel)));
+            }
+            Wakeup::Order(Order::SetTimer) => {}
+            Wakeup::Settled(Settled::Subscribed(channel, result)) => {
+                hub.subscribed(&channel, result);
+            }
+            Wakeup::Settled(Settled::Unsubscribed(channel)) => {
+                hub.change(|state| ((), state.registry.unsubscribed(&channel)));
             }
             Wakeup::Event(Event::Message { channel, payload }) => hub.message(&channel, &payload),
             Wakeup::Event(Event::Reconnected) => {
                 tracing::debug!("connected again: every waiter looks, every lease is renewed");
-                hub.change(|state| ((), state.registry.gap()));
+                let now = clock.now();
+                hub.change(|state| ((), state.registry.gap(now)));
                 renewals.all_due();
             }
             Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
-            Wakeup::Tick => hub.tick(clock.now()),
+            Wakeup::Timer => {
+                let now = clock.now();
+                hub.change(|state| ((), state.registry.tick(now)));
+            }
             Wakeup::End => return,
         }
     }

@@ -1,8 +1,8 @@
 //! Who waits on which channel, who of them looks, and what is subscribed to. Pure: no socket, no task, no clock.
 //!
 //! On each channel the waiters of this client stand in a line. The first is the *scout*: the only one who asks the
-//! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter, and
-//! a scout that goes away in the middle of a look hands the look on.
+//! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter; a
+//! scout that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,6 +20,12 @@ pub(crate) const SAFETY_POLL: Duration = Duration::from_secs(5);
 /// How long after a failed subscription it is tried again, unless the store reports a new connection before.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long a scout may leave its turn untaken: its task may be blocked, or its future kept and not polled.
+const TURN: Duration = Duration::from_secs(1);
+
+/// How long a scout's look may take before another one looks beside it.
+const LONGEST_LOOK: Duration = SAFETY_POLL;
+
 /// One waiting acquisition, numbered in the order of arrival.
 pub(crate) type WaiterId = u64;
 
@@ -32,8 +38,6 @@ pub(crate) enum Step {
     Unsubscribe(String),
     /// Let a waiter ask for its [`Turn`] again.
     Wake(WaiterId),
-    /// Look up when [`Registry::next`] is: it has changed.
-    Watch,
 }
 
 /// What a waiter does next.
@@ -43,8 +47,8 @@ pub(crate) enum Turn {
     Look,
     /// Nothing before this moment unless woken; `None`: nothing until woken.
     Wait(Option<Moment>),
-    /// Waiting is not possible: the server does not let this client subscribe.
-    Refused(StoreError),
+    /// Give up: waiting is not possible, for this reason.
+    GiveUp(StoreError),
 }
 
 #[derive(Debug)]
@@ -64,21 +68,25 @@ struct Channel<R> {
     reader: R,
     line: VecDeque<WaiterId>,
     subscription: Subscription,
-    /// Something may have changed since the last look began.
-    look: bool,
-    /// The scout is asking the server.
-    looking: bool,
+    /// Since when something may have changed that no look has seen.
+    unseen: Option<Moment>,
+    /// Who is asking the server, and since when.
+    looking: Option<(WaiterId, Moment)>,
     /// When the scout looks even if nobody speaks.
     look_at: Moment,
+    /// The server was out of reach for too long for everybody up to this waiter.
+    unreachable: Option<(WaiterId, StoreError)>,
     /// While the line is empty: when the subscription goes.
     linger: Option<Moment>,
+    /// When [`Registry::tick`] comes by.
+    timer: Option<Moment>,
 }
 
 /// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
 #[derive(Debug)]
 pub(crate) struct Registry<R> {
     channels: BTreeMap<String, Channel<R>>,
-    /// When to look at a channel again. An entry may be out of date; a look at the wrong time finds nothing to do.
+    /// The timer of each channel that has one.
     timers: BTreeSet<(Moment, String)>,
     arrivals: WaiterId,
 }
@@ -106,63 +114,60 @@ impl<R> Registry<R> {
         self.channels.get(channel).map(|channel| &channel.reader)
     }
 
-    /// A waiter arrives, after the server told it that the name is busy.
+    /// When [`tick`](Self::tick) next has something to do; `None` if never.
+    pub(crate) fn next(&self) -> Option<Moment> {
+        self.timers.first().map(|&(moment, _)| moment)
+    }
+
+    /// A waiter arrives. If it is the first, what it has seen before counts for nothing.
     pub(crate) fn join(&mut self, name: &str, reader: R, now: Moment) -> (WaiterId, Vec<Step>) {
         self.arrivals += 1;
         let waiter = self.arrivals;
-        let channel = self
-            .channels
+        self.channels
             .entry(name.to_owned())
-            .or_insert_with(|| Channel {
-                reader,
-                line: VecDeque::new(),
-                subscription: Subscription::None,
-                look: false,
-                looking: false,
-                look_at: now.after(SAFETY_POLL),
-                linger: None,
-            });
-        channel.line.push_back(waiter);
-        channel.linger = None;
-        if channel.line.len() == 1 {
-            channel.look_at = now.after(SAFETY_POLL);
-            // What happened between the waiter's own look and now was told to nobody.
-            channel.look = matches!(channel.subscription, Subscription::Open);
-        }
-        let steps = channel.open(name);
+            .or_insert_with(|| Channel::new(reader, now));
+        let steps = self.at(name, |channel| {
+            channel.line.push_back(waiter);
+            channel.linger = None;
+            if channel.line.len() == 1 {
+                channel.look_at = now.after(SAFETY_POLL);
+                // What happened between its own look and now was told to nobody.
+                let open = matches!(channel.subscription, Subscription::Open);
+                channel.unseen = open.then_some(now);
+            }
+            channel.open(name)
+        });
         (waiter, steps)
     }
 
-    /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy) or [`leave`](Self::leave).
+    /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
+    /// [`unreachable`](Self::unreachable).
     pub(crate) fn turn(&mut self, name: &str, waiter: WaiterId, now: Moment) -> Turn {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return Turn::Wait(None);
-        };
-        if let Subscription::Failed {
-            refusal: Some(refusal),
-            ..
-        } = &channel.subscription
-        {
-            return Turn::Refused(refusal.clone());
-        }
-        if channel.line.front() != Some(&waiter) {
-            return Turn::Wait(None);
-        }
-        if channel.look || now >= channel.look_at {
-            channel.look = false;
-            channel.looking = true;
-            channel.look_at = now.after(SAFETY_POLL);
-            return Turn::Look;
-        }
-        Turn::Wait(Some(channel.look_at))
+        let mut turn = Turn::Wait(None);
+        self.at(name, |channel| {
+            turn = channel.turn(waiter, now);
+            Vec::new()
+        });
+        turn
     }
 
-    /// The scout's look was answered: another claim holds, perhaps until `free`.
-    pub(crate) fn busy(&mut self, name: &str, free: Option<Moment>, now: Moment) {
-        if let Some(channel) = self.channels.get_mut(name) {
-            channel.looking = false;
-            channel.set_look_at(free, now);
-        }
+    /// The waiter's look was answered: another claim holds, perhaps until `free`.
+    pub(crate) fn busy(&mut self, name: &str, waiter: WaiterId, free: Option<Moment>, now: Moment) {
+        self.at(name, |channel| {
+            if channel.answered(waiter) {
+                channel.set_look_at(free, now);
+            }
+            Vec::new()
+        });
+    }
+
+    /// The server was out of reach for as long as anybody of this client is to wait: all of them give up together.
+    pub(crate) fn unreachable(&mut self, name: &str, error: &StoreError) -> Vec<Step> {
+        let last = self.arrivals;
+        self.at(name, |channel| {
+            channel.unreachable = Some((last, error.clone()));
+            channel.line.iter().copied().map(Step::Wake).collect()
+        })
     }
 
     /// A waiter goes; `granted` says until when its own lease lasts if it was made the holder.
@@ -173,37 +178,29 @@ impl<R> Registry<R> {
         granted: Option<Moment>,
         now: Moment,
     ) -> Vec<Step> {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return Vec::new();
-        };
-        let scout = channel.line.front() == Some(&waiter);
-        channel.line.retain(|&other| other != waiter);
-        if scout {
-            let unanswered = std::mem::take(&mut channel.looking) && granted.is_none();
-            channel.look |= unanswered;
+        self.at(name, |channel| {
+            let scout = channel.line.front() == Some(&waiter);
+            channel.line.retain(|&other| other != waiter);
+            if channel.answered(waiter) && granted.is_none() {
+                channel.unseen.get_or_insert(now);
+            }
             if granted.is_some() {
                 channel.set_look_at(granted, now);
             }
-        }
-        match channel.line.front() {
-            Some(&next) if scout => vec![Step::Wake(next)],
-            Some(_) => Vec::new(),
-            None => {
-                let linger = now.after(LINGER);
-                channel.linger = Some(linger);
-                self.timers.insert((linger, name.to_owned()));
-                vec![Step::Watch]
+            if channel.line.is_empty() {
+                channel.linger = Some(now.after(LINGER));
             }
-        }
+            let next = channel.line.front().filter(|_| scout);
+            next.map(|&next| Step::Wake(next)).into_iter().collect()
+        })
     }
 
     /// A subscription is in place: whatever happened before it went unheard.
-    pub(crate) fn subscribed(&mut self, name: &str) -> Vec<Step> {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return Vec::new();
-        };
-        channel.subscription = Subscription::Open;
-        channel.wake()
+    pub(crate) fn subscribed(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            channel.subscription = Subscription::Open;
+            channel.wake(now)
+        })
     }
 
     /// A subscription failed. `refusal`: the server will not allow it, so nobody can wait on this channel.
@@ -213,99 +210,153 @@ impl<R> Registry<R> {
         refusal: Option<StoreError>,
         now: Moment,
     ) -> Vec<Step> {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return Vec::new();
-        };
-        let all = if refusal.is_some() {
-            channel.line.iter().copied().map(Step::Wake).collect()
-        } else {
-            Vec::new()
-        };
-        let retry = now.after(RETRY);
-        channel.subscription = Subscription::Failed { retry, refusal };
-        self.timers
-            .insert((retry.max(channel.linger.unwrap_or(retry)), name.to_owned()));
-        all
+        self.at(name, |channel| {
+            let all = if refusal.is_some() {
+                channel.line.iter().copied().map(Step::Wake).collect()
+            } else {
+                Vec::new()
+            };
+            let retry = now.after(RETRY);
+            channel.subscription = Subscription::Failed { retry, refusal };
+            all
+        })
     }
 
     /// A subscription has gone; somebody may have arrived meanwhile.
     pub(crate) fn unsubscribed(&mut self, name: &str) -> Vec<Step> {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return Vec::new();
-        };
-        channel.subscription = Subscription::None;
-        if channel.line.is_empty() {
-            self.channels.remove(name);
-            return Vec::new();
-        }
-        channel.open(name)
+        self.at(name, |channel| {
+            channel.subscription = Subscription::None;
+            channel.open(name)
+        })
     }
 
     /// A message that says "look".
-    pub(crate) fn message(&mut self, name: &str) -> Vec<Step> {
-        self.channels
-            .get_mut(name)
-            .map(|channel| channel.wake())
-            .unwrap_or_default()
+    pub(crate) fn message(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| channel.wake(now))
+    }
+
+    /// A claim of this client has left. Its message comes back to this client too, unless nobody sent it (`told`) or
+    /// nobody here hears it.
+    pub(crate) fn left(&mut self, name: &str, told: bool, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            let heard = told && matches!(channel.subscription, Subscription::Open);
+            if heard { Vec::new() } else { channel.wake(now) }
+        })
     }
 
     /// Messages may have been missed on any channel: all scouts look, failed subscriptions are tried again.
-    pub(crate) fn gap(&mut self) -> Vec<Step> {
+    pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
+        let names: Vec<String> = self.channels.keys().cloned().collect();
         let mut steps = Vec::new();
-        for (name, channel) in &mut self.channels {
-            steps.extend(channel.wake());
-            if let Subscription::Failed { .. } = channel.subscription {
-                steps.extend(channel.open(name));
-            }
-        }
-        steps
-    }
-
-    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again.
-    pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
-        let mut steps = Vec::new();
-        while let Some((moment, name)) = self.timers.pop_first() {
-            if moment > now {
-                self.timers.insert((moment, name));
-                break;
-            }
-            let Some(channel) = self.channels.get_mut(&name) else {
-                continue;
-            };
-            match (&channel.subscription, channel.linger) {
-                (Subscription::Open, Some(linger)) if now >= linger => {
-                    channel.subscription = Subscription::Closing;
-                    steps.push(Step::Unsubscribe(name));
-                }
-                (Subscription::None | Subscription::Failed { .. }, Some(linger))
-                    if now >= linger =>
-                {
-                    self.channels.remove(&name);
-                }
-                (Subscription::Opening, Some(linger)) if now >= linger => {
-                    self.timers.insert((now.after(LINGER), name));
-                }
-                (Subscription::Failed { retry, .. }, None) if now >= *retry => {
+        for name in names {
+            steps.extend(self.at(&name, |channel| {
+                let mut steps = channel.wake(now);
+                if let Subscription::Failed { .. } = channel.subscription {
                     steps.extend(channel.open(&name));
                 }
-                _ => {}
-            }
+                steps
+            }));
         }
         steps
     }
 
-    /// When [`tick`](Self::tick) next has something to do; `None` if never.
-    pub(crate) fn next(&self) -> Option<Moment> {
-        self.timers.first().map(|&(moment, _)| moment)
+    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again, a scout that has
+    /// not taken its turn goes to the back.
+    pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while self.next().is_some_and(|moment| moment <= now) {
+            let Some((_, name)) = self.timers.pop_first() else {
+                break;
+            };
+            steps.extend(self.at(&name, |channel| {
+                channel.timer = None;
+                channel.tick(&name, now)
+            }));
+        }
+        steps
+    }
+
+    /// Changes one channel, and keeps its timer; forgets it if nothing is left to remember.
+    fn at(&mut self, name: &str, change: impl FnOnce(&mut Channel<R>) -> Vec<Step>) -> Vec<Step> {
+        let Some(channel) = self.channels.get_mut(name) else {
+            return Vec::new();
+        };
+        let steps = change(channel);
+        let (due, timer) = (channel.due(), channel.timer);
+        // A timer that is early does no harm: it finds nothing to do and is set again.
+        if let Some(due) = due.filter(|due| timer.is_none_or(|timer| *due < timer)) {
+            if let Some(timer) = timer {
+                self.timers.remove(&(timer, name.to_owned()));
+            }
+            channel.timer = Some(due);
+            self.timers.insert((due, name.to_owned()));
+        }
+        let idle = matches!(
+            channel.subscription,
+            Subscription::None | Subscription::Failed { .. }
+        );
+        if channel.line.is_empty() && channel.linger.is_none() && idle {
+            if let Some(timer) = channel.timer {
+                self.timers.remove(&(timer, name.to_owned()));
+            }
+            self.channels.remove(name);
+        }
+        steps
     }
 
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        self.channels.is_empty()
+        self.channels.is_empty() && self.timers.is_empty()
     }
 }
 
 impl<R> Channel<R> {
+    fn new(reader: R, now: Moment) -> Self {
+        Self {
+            reader,
+            line: VecDeque::new(),
+            subscription: Subscription::None,
+            unseen: None,
+            looking: None,
+            look_at: now.after(SAFETY_POLL),
+            unreachable: None,
+            linger: None,
+            timer: None,
+        }
+    }
+
+    fn turn(&mut self, waiter: WaiterId, now: Moment) -> Turn {
+        if let Subscription::Failed {
+            refusal: Some(refusal),
+            ..
+        } = &self.subscription
+        {
+            return Turn::GiveUp(refusal.clone());
+        }
+        if let Some((last, error)) = &self.unreachable
+            && waiter <= *last
+        {
+            return Turn::GiveUp(error.clone());
+        }
+        if self.line.front() != Some(&waiter) {
+            return Turn::Wait(None);
+        }
+        if self.unseen.is_none() && now < self.look_at {
+            return Turn::Wait(Some(self.look_at));
+        }
+        self.unseen = None;
+        self.looking = Some((waiter, now));
+        self.look_at = now.after(SAFETY_POLL);
+        Turn::Look
+    }
+
+    /// The waiter looks no more; whether it did.
+    fn answered(&mut self, waiter: WaiterId) -> bool {
+        self.looking
+            .take_if(|(looking, _)| *looking == waiter)
+            .is_some()
+    }
+
     /// Subscribes if somebody waits and nothing is under way; an unsubscription under way is waited for.
     fn open(&mut self, name: &str) -> Vec<Step> {
         let idle = matches!(
@@ -319,17 +370,66 @@ impl<R> Channel<R> {
         vec![Step::Subscribe(name.to_owned())]
     }
 
-    fn wake(&mut self) -> Vec<Step> {
+    fn wake(&mut self, now: Moment) -> Vec<Step> {
         let Some(&scout) = self.line.front() else {
             return Vec::new();
         };
-        self.look = true;
+        self.unseen.get_or_insert(now);
         vec![Step::Wake(scout)]
     }
 
     fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
         let safety = now.after(SAFETY_POLL);
         self.look_at = free.map_or(safety, |free| free.min(safety));
+    }
+
+    /// When [`tick`](Self::tick) is needed; `None` if only something else can change anything.
+    fn due(&self) -> Option<Moment> {
+        if self.line.is_empty() {
+            let closing = matches!(
+                self.subscription,
+                Subscription::Opening | Subscription::Closing
+            );
+            return self.linger.filter(|_| !closing);
+        }
+        match self.subscription {
+            Subscription::Failed { retry, .. } => Some(retry.min(self.overdue())),
+            _ => Some(self.overdue()),
+        }
+    }
+
+    /// From when on the scout has had its turn for too long.
+    fn overdue(&self) -> Moment {
+        match (self.looking, self.unseen) {
+            (Some((_, since)), _) => since.after(LONGEST_LOOK),
+            (None, Some(since)) => since.after(TURN),
+            (None, None) => self.look_at.after(TURN),
+        }
+    }
+
+    fn tick(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        if self.line.is_empty() {
+            if self.due().is_none_or(|linger| now < linger) {
+                return Vec::new();
+            }
+            self.linger = None;
+            if !matches!(self.subscription, Subscription::Open) {
+                return Vec::new();
+            }
+            self.subscription = Subscription::Closing;
+            return vec![Step::Unsubscribe(name.to_owned())];
+        }
+        let mut steps = Vec::new();
+        if now >= self.overdue() {
+            self.line.rotate_left(1);
+            self.looking = None;
+            self.unseen = None;
+            steps.extend(self.wake(now));
+        }
+        if matches!(self.subscription, Subscription::Failed { retry, .. } if now >= retry) {
+            steps.extend(self.open(name));
+        }
+        steps
     }
 }
 

@@ -1,23 +1,31 @@
 //! The renewal scheduler, or watchdog: one per client, for all its leases.
 //!
 //! [`schedule`] decides when; the task here sends. A lease is put into the schedule by whoever was granted it, without
-//! waking the task unless it is due before everything else.
+//! waking the task unless it is due before everything else. What is due together goes out as batches: one script renews
+//! up to a hundred leases, and what one of them meets is nothing to the others.
 
 pub(crate) mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use crate::claim::Verdict;
-use crate::clock::{Clock, Moment, sleep_until};
+use crate::clock::{Moment, sleep_until_some};
 use crate::exchange::{Failed, Line, Tenure};
 use crate::lease::LossReason;
 use crate::protocol::Verb;
 use schedule::{LeaseId, Schedule};
+
+/// How many leases one script renews at most: some 50 µs on the server, which others wait for.
+const BATCH: usize = 100;
+
+/// How many batches are on their way at once. More would only queue before the server, and take its time from others.
+const ABREAST: usize = 32;
 
 /// The leases of one client.
 #[derive(Debug)]
@@ -35,6 +43,9 @@ struct State {
     armed: Option<Moment>,
 }
 
+/// Leases that one script renews.
+type Batch = Vec<Arc<Tenure>>;
+
 impl Renewals {
     pub(crate) fn new(line: Arc<Line>) -> Self {
         Self {
@@ -46,9 +57,8 @@ impl Renewals {
 
     /// Keeps a lease that has just been granted.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
-        let Some(deadline) = tenure.claim().deadline() else {
-            return;
-        };
+        let deadline = tenure.claim().deadline();
+        let Some(deadline) = deadline else { return };
         let terms = tenure.terms;
         let sent = deadline.before(terms.ttl.saturating_sub(terms.margin));
         let earlier = self.with(|state| {
@@ -99,83 +109,121 @@ impl Renewals {
 
     /// Renews what is due and ends what has run out, until dropped.
     pub(crate) async fn run(&self) {
-        let mut renewals = FuturesUnordered::new();
+        let mut waiting: VecDeque<Batch> = VecDeque::new();
+        let mut under_way: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         loop {
-            let now = self.line.clock.now();
-            let (overdue, due, armed) = self.with(|state| {
-                let overdue: Vec<_> = state.schedule.take_overdue(now);
-                let overdue: Vec<_> = overdue
-                    .iter()
-                    .filter_map(|id| state.tenures.remove(id))
-                    .collect();
-                let due = state.schedule.take_due(now);
-                let due: Vec<_> = due
-                    .iter()
-                    .filter_map(|id| state.tenures.get(id).cloned())
-                    .collect();
+            waiting.extend(self.take_due());
+            while under_way.len() < ABREAST
+                && let Some(batch) = waiting.pop_front()
+            {
+                under_way.push(Box::pin(self.renew(batch)));
+            }
+            let armed = self.with(|state| {
                 state.armed = state.schedule.next();
-                (overdue, due, state.armed)
+                state.armed
             });
-            for tenure in overdue {
-                if tenure.change(|claim| claim.expire(now)) {
-                    report_lost(&tenure, LossReason::Expired);
-                }
-            }
-            for tenure in due {
-                renewals.push(self.renew(tenure));
-            }
             tokio::select! {
                 biased;
                 () = self.bell.notified() => {}
-                Some(()) = renewals.next() => {}
+                Some(()) = under_way.next() => {}
                 () = sleep_until_some(&self.line.clock, armed) => {}
             }
         }
     }
 
-    async fn renew(&self, tenure: Arc<Tenure>) {
-        let sent = self.line.clock.now();
-        let outcome = self.line.exchange(&tenure, Verb::Renew).await;
+    /// Ends what has run out and gathers what is due into batches, each of one script and one group of keys, the most
+    /// urgent leases first.
+    fn take_due(&self) -> impl Iterator<Item = Batch> + use<> {
+        let now = self.line.clock.now();
+        let (overdue, due) = self.with(|state| {
+            let overdue = state.schedule.take_overdue(now);
+            let overdue: Batch = overdue
+                .iter()
+                .filter_map(|id| state.tenures.remove(id))
+                .collect();
+            let due = state.schedule.take_due(now);
+            let due: Batch = due
+                .iter()
+                .filter_map(|id| state.tenures.get(id).cloned())
+                .collect();
+            (overdue, due)
+        });
+        for tenure in overdue {
+            if tenure.change(|claim| claim.expire(now)) {
+                report_lost(&tenure, LossReason::Expired);
+            }
+        }
+        let mut batches: BTreeMap<(&'static str, u32), Vec<Batch>> = BTreeMap::new();
+        for tenure in due {
+            let kind = tenure.protocol.kind().as_str();
+            let group = self.line.store.group(tenure.protocol.name().main());
+            let batches = batches.entry((kind, group)).or_default();
+            // Renewed by its acquire, it cannot go with others; at the front, so that the last may still take more.
+            if tenure.claim().renewal() != Verb::Renew {
+                batches.insert(0, vec![tenure]);
+                continue;
+            }
+            match batches.last_mut() {
+                Some(batch) if batch.len() < BATCH && batch[0].claim().renewal() == Verb::Renew => {
+                    batch.push(tenure);
+                }
+                _ => batches.push(vec![tenure]),
+            }
+        }
+        batches.into_values().flatten()
+    }
+
+    /// Renews a batch. One that the server refuses as a whole is halved until it is clear which lease is to blame.
+    async fn renew(&self, batch: Batch) {
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
+            let sent = self.line.clock.now();
+            let outcomes = match &batch[..] {
+                [alone] if alone.claim().renewal() != Verb::Renew => {
+                    vec![self.line.exchange(alone, Verb::Acquire).await]
+                }
+                _ => self.line.renew(&batch).await,
+            };
+            let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
+            if batch.len() > 1 && outcomes.iter().all(refused) {
+                let half = batch.split_off(batch.len() / 2);
+                batches.extend([half, batch]);
+                continue;
+            }
+            for (tenure, outcome) in batch.iter().zip(outcomes) {
+                self.settle(tenure, sent, outcome);
+            }
+        }
+    }
+
+    fn settle(&self, tenure: &Tenure, sent: Moment, outcome: Result<Verdict, Failed>) {
+        let failed = || self.with(|state| state.schedule.failed(tenure.number, sent));
         match outcome {
             Ok(Verdict::Renewed) => {
                 tracing::trace!(name = %tenure.protocol.name(), claim = %tenure.id, "renewed");
-                if let Some(deadline) = tenure.claim().deadline() {
+                let deadline = tenure.claim().deadline();
+                if let Some(deadline) = deadline {
                     self.with(|state| state.schedule.renewed(tenure.number, sent, deadline));
                 }
             }
             Ok(Verdict::Lost(reason)) => {
-                self.remove(&tenure);
-                report_lost(&tenure, reason);
+                self.remove(tenure);
+                report_lost(tenure, reason);
             }
             Ok(verdict) => {
                 tracing::debug!(name = %tenure.protocol.name(), claim = %tenure.id, ?verdict, "renewal without effect");
-                self.with(|state| state.schedule.failed(tenure.number, sent));
+                failed();
             }
-            Err(Failed::Forbidden(_)) => self.remove_if_over(&tenure, sent),
+            // It belongs to a lease that has ended, or whose deadline is about to end it.
+            Err(Failed::Forbidden(_)) => failed(),
             Err(Failed::Store(error)) => {
                 tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %error, "uncertain: a renewal failed");
-                self.with(|state| state.schedule.failed(tenure.number, sent));
+                failed();
             }
         }
     }
-
-    /// A renewal that may not be sent belongs to a lease that has ended or is about to: its deadline does the rest.
-    fn remove_if_over(&self, tenure: &Tenure, sent: Moment) {
-        if tenure.claim().deadline().is_none() {
-            self.remove(tenure);
-        } else {
-            self.with(|state| state.schedule.failed(tenure.number, sent));
-        }
-    }
 }
 
-fn report_lost(tenure: &Tenure, reason: LossReason) {
+pub(crate) fn report_lost(tenure: &Tenure, reason: LossReason) {
     tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %reason, "lost");
-}
-
-async fn sleep_until_some(clock: &Arc<dyn Clock>, moment: Option<Moment>) {
-    match moment {
-        Some(moment) => sleep_until(clock, moment).await,
-        None => std::future::pending().await,
-    }
 }

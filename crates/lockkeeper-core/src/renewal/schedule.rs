@@ -8,6 +8,18 @@ use crate::clock::Moment;
 /// A lease in the schedule, numbered in the order of grants.
 pub(crate) type LeaseId = u64;
 
+/// What is due within this part of its period goes out with what is due now, so that leases gather in batches.
+const GATHER: u32 = 20;
+
+/// The longest time by which a renewal goes out early for that.
+const GATHER_MOST: Duration = Duration::from_millis(500);
+
+/// Leases granted one after the other share a bucket, so that they stay together.
+const BUCKET: u64 = 100;
+
+/// Into how many phases the buckets are spread: after everything was due at once, it is not for ever.
+const PHASES: u64 = 16;
+
 /// How soon a lease is renewed, counted from the send of the request before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -24,6 +36,19 @@ struct Entry {
     deadline: Moment,
     /// When to renew; `None` while a renewal is on its way.
     due: Option<Moment>,
+}
+
+impl Pace {
+    /// How soon after `sent` lease `id` is renewed: a little sooner in each phase, by a tenth at most.
+    fn steady(self, id: LeaseId, sent: Moment) -> Moment {
+        let phase = u32::try_from(id / BUCKET % PHASES).unwrap_or_default();
+        sent.after(self.steady - self.steady / 160 * phase)
+    }
+
+    /// By how much a renewal may go out early.
+    fn gather(self) -> Duration {
+        (self.steady / GATHER).min(GATHER_MOST)
+    }
 }
 
 /// All leases of one client by what happens to them next.
@@ -47,7 +72,7 @@ impl Schedule {
         );
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = pace {
-            self.set_due(id, sent.after(pace.steady));
+            self.set_due(id, pace.steady(id, sent));
         }
     }
 
@@ -61,18 +86,29 @@ impl Schedule {
         }
     }
 
-    /// The leases to renew at `now`, most urgent first. Each stays out until [`renewed`](Self::renewed) or
-    /// [`failed`](Self::failed) puts it back.
+    /// The leases to renew at `now`, most urgent first: none before one is due, and then with it those that are due
+    /// soon. Each stays out until [`renewed`](Self::renewed) or [`failed`](Self::failed) puts it back.
     pub(crate) fn take_due(&mut self, now: Moment) -> Vec<LeaseId> {
-        let mut due = Vec::new();
-        while let Some(&(moment, id)) = self.by_due.first() {
-            if moment > now {
-                break;
-            }
-            self.by_due.pop_first();
-            if let Some(entry) = self.entries.get_mut(&id) {
+        if self.by_due.first().is_none_or(|&(due, _)| due > now) {
+            return Vec::new();
+        }
+        let soon = (now.after(GATHER_MOST), LeaseId::MAX);
+        let gathered = |&&(due, id): &&(Moment, LeaseId)| {
+            let pace = self.entries.get(&id).and_then(|entry| entry.pace);
+            due <= now.after(pace.map_or(Duration::ZERO, Pace::gather))
+        };
+        let taken: Vec<_> = self
+            .by_due
+            .range(..=soon)
+            .filter(gathered)
+            .copied()
+            .collect();
+        let mut due = Vec::with_capacity(taken.len());
+        for key in taken {
+            self.by_due.remove(&key);
+            if let Some(entry) = self.entries.get_mut(&key.1) {
                 entry.due = None;
-                due.push((entry.deadline, id));
+                due.push((entry.deadline, key.1));
             }
         }
         due.sort_unstable();
@@ -101,7 +137,7 @@ impl Schedule {
         entry.deadline = deadline;
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = entry.pace {
-            self.set_due(id, sent.after(pace.steady));
+            self.set_due(id, pace.steady(id, sent));
         }
     }
 
@@ -195,6 +231,38 @@ mod tests {
         schedule.add(2, Some(PACE), at(0), at(30));
         schedule.add(3, Some(PACE), at(5), at(60));
         assert_eq!(schedule.take_due(at(15)), [2, 3, 1]);
+    }
+
+    #[test]
+    fn what_is_due_soon_goes_out_with_what_is_due_now() {
+        let pace = Pace {
+            steady: Duration::from_millis(1000),
+            hurried: Duration::from_millis(500),
+        };
+        let mut schedule = Schedule::default();
+        for (id, sent) in [(1, 0), (2, 50), (3, 51)] {
+            schedule.add(id, Some(pace), at(sent), at(sent + 2900));
+        }
+        assert_eq!(
+            schedule.take_due(at(999)),
+            [],
+            "nothing alone goes out early"
+        );
+        assert_eq!(schedule.take_due(at(1000)), [1, 2]);
+        assert_eq!(schedule.next(), Some(at(1051)));
+    }
+
+    #[test]
+    fn leases_granted_together_stay_together_and_hundreds_spread() {
+        let pace = Pace {
+            steady: Duration::from_millis(1600),
+            hurried: Duration::from_millis(800),
+        };
+        let due = |id| pace.steady(id, at(0));
+        assert_eq!(due(0), due(99));
+        assert_eq!(due(100), at(1590));
+        assert_eq!(due(1599), at(1450), "a tenth sooner at most");
+        assert_eq!(due(1600), due(0));
     }
 
     #[test]

@@ -9,6 +9,14 @@ pub(super) fn get(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(text.map_or(Resp::Nil, |text| Resp::Bulk(text.clone())))
 }
 
+/// `GETEX key`
+pub(super) fn getex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    if args.len() > 1 {
+        return Err(Refusal::SYNTAX);
+    }
+    get(database, args)
+}
+
 /// `SET key value [NX | XX] [PX milliseconds | KEEPTTL]`
 pub(super) fn set(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let [key, value, options @ ..] = args else {

@@ -16,7 +16,7 @@ pub(crate) struct Embedded {
 impl Embedded {
     pub(crate) fn new() -> Self {
         let store = MemoryStore::new();
-        let events = store.events();
+        let events = store.events().unwrap();
         store
             .subscribe(CHANNEL)
             .now_or_never()

@@ -59,8 +59,9 @@ fn random_sequences_do_the_same_as_on_a_server() {
                 "seed {SEED} + {number}: {step:?}\nembedded {ours:?}\nserver   {theirs:?}\nafter {before:#?}"
             );
             if let Ok(Value::List(fields)) = &theirs {
-                let word = fields.get(1).and_then(Value::as_str);
-                seen.extend(word.and_then(Status::parse));
+                // The status, and behind that of a batch one for each item.
+                let words = fields.iter().skip(1).filter_map(Value::as_str);
+                seen.extend(words.filter_map(Status::parse));
             }
             before.push(step);
             executed += 1;

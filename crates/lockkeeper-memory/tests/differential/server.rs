@@ -1,13 +1,14 @@
-//! A real server, as the other side, over the few lines of RESP2 that show its replies unchanged.
+//! A real server, as the other side, over the few lines of RESP2 that show its replies, errors and messages unchanged. The
+//! testkit's own client is not exact about errors and bytes, and opens a connection for every command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_core::store::Value;
-use tempfile::TempDir;
+use lockkeeper_testkit::server::Server as Process;
+use tokio::runtime::Runtime;
 
 use crate::step::CHANNEL;
 use crate::{Reply, Side};
@@ -24,7 +25,9 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let process = Process::start();
+        // For the start only: the process lives on without a runtime, and ends without one.
+        let runtime = Runtime::new().unwrap();
+        let process = runtime.block_on(Process::start()).unwrap();
         let mut messages = Connection::open(&process.socket());
         messages.execute(&["SUBSCRIBE", CHANNEL]).unwrap();
         Self {
@@ -75,55 +78,6 @@ impl Side for Server {
                 other => panic!("not a payload: {other:?}"),
             }
         }
-    }
-}
-
-/// A `redis-server` of this test alone, on a socket in a directory of its own: no port to share with anybody.
-struct Process {
-    child: Child,
-    directory: TempDir,
-    /// Kept open: the server writes its log here.
-    _log: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new("redis-server")
-            .args(["--port", "0", "--unixsocket", "server.sock"])
-            .args(["--save", "", "--appendonly", "no"])
-            .current_dir(&directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| {
-                panic!(
-                    "this test needs redis-server 7.0 or later on the PATH (Debian: apt install redis-server): {error}"
-                )
-            });
-        let mut log = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.to_lowercase().contains("ready to accept connections") {
-            let read = log.read_line(&mut said).unwrap();
-            assert!(read > 0, "redis-server did not start:\n{said}");
-        }
-        Self {
-            child,
-            directory,
-            _log: log,
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("server.sock")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Nothing is to be kept, so nothing is to be waited for but the end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

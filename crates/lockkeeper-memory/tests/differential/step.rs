@@ -137,19 +137,25 @@ fn sorted(value: Value) -> Value {
 /// A shipped script by its text or its SHA-1, the keys in their places.
 fn shipped(random: &mut Rng) -> Vec<String> {
     let script = lockkeeper_lua::ALL[random.usize(..lockkeeper_lua::ALL.len())];
+    // A batch of several items on one key: what the first has done the next must see.
+    let items = if script.batch { random.usize(1..4) } else { 1 };
     let mut words = match random.bool() {
         true => vec!["EVAL", script.source],
         false => vec!["EVALSHA", script.sha1],
     };
-    let number = script.keys.len().to_string();
+    let number = (items * script.keys.len()).to_string();
     words.push(&number);
-    words.extend(script.keys);
-    for arg in script.args {
+    for _ in 0..items {
+        words.extend(script.keys);
+    }
+    let (request, args) = (&script.args[..1], &script.args[1..]);
+    for arg in request.iter().chain((0..items).flat_map(|_| args)) {
         words.push(match *arg {
             "request" => "17",
             "claim" => one(random, &VALUES[..3]),
             "ttl" => one(random, TTLS),
             "floor" => one(random, FLOORS),
+            "owner" => one(random, &["owner", "other"]),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
             other => panic!("{}: what is {other}?", script.name),
         });
@@ -161,7 +167,7 @@ fn shipped(random: &mut Rng) -> Vec<String> {
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
     let mut words = match random.u8(0..14) {
-        0 => vec!["GET", key],
+        0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
         4 => vec!["DEL", key, one(random, KEYS)],
         5 => vec!["EXISTS", key, one(random, KEYS), key],

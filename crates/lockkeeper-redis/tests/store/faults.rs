@@ -5,41 +5,36 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
 use lockkeeper_redis::{RedisOptions, RedisStore};
-use redis_server_wrapper::{Direction, FaultProxy};
+use lockkeeper_testkit::proxy::{Direction, Proxy, Seen};
+use lockkeeper_testkit::server::{Reply, Server};
 
-use crate::support::{Peer, Server, acquire, bounded, eventually, teach, until, verify, within};
+use crate::support::{Peer, acquire, bounded, teach, until, verify, within};
 
 const PROMPT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
     bounded(async {
-        let server = Server::start().await;
-        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
-        let url = format!("redis://{}", proxy.addr());
-        let store = RedisStore::connect(&url).await.unwrap();
-        let mut events = store.events();
+        let server = Server::start().await.unwrap();
+        let proxy = Proxy::in_front_of(&server).await.unwrap();
+        let store = RedisStore::connect(proxy.url()).await.unwrap();
+        let mut events = store.events().unwrap();
         teach(&store).await;
-        let before = server.count("evalsha").await;
-        // The next byte from the server cuts its connection instead of being handed on; the connection after that one is
-        // good again while the call still waits, so that it could be sent once more.
-        proxy.close_after(Direction::UpstreamToClient, 0);
-        let (error, ()) = tokio::join!(store.call(acquire("name", "a", Form::Sha)), async {
-            eventually("the reply is cut", async || {
-                proxy.stats().closes_upstream_to_client > 0
-            })
-            .await;
-            proxy.reset();
-        });
+        let before = server.commandstats("evalsha").await.unwrap();
+        // The reply cuts its connection instead of being handed on; the connection after that one is good while the call
+        // still waits, so that it could be sent once more.
+        proxy.lose_reply_to("EVALSHA");
+        let error = store.call(acquire("name", "a", Form::Sha)).await;
         assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
-        assert_eq!(server.count("evalsha").await, before + 1);
+        assert_eq!(proxy.so_far().cut, 1);
+        assert_eq!(server.commandstats("evalsha").await.unwrap(), before + 1);
         until(&mut events, &Event::Reconnected).await;
         // Both lines are in use again, and nothing was sent a second time.
         store.subscribe("channel").await.unwrap();
         let reply = store.call(verify("name", "a", Form::Sha)).await.unwrap();
         assert_eq!(reply.status(), Status::Held);
-        assert_eq!(server.count("evalsha").await, before + 2);
-        assert_eq!(server.count("eval").await, 3);
+        assert_eq!(server.commandstats("evalsha").await.unwrap(), before + 2);
+        assert_eq!(server.commandstats("eval").await.unwrap(), 3);
     })
     .await;
 }
@@ -47,18 +42,22 @@ async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
 #[tokio::test]
 async fn a_request_cut_before_the_server_is_not_called_refused() {
     bounded(async {
-        let server = Server::start().await;
-        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
-        let url = format!("redis://{}", proxy.addr());
-        let store = RedisStore::connect(&url).await.unwrap();
+        let server = Server::start().await.unwrap();
+        let proxy = Proxy::in_front_of(&server).await.unwrap();
+        let store = RedisStore::connect(proxy.url()).await.unwrap();
         teach(&store).await;
-        proxy.set_stall(Direction::ClientToUpstream);
+        let requests = |seen: &Seen| seen.received[Direction::ToServer as usize];
+        let before = requests(&proxy.so_far());
+        proxy.hold(Direction::ToServer);
         let (error, ()) = tokio::join!(store.call(acquire("name", "a", Form::Sha)), async {
-            tokio::task::yield_now().await;
-            proxy.reset_peer();
+            proxy.seen(|seen| requests(seen) > before).await;
+            proxy.reset_all();
         });
         assert_ne!(error.unwrap_err().outcome(), Outcome::Refused);
-        assert_eq!(server.run(&["EXISTS", "name"]).await, "0");
+        assert_eq!(
+            server.command(&["EXISTS", "name"]).await.unwrap(),
+            Reply::Integer(0)
+        );
     })
     .await;
 }
@@ -66,15 +65,15 @@ async fn a_request_cut_before_the_server_is_not_called_refused() {
 #[tokio::test]
 async fn a_server_that_dies_and_returns_is_used_again() {
     bounded(async {
-        let mut server = Server::start().await;
+        let mut server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         for number in 0..300 {
             store.subscribe(&format!("channel{number}")).await.unwrap();
         }
         store.unsubscribe("channel7").await.unwrap();
         for _ in 0..2 {
-            server.kill();
+            server.kill().unwrap();
             let begun = Instant::now();
             let error = store.call(acquire("n", "a", Form::Source)).await;
             assert_ne!(error.unwrap_err().outcome(), Outcome::Refused);
@@ -86,7 +85,7 @@ async fn a_server_that_dies_and_returns_is_used_again() {
             assert_eq!(error.outcome(), Outcome::NotSent);
             assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
 
-            server.restart().await;
+            server.restart().await.unwrap();
             until(&mut events, &Event::Reconnected).await;
             let mut peer = Peer::connect(&server).await;
             for number in (0..300).filter(|number| *number != 7) {
@@ -106,12 +105,15 @@ async fn a_server_that_dies_and_returns_is_used_again() {
 #[tokio::test]
 async fn one_connection_cut_by_the_server_comes_back_alone() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         for kind in ["normal", "pubsub"] {
-            server.run(&["CLIENT", "KILL", "TYPE", kind]).await;
+            server
+                .command(&["CLIENT", "KILL", "TYPE", kind])
+                .await
+                .unwrap();
             assert_eq!(events.recv().await, Some(Event::Disconnected), "{kind}");
             assert_eq!(events.recv().await, Some(Event::Reconnected), "{kind}");
             store.call(verify("n", "c", Form::Source)).await.unwrap();
@@ -126,7 +128,7 @@ async fn one_connection_cut_by_the_server_comes_back_alone() {
 #[tokio::test]
 async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let allow = async |channels: &[&str]| {
             let user = [
                 "ACL",
@@ -138,12 +140,12 @@ async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
                 "+@all",
                 "resetchannels",
             ];
-            server.run(&[&user, channels].concat()).await
+            server.command(&[&user, channels].concat()).await.unwrap()
         };
         allow(&["&a", "&b", "&c"]).await;
-        let url = format!("redis://ann:pw@{}", server.addr());
+        let url = format!("redis://ann:pw@{}", server.address());
         let store = RedisStore::connect(&url).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         for channel in ["a", "b", "c"] {
             store.subscribe(channel).await.unwrap();
         }
@@ -161,13 +163,13 @@ async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
 #[tokio::test]
 async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let options = RedisOptions::new().silence_timeout(Duration::from_millis(500));
         let store = options.connect(&server.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         teach(&store).await;
-        let before = server.count("evalsha").await;
-        server.freeze();
+        let before = server.commandstats("evalsha").await.unwrap();
+        server.freeze().unwrap();
         let timeout = Duration::from_millis(200);
         let begun = Instant::now();
         let call = within(acquire("n", "a", Form::Sha), timeout);
@@ -182,10 +184,10 @@ async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
         let error = store.call(verify("n", "a", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotSent);
         assert!(begun.elapsed() < timeout);
-        server.thaw();
+        server.thaw().unwrap();
         until(&mut events, &Event::Reconnected).await;
         // The request lay in the server's socket; it ran when the server woke, and once.
-        let ran = server.count("evalsha").await - before;
+        let ran = server.commandstats("evalsha").await.unwrap() - before;
         println!("ran {ran} times");
         assert!(ran <= 1);
         store.call(verify("n", "a", Form::Sha)).await.unwrap();
@@ -197,11 +199,11 @@ async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
 #[tokio::test]
 async fn a_frozen_server_is_noticed_while_requests_keep_coming() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let options = RedisOptions::new().silence_timeout(Duration::from_millis(400));
         let store = options.connect(&server.url()).await.unwrap();
         teach(&store).await;
-        server.freeze();
+        server.freeze().unwrap();
         let begun = Instant::now();
         loop {
             let call = within(verify("n", "a", Form::Sha), Duration::from_millis(20));
@@ -219,9 +221,9 @@ async fn a_frozen_server_is_noticed_while_requests_keep_coming() {
 #[tokio::test]
 async fn a_call_without_any_time_still_ends() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
-        server.freeze();
+        server.freeze().unwrap();
         let begun = Instant::now();
         let call = within(verify("n", "a", Form::Sha), Duration::ZERO);
         let error = store.call(call).await.unwrap_err();

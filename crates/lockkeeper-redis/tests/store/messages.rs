@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use lockkeeper_core::store::{Event, Outcome, Store};
 use lockkeeper_redis::{RedisOptions, RedisStore};
-use redis_server_wrapper::{Delay, Direction, FaultProxy};
+use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::server::Server;
 
-use crate::support::{Liar, Peer, Server, bounded, until};
+use crate::support::{Liar, Peer, bounded, until};
 
 #[tokio::test]
 async fn a_message_published_right_after_subscribe_arrives() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         let mut peer = Peer::connect(&server).await;
         for round in 0..300 {
             let channel = format!("channel{round}");
@@ -28,13 +29,11 @@ async fn a_message_published_right_after_subscribe_arrives() {
 #[tokio::test]
 async fn subscribe_returns_only_when_the_server_has_confirmed() {
     bounded(async {
-        let server = Server::start().await;
-        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
-        let url = format!("redis://{}", proxy.addr());
-        let store = RedisStore::connect(&url).await.unwrap();
+        let server = Server::start().await.unwrap();
+        let proxy = Proxy::in_front_of(&server).await.unwrap();
+        let store = RedisStore::connect(proxy.url()).await.unwrap();
         let mut peer = Peer::connect(&server).await;
-        let slow = Delay::Fixed(Duration::from_millis(60));
-        proxy.set_delay(Direction::ClientToUpstream, slow);
+        proxy.delay(Direction::ToServer, Duration::from_millis(60));
         for channel in ["a", "b", "c"] {
             store.subscribe(channel).await.unwrap();
             assert_eq!(peer.publish(channel, "hello").await, 1, "{channel}");
@@ -46,7 +45,7 @@ async fn subscribe_returns_only_when_the_server_has_confirmed() {
 #[tokio::test]
 async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
         let mut peer = Peer::connect(&server).await;
         store.subscribe("channel").await.unwrap();
@@ -65,23 +64,14 @@ async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
 #[tokio::test]
 async fn a_refused_subscription_leaves_the_others_alone() {
     bounded(async {
-        let server = Server::start().await;
-        server
-            .run(&[
-                "ACL",
-                "SETUSER",
-                "ann",
-                "on",
-                ">pw",
-                "~*",
-                "+@all",
-                "resetchannels",
-                "&ok*",
-            ])
-            .await;
-        let url = format!("redis://ann:pw@{}", server.addr());
+        let server = Server::options()
+            .configuration("user ann on >pw ~* +@all resetchannels &ok*")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:pw@{}", server.address());
         let store = RedisStore::connect(&url).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         let mut peer = Peer::connect(&server).await;
         store.subscribe("ok").await.unwrap();
         let error = store.subscribe("forbidden").await.unwrap_err();
@@ -104,7 +94,7 @@ async fn replies_that_stay_out_of_step_cost_the_connection_not_the_truth() {
         })
         .await;
         let store = RedisStore::connect(&liar.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         let error = store.subscribe("channel").await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
         until(&mut events, &Event::Disconnected).await;
@@ -126,7 +116,7 @@ async fn a_refusal_that_leaves_the_replies_out_of_step_costs_the_connection() {
         })
         .await;
         let store = RedisStore::connect(&liar.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap_err();
         until(&mut events, &Event::Disconnected).await;
         until(&mut events, &Event::Reconnected).await;
@@ -138,17 +128,16 @@ async fn a_refusal_that_leaves_the_replies_out_of_step_costs_the_connection() {
 #[tokio::test]
 async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
     bounded(async {
-        let server = Server::start().await;
-        let proxy = FaultProxy::spawn(server.addr()).await.unwrap();
+        let server = Server::start().await.unwrap();
+        let proxy = Proxy::in_front_of(&server).await.unwrap();
         let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
-        let url = format!("redis://{}", proxy.addr());
-        let store = options.connect(&url).await.unwrap();
-        let mut events = store.events();
+        let store = options.connect(proxy.url()).await.unwrap();
+        let mut events = store.events().unwrap();
         store.subscribe("kept").await.unwrap();
-        proxy.set_stall(Direction::UpstreamToClient);
+        proxy.hold(Direction::ToClient);
         let error = store.subscribe("channel").await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
-        proxy.reset();
+        proxy.release(Direction::ToClient);
         until(&mut events, &Event::Reconnected).await;
         let mut peer = Peer::connect(&server).await;
         assert_eq!(peer.publish("kept", "x").await, 1);
@@ -160,12 +149,12 @@ async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
 #[tokio::test]
 async fn a_flood_of_messages_arrives_whole_or_is_told() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         let flood = "for i = 1, 20000 do redis.call('PUBLISH', 'channel', i) end";
-        server.run(&["EVAL", flood, "0"]).await;
+        server.command(&["EVAL", flood, "0"]).await.unwrap();
         let (mut seen, mut told) = (0, 0);
         loop {
             match events.recv().await.unwrap() {

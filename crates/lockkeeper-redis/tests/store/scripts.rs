@@ -7,14 +7,15 @@ use std::time::Duration;
 use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
 use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_testkit::server::{Reply, Server};
 use tokio::task::JoinSet;
 
-use crate::support::{Liar, Server, acquire, bounded, held, leave, teach, until, verify};
+use crate::support::{Liar, acquire, bounded, held, leave, teach, until, verify};
 
 #[tokio::test]
 async fn a_script_runs_and_answers() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
         let granted = store.call(acquire("name", "a", Form::Source)).await;
         let granted = granted.unwrap();
@@ -32,15 +33,18 @@ async fn a_script_runs_and_answers() {
 #[tokio::test]
 async fn an_unknown_script_is_refused_and_not_sent_again() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
         let error = store.call(acquire("name", "a", Form::Sha)).await;
         let error = error.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Refused);
         assert!(error.is_noscript(), "{error}");
-        assert_eq!(server.count("evalsha").await, 1);
-        assert_eq!(server.count("eval").await, 0);
-        assert_eq!(server.run(&["EXISTS", "name"]).await, "0");
+        assert_eq!(server.commandstats("evalsha").await.unwrap(), 1);
+        assert_eq!(server.commandstats("eval").await.unwrap(), 0);
+        assert_eq!(
+            server.command(&["EXISTS", "name"]).await.unwrap(),
+            Reply::Integer(0)
+        );
     })
     .await;
 }
@@ -48,7 +52,7 @@ async fn an_unknown_script_is_refused_and_not_sent_again() {
 #[tokio::test]
 async fn calls_reach_the_server_in_the_order_of_their_first_polls() {
     bounded(async {
-        let server = Server::start().await;
+        let server = Server::start().await.unwrap();
         let store = RedisStore::connect(&server.url()).await.unwrap();
         teach(&store).await;
         for round in 0..200 {
@@ -76,7 +80,7 @@ async fn a_foreign_reply_is_unknown_and_its_connection_is_replaced() {
         })
         .await;
         let store = RedisStore::connect(&liar.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
         assert!(error.to_string().contains("4711"), "{error}");
@@ -100,7 +104,7 @@ async fn a_reply_of_another_program_is_unknown_too() {
         })
         .await;
         let store = RedisStore::connect(&liar.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
         until(&mut events, &Event::Reconnected).await;
@@ -139,7 +143,7 @@ async fn an_idle_connection_out_of_step_is_found_and_replaced() {
         .await;
         let options = RedisOptions::new().silence_timeout(Duration::from_millis(100));
         let store = options.connect(&liar.url()).await.unwrap();
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         until(&mut events, &Event::Disconnected).await;
         until(&mut events, &Event::Reconnected).await;
         assert_eq!(liar.connections.load(Ordering::SeqCst), 4);
@@ -152,25 +156,14 @@ async fn an_idle_connection_out_of_step_is_found_and_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_reach_their_own_caller_and_no_neighbour() {
     bounded(async {
-        let server = Server::start().await;
-        server
-            .run(&[
-                "ACL",
-                "SETUSER",
-                "ann",
-                "on",
-                ">pw",
-                "~ok*",
-                "~taught*",
-                "resetchannels",
-                "&ok*",
-                "&wake",
-                "+@all",
-            ])
-            .await;
-        let url = format!("redis://ann:pw@{}", server.addr());
+        let server = Server::options()
+            .configuration("user ann on >pw ~ok* ~taught* resetchannels &ok* &wake +@all")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:pw@{}", server.address());
         let store = Arc::new(RedisStore::connect(&url).await.unwrap());
-        let mut events = store.events();
+        let mut events = store.events().unwrap();
         teach(&store).await;
 
         let mut tasks = JoinSet::new();
@@ -213,10 +206,14 @@ async fn refusals_reach_their_own_caller_and_no_neighbour() {
             result.unwrap();
         }
         store.subscribe("ok:last").await.unwrap();
-        server.run(&["PUBLISH", "ok:last", "end"]).await;
+        server
+            .command(&["PUBLISH", "ok:last", "end"])
+            .await
+            .unwrap();
         // Nothing before it: no connection had to be replaced.
         assert_eq!(events.recv().await, Some(Event::message("ok:last", "end")));
-        assert_eq!(server.run(&["PUBSUB", "CHANNELS"]).await, "ok:last");
+        let channels = server.command(&["PUBSUB", "CHANNELS"]).await.unwrap();
+        assert_eq!(channels.into_texts().unwrap(), ["ok:last"]);
     })
     .await;
 }
@@ -224,13 +221,12 @@ async fn refusals_reach_their_own_caller_and_no_neighbour() {
 #[tokio::test]
 async fn a_user_who_may_not_run_scripts_is_refused() {
     bounded(async {
-        let server = Server::start().await;
-        server
-            .run(&[
-                "ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all", "-evalsha",
-            ])
-            .await;
-        let url = format!("redis://ann:pw@{}", server.addr());
+        let server = Server::options()
+            .configuration("user ann on >pw ~* +@all -evalsha")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:pw@{}", server.address());
         let store = RedisStore::connect(&url).await.unwrap();
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Refused);

@@ -1,4 +1,4 @@
-//! What the tests share: a server of their own, a server that lies, calls, and bounded waiting.
+//! What the tests share: a server that lies, calls, and bounded waiting.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,8 +10,7 @@ use lockkeeper_core::protocol::Item;
 use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, mutex};
 use lockkeeper_redis::RedisStore;
-use redis_server_wrapper::{RedisServer, RedisServerHandle, chaos};
-use tempfile::TempDir;
+use lockkeeper_testkit::server::Server;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -37,91 +36,12 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     assert!(looked.is_ok(), "never came true: {what}");
 }
 
-/// A Redis server that ends with the test.
-pub(crate) struct Server {
-    handle: Option<RedisServerHandle>,
-    // Deleted after the server has gone.
-    _directory: TempDir,
-}
-
-impl Server {
-    pub(crate) async fn start() -> Self {
-        Self::start_with(|server| server).await
-    }
-
-    pub(crate) async fn start_with(configure: impl FnOnce(RedisServer) -> RedisServer) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let server = RedisServer::new()
-            .auto_port()
-            .save(false)
-            .dir(directory.path());
-        Self {
-            handle: Some(configure(server).start().await.unwrap()),
-            _directory: directory,
-        }
-    }
-
-    fn handle(&self) -> &RedisServerHandle {
-        self.handle.as_ref().unwrap()
-    }
-
-    pub(crate) fn addr(&self) -> String {
-        format!("127.0.0.1:{}", self.port())
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.handle().port()
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.addr())
-    }
-
-    pub(crate) async fn run(&self, args: &[&str]) -> String {
-        let output = self.handle().run(args).await.unwrap();
-        output.trim().to_owned()
-    }
-
-    /// How often the server has run a command, failures included.
-    pub(crate) async fn count(&self, command: &str) -> u64 {
-        let stats = self.handle().info(Some("commandstats")).await.unwrap();
-        let stats = stats.get(&format!("cmdstat_{command}"));
-        let calls = stats.and_then(|stats| stats.split(',').next()?.strip_prefix("calls="));
-        calls.map_or(0, |calls| calls.parse().unwrap())
-    }
-
-    /// Connections of others than the one that asks.
-    pub(crate) async fn connections(&self) -> usize {
-        self.run(&["CLIENT", "LIST"]).await.lines().count() - 1
-    }
-
-    pub(crate) fn kill(&self) {
-        chaos::kill_node(self.handle()).unwrap();
-    }
-
-    pub(crate) async fn restart(&mut self) {
-        let handle = self.handle.as_mut().unwrap();
-        chaos::restart_node(handle, LIMIT / 2).await.unwrap();
-    }
-
-    pub(crate) fn freeze(&self) {
-        chaos::freeze_node(self.handle()).unwrap();
-    }
-
-    pub(crate) fn thaw(&self) {
-        chaos::resume_node(self.handle()).unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            // By process id, also when it is frozen. The handle itself would go by the port, which may be somebody
-            // else's a moment later.
-            let _ = chaos::kill_node(&handle);
-            handle.detach();
-        }
-    }
+/// How many connections there are by TCP. This question is asked over the unix socket and does not count itself.
+pub(crate) async fn connections(server: &Server) -> usize {
+    let list = server.command(&["CLIENT", "LIST"]).await.unwrap();
+    let list = list.into_text().unwrap();
+    let by_tcp = |line: &&str| line.contains(" laddr=127.0.0.1:");
+    list.lines().filter(by_tcp).count()
 }
 
 /// A connection of somebody else, that speaks inline commands and reads one-line replies.
@@ -129,7 +49,7 @@ pub(crate) struct Peer(BufReader<TcpStream>);
 
 impl Peer {
     pub(crate) async fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.addr()).await.unwrap();
+        let stream = TcpStream::connect(server.address()).await.unwrap();
         Self(BufReader::new(stream))
     }
 

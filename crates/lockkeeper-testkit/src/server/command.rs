@@ -82,12 +82,20 @@ impl Reply {
     }
 }
 
-/// Connects, authenticates, sends, and returns the reply to the command.
-pub(super) async fn send(socket: &Path, password: Option<&str>, words: &[&str]) -> Result<Reply> {
+/// Connects, authenticates, chooses the database, sends, and returns the reply to the command.
+pub(super) async fn send(
+    socket: &Path,
+    password: Option<&str>,
+    database: u8,
+    words: &[&str],
+) -> Result<Reply> {
     let conversation = async {
         let mut stream = UnixStream::connect(socket).await?;
         if let Some(password) = password {
             exchange(&mut stream, &["AUTH", password]).await?;
+        }
+        if database != 0 {
+            exchange(&mut stream, &["SELECT", &database.to_string()]).await?;
         }
         exchange(&mut stream, words).await
     };

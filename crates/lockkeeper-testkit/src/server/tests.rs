@@ -27,6 +27,17 @@ async fn answers_commands_and_counts_them() -> Result<()> {
 }
 
 #[tokio::test]
+async fn answers_from_the_database_asked_for() -> Result<()> {
+    let server = Server::start().await?;
+    server.command_in(3, &["SET", "a", "1"]).await?;
+    assert_eq!(server.command(&["GET", "a"]).await?, Reply::Nil);
+    let found = server.command_in(3, &["GET", "a"]).await?;
+    assert_eq!(found.into_integer()?, 1);
+    assert!(server.command_in(200, &["PING"]).await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
 async fn asks_for_the_password_and_takes_lines_of_configuration() -> Result<()> {
     let server = Server::options()
         .password("secret")
@@ -39,7 +50,7 @@ async fn asks_for_the_password_and_takes_lines_of_configuration() -> Result<()> 
     );
     let users = server.command(&["ACL", "USERS"]).await?.into_texts()?;
     assert_eq!(users, ["alice", "default"]);
-    let refused = command::send(&server.socket(), None, &["PING"]).await;
+    let refused = command::send(&server.socket(), None, 0, &["PING"]).await;
     assert!(refused.is_err());
     Ok(())
 }

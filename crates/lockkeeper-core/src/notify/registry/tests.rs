@@ -16,9 +16,9 @@ fn waiting(waiters: u64) -> Registry<()> {
     for _ in 0..waiters {
         registry.join(C, (), at(0));
     }
-    registry.subscribed(C);
+    registry.subscribed(C, at(0));
     assert!(looks(&mut registry, 1, 0));
-    registry.busy(C, Some(at(4000)), at(0));
+    registry.busy(C, 1, Some(at(4000)), at(0));
     registry
 }
 
@@ -34,7 +34,7 @@ fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
         !looks(&mut registry, 1, 0),
         "not before the subscription is confirmed"
     );
-    assert_eq!(registry.subscribed(C), [Step::Wake(1)]);
+    assert_eq!(registry.subscribed(C, at(0)), [Step::Wake(1)]);
     assert!(looks(&mut registry, 1, 0));
     assert!(!looks(&mut registry, 2, 0), "one scout is enough");
 }
@@ -42,10 +42,10 @@ fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
 #[test]
 fn a_message_wakes_the_scout_alone_and_is_kept_while_it_looks() {
     let mut registry = waiting(2);
-    assert_eq!(registry.message(C), [Step::Wake(1)]);
+    assert_eq!(registry.message(C, at(1)), [Step::Wake(1)]);
     assert!(looks(&mut registry, 1, 1));
-    assert_eq!(registry.message(C), [Step::Wake(1)]);
-    registry.busy(C, None, at(2));
+    assert_eq!(registry.message(C, at(1)), [Step::Wake(1)]);
+    registry.busy(C, 1, None, at(2));
     assert!(
         looks(&mut registry, 1, 2),
         "the second message came during the look"
@@ -55,7 +55,7 @@ fn a_message_wakes_the_scout_alone_and_is_kept_while_it_looks() {
 #[test]
 fn a_scout_that_goes_in_the_middle_of_a_look_hands_it_on() {
     let mut registry = waiting(2);
-    registry.message(C);
+    registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
     assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(2)]);
     assert!(looks(&mut registry, 2, 1));
@@ -64,7 +64,7 @@ fn a_scout_that_goes_in_the_middle_of_a_look_hands_it_on() {
 #[test]
 fn a_scout_that_goes_before_it_looked_hands_the_wake_on() {
     let mut registry = waiting(2);
-    registry.message(C);
+    registry.message(C, at(1));
     assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(2)]);
     assert!(looks(&mut registry, 2, 1));
 }
@@ -72,7 +72,7 @@ fn a_scout_that_goes_before_it_looked_hands_the_wake_on() {
 #[test]
 fn a_scout_that_was_granted_lets_the_next_wait_for_its_own_lease() {
     let mut registry = waiting(2);
-    registry.message(C);
+    registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
     assert_eq!(registry.leave(C, 1, Some(at(301)), at(1)), [Step::Wake(2)]);
     assert!(matches!(registry.turn(C, 2, at(2)), Turn::Wait(Some(until)) if until == at(301)));
@@ -82,9 +82,9 @@ fn a_scout_that_was_granted_lets_the_next_wait_for_its_own_lease() {
 #[test]
 fn a_message_during_the_granted_look_is_not_lost() {
     let mut registry = waiting(2);
-    registry.message(C);
+    registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
-    registry.message(C);
+    registry.message(C, at(1));
     registry.leave(C, 1, Some(at(301)), at(2));
     assert!(looks(&mut registry, 2, 2));
 }
@@ -108,7 +108,7 @@ fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
         looks(&mut registry, 1, 4000),
         "the holder's lease has ended"
     );
-    registry.busy(C, Some(at(99_000)), at(4000));
+    registry.busy(C, 1, Some(at(99_000)), at(4000));
     assert!(looks(&mut registry, 1, 9000), "the safety poll");
 }
 
@@ -116,14 +116,14 @@ fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
 fn after_a_gap_every_scout_looks() {
     let mut registry = waiting(2);
     registry.join("other", (), at(1));
-    let steps = registry.gap();
+    let steps = registry.gap(at(5000));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(3)]);
 }
 
 #[test]
 fn a_subscription_lingers_and_is_found_again() {
     let mut registry = waiting(1);
-    assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Watch]);
+    assert_eq!(registry.leave(C, 1, None, at(1)), []);
     assert_eq!(registry.tick(at(5000)), []);
     let (second, steps) = registry.join(C, (), at(5000));
     assert_eq!(steps, [], "still subscribed");
@@ -161,7 +161,10 @@ fn a_failed_subscription_is_tried_again_and_the_scout_polls_meanwhile() {
     assert_eq!(registry.tick(at(1000)), [Step::Subscribe(C.into())]);
     assert!(looks(&mut registry, 1, 5000));
     registry.subscription_failed(C, None, at(5000));
-    assert_eq!(registry.gap(), [Step::Wake(1), Step::Subscribe(C.into())]);
+    assert_eq!(
+        registry.gap(at(5000)),
+        [Step::Wake(1), Step::Subscribe(C.into())]
+    );
 }
 
 #[test]
@@ -171,5 +174,5 @@ fn a_refused_subscription_is_told_to_every_waiter() {
     registry.join(C, (), at(0));
     let steps = registry.subscription_failed(C, Some(StoreError::refused("NOPERM")), at(0));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
-    assert!(matches!(registry.turn(C, 2, at(0)), Turn::Refused(_)));
+    assert!(matches!(registry.turn(C, 2, at(0)), Turn::GiveUp(_)));
 }

@@ -1,0 +1,98 @@
+//! The settings of a client, as users give them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+use crate::store::Store;
+
+/// Settings for a new [`Client`]. Every one has a default that fits most services.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use lockkeeper_core::Client;
+///
+/// # fn example(store: std::sync::Arc<dyn lockkeeper_core::store::Store>) -> lockkeeper_core::Result<Client> {
+/// Client::builder().namespace("billing").ttl(Duration::from_secs(10)).build(store)
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct ClientBuilder {
+    settings: Settings,
+}
+
+impl ClientBuilder {
+    /// What stands before every name, with a colon between (default `lockkeeper`). Empty: names are keys as they are,
+    /// as other libraries' locks have them.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.settings.namespace = namespace.into();
+        self
+    }
+
+    /// Length of a lease (default 30 s): how long a crashed holder keeps others out.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// A lease is renewed when one `fraction`th of its ttl has passed (default 3, at most 100), and twice as soon after a
+    /// failure.
+    pub fn renewal_fraction(mut self, fraction: u32) -> Self {
+        self.settings.renewal_fraction = fraction;
+        self
+    }
+
+    /// How much earlier than on the server a lease ends for its holder (default 1 % of the ttl + 5 ms). It must cover
+    /// how much faster the server's clock may run than this machine's within one ttl.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.settings.margin = Some(margin);
+        self
+    }
+
+    /// How long one request is waited for (default 2 s), never more than a sixth of the ttl.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.request_timeout = timeout;
+        self
+    }
+
+    /// How long a release, and closing, wait for the server to confirm (default 5 s).
+    pub fn release_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.release_timeout = timeout;
+        self
+    }
+
+    /// Makes the client's uuid, claims and jitter follow from a seed, so that a test can be repeated to the letter. Two
+    /// clients of one seed must never share a server.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.seed = Some(seed);
+        self
+    }
+
+    /// A client on a store. Its tasks run on the tokio runtime of the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if a setting cannot work, if the store serves another client already, or outside of a tokio
+    /// runtime.
+    pub fn build(self, store: Arc<dyn Store>) -> Result<Client> {
+        self.settings.check()?;
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return Err(Error::config(
+                "a client must be made inside a tokio runtime, which then runs its renewals",
+            ));
+        };
+        let Some(events) = store.events() else {
+            return Err(Error::config(
+                "a store serves one client, and this one has a client already: connect another store",
+            ));
+        };
+        let engine = Engine::start(self.settings, store, events, &runtime);
+        Ok(Client { engine })
+    }
+}

@@ -1,0 +1,193 @@
+//! The engine: what all locks of a client share, and the three tasks that work for them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime;
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+use crate::client::CloseReport;
+use crate::error::{Error, Result};
+use crate::exchange::{Line, Tenure, Terms};
+use crate::hold::Armed;
+use crate::name::Name;
+use crate::notify::Hub;
+use crate::owner::{ClaimId, Owner};
+use crate::pass::{Pass, Passes};
+use crate::protocol::Protocol;
+use crate::reaper;
+use crate::renewal::Renewals;
+use crate::settings::Settings;
+use crate::store::{Event, Store};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) line: Arc<Line>,
+    pub(crate) renewals: Arc<Renewals>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) reaper: reaper::Handle,
+    pub(crate) settings: Settings,
+    pub(crate) id: Uuid,
+    owners: AtomicU64,
+    tenures: AtomicU64,
+    random: Mutex<fastrand::Rng>,
+    passes: Arc<Passes>,
+    /// No new work.
+    closed: Arc<watch::Sender<bool>>,
+    /// No work at all.
+    finished: watch::Sender<bool>,
+}
+
+/// Closes the client when one of its tasks ends, however that comes: calls must fail then instead of waiting for ever.
+/// It happens when the runtime of the client is shut down while another one still uses it.
+struct CloseWithTask(Arc<watch::Sender<bool>>);
+
+impl Drop for CloseWithTask {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// Runs a task until it ends or `end` says so.
+async fn until(
+    mut end: watch::Receiver<bool>,
+    task: impl Future<Output = ()>,
+    _guard: CloseWithTask,
+) {
+    tokio::select! {
+        // An error means that nobody can say so any more; the task then ends by itself.
+        Ok(_) = end.wait_for(|end| *end) => {}
+        () = task => {}
+    }
+}
+
+impl Engine {
+    /// Starts the tasks on `runtime`.
+    pub(crate) fn start(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        events: mpsc::UnboundedReceiver<Event>,
+        runtime: &runtime::Handle,
+    ) -> Arc<Self> {
+        let line = Arc::new(Line::new(Arc::clone(&store)));
+        let renewals = Arc::new(Renewals::new(Arc::clone(&line)));
+        let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals));
+        let (reaper, reaper_task) = reaper::Handle::new(Arc::clone(&line), Arc::clone(&hub));
+        let closed = Arc::new(watch::Sender::new(false));
+        let finished = watch::Sender::new(false);
+
+        let guard = || CloseWithTask(Arc::clone(&closed));
+        let watchdog = Arc::clone(&renewals);
+        let watchdog_task = async move { watchdog.run().await };
+        runtime.spawn(until(closed.subscribe(), watchdog_task, guard()));
+        runtime.spawn(until(closed.subscribe(), hub_task, guard()));
+        let reaping = until(finished.subscribe(), reaper_task, guard());
+        runtime.spawn(async move {
+            reaping.await;
+            store.close().await;
+        });
+
+        let mut random = settings
+            .seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        let id = match settings.seed {
+            None => Uuid::new_v4(),
+            Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
+        };
+        Arc::new(Self {
+            line,
+            renewals,
+            hub,
+            reaper,
+            settings,
+            id,
+            owners: AtomicU64::new(1),
+            tenures: AtomicU64::new(1),
+            random: Mutex::new(random),
+            passes: Arc::default(),
+            closed,
+            finished,
+        })
+    }
+
+    pub(crate) fn new_owner(&self) -> Owner {
+        Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn name(&self, name: &str) -> Result<Name> {
+        Name::new(&self.settings.namespace, name)
+    }
+
+    /// A number for jitter and claims.
+    pub(crate) fn random(&self) -> u64 {
+        self.random
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .u64(..)
+    }
+
+    /// A new claim with the duty to leave for it, before anything is sent.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        protocol: &Arc<dyn Protocol>,
+        owner: Owner,
+        terms: Terms,
+    ) -> Armed {
+        let number = self.tenures.fetch_add(1, Ordering::Relaxed);
+        let id = ClaimId::new(owner, self.random());
+        let tenure = Arc::new(Tenure::new(number, id, Arc::clone(protocol), terms));
+        Armed {
+            tenure,
+            engine: Arc::clone(self),
+        }
+    }
+
+    /// A pass for one acquisition or release; closing waits until it is dropped.
+    pub(crate) fn enter(&self) -> Result<Pass> {
+        let pass = self.passes.issue();
+        if *self.closed.borrow() {
+            Err(Error::Closed)
+        } else {
+            Ok(pass)
+        }
+    }
+
+    /// Resolves when the client is closed.
+    pub(crate) async fn closed(&self) {
+        // An error means that every sender is gone: closed too.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// See [`Client::close`](crate::Client::close).
+    pub(crate) async fn close(&self) -> CloseReport {
+        self.closed.send_replace(true);
+        let forsaken = self.renewals.forsake_all();
+        let orderly = async {
+            self.passes.all_returned().await;
+            self.reaper.drained().await;
+        };
+        let in_time = tokio::time::timeout(self.settings.release_timeout, orderly)
+            .await
+            .is_ok();
+        // Grants that were on their way when the client was closed.
+        let expiring = forsaken + self.renewals.forsake_all();
+        let (left, unconfirmed) = self.reaper.counts();
+        let unconfirmed = unconfirmed + self.passes.out();
+        self.finished.send_replace(true);
+        self.line.store.close().await;
+        tracing::debug!(left, expiring, unconfirmed, in_time, "client closed");
+        CloseReport {
+            left,
+            expiring,
+            unconfirmed,
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.closed.send_replace(true);
+    }
+}

@@ -1,0 +1,46 @@
+-- reentrant/acquire: makes the claim a holder of a name that is free or whose holder is its own owner. Each claim has a
+-- lease of its own; the hold count is the number of claims alive. A re-entry shares the token. Run again by a holder it
+-- arms that claim's lease again.
+--
+-- KEYS[1] main     HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- KEYS[2] fence    the last token drawn for the name
+-- KEYS[3] gone     the mark of a leave that overtook this claim's acquire
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- ARGV[3] ttl      of the lease, ms
+-- ARGV[4] floor    the largest token the caller has seen
+-- ARGV[5] owner    of the claim
+-- REPLY GRANTED token
+-- REPLY BUSY left       ms until the last lease of the holder ends
+-- REPLY GONE            this claim has left: it must not come back
+-- REPLY WRONG_KIND      the name holds another kind's data
+-- PUBLISH nothing
+
+local ttl = tonumber(ARGV[3])
+local now_us = server_now()
+local now = math.floor(now_us / 1000)
+local held, fault = read_holders(KEYS[1], 'reentrant', now)
+if fault then
+  return fault
+end
+if not held then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+if held.alive > 0 and held.owner ~= ARGV[5] then
+  return { ARGV[1], 'BUSY', held.ends - now }
+end
+if redis.call('EXISTS', KEYS[3]) == 1 then
+  return { ARGV[1], 'GONE' }
+end
+local lease = string.format('%.0f', math.max(held.leases[ARGV[2]] or 0, now + ttl))
+if held.alive > 0 then
+  redis.call('HSET', KEYS[1], ARGV[2], lease)
+else
+  if held.stale then
+    redis.call('DEL', KEYS[1])
+  end
+  held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)
+  redis.call('HSET', KEYS[1], 'kind', 'reentrant', 'owner', ARGV[5], 'token', held.token, ARGV[2], lease)
+end
+arm(KEYS[1], ttl)
+return { ARGV[1], 'GRANTED', held.token }

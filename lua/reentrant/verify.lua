@@ -1,0 +1,18 @@
+-- reentrant/verify: asks whether the claim holds. Changes nothing.
+--
+-- KEYS[1] main     HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- REPLY HELD left       ms until the claim's lease ends on the server
+-- REPLY GONE            expired, deleted, or another owner's time
+-- PUBLISH nothing
+
+local now = math.floor(server_now() / 1000)
+local lease, fault = read_lease(KEYS[1], ARGV[2])
+if fault then
+  return fault
+end
+if lease <= now then
+  return { ARGV[1], 'GONE' }
+end
+return { ARGV[1], 'HELD', lease - now }

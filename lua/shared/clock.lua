@@ -1,0 +1,7 @@
+-- shared/clock: the server's time, the only clock of a script. Read once: before Redis 7.2 it moves inside a script.
+
+-- Now, µs.
+local function server_now()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end

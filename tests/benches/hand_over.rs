@@ -1,0 +1,273 @@
+//! From the call of release to the next holder running.
+//!
+//! As many tasks wait as the row says, and one holds. A holder rests a moment before it lets go, so that the line is
+//! quiet; who has let go joins the line again once the next one runs, so it never overtakes. The round trips that a
+//! hand-over is compared with rest just as long in between, because a processor that sleeps takes its time to wake.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Mutex};
+use lockkeeper_core::protocol::Item;
+use lockkeeper_core::store::{Call, Form, Store};
+use lockkeeper_lua::{Status, mutex};
+use lockkeeper_redis::RedisStore;
+use lockkeeper_testkit::server::Server;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::Effort;
+use crate::meters::{count, scripts};
+use crate::pairs::micros;
+use crate::report::Row;
+use crate::rounds::{Spread, in_turns};
+
+const PART: &str = "hand-over";
+
+/// Waiters at the same time.
+const WAITERS: [usize; 3] = [2, 16, 64];
+
+/// Clients among which the waiters are spread, as they would be in as many processes.
+const CLIENTS: [usize; 2] = [1, 8];
+
+/// How long the line may settle before each hand-over.
+const REST: Duration = Duration::from_millis(1);
+
+/// How long a hand-over may take before something is wrong.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What takes turns.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    HandOvers,
+    RoundTrips,
+}
+
+/// One round: the median time, µs, and the scripts that the server ran for each hand-over.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    time: f64,
+    scripts: f64,
+}
+
+/// Compares hand-overs with single round trips.
+pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let server = Server::start().await?;
+    for clients in CLIENTS {
+        for waiters in WAITERS {
+            rows.extend(compare(&server, clients, waiters, effort).await?);
+        }
+    }
+    Ok(rows)
+}
+
+async fn compare(
+    server: &Server,
+    clients: usize,
+    waiters: usize,
+    effort: Effort,
+) -> Result<Vec<Row>> {
+    let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
+    let mut line = Line::form(server, clients, waiters).await?;
+    // A round is a handful of hand-overs per waiter at most; the many rounds make up for it.
+    let rounds = (effort.rounds / 2).max(5);
+    let line_cell = tokio::sync::Mutex::new(&mut line);
+    let round = async |turn| match turn {
+        Turn::HandOvers => {
+            let before = scripts(server).await?;
+            let times = line_cell.lock().await.watch(effort.hand_overs).await?;
+            let scripts = scripts(server).await? - before;
+            Ok(Sample {
+                scripts: scripts / count(times.len()),
+                time: median(times)?,
+            })
+        }
+        Turn::RoundTrips => {
+            line_cell.lock().await.stand_still().await?;
+            Ok(Sample {
+                scripts: 0.0,
+                time: median(round_trips(&store, effort.hand_overs).await?)?,
+            })
+        }
+    };
+    let turns = [Turn::HandOvers, Turn::RoundTrips];
+    let samples = in_turns(&turns, rounds, round).await?;
+    line.disband().await;
+    store.close().await;
+
+    let times = |index: usize| -> Vec<f64> {
+        let samples: &[Sample] = &samples[index];
+        samples.iter().map(|sample| sample.time).collect()
+    };
+    let (hand_overs, round_trips) = (times(0), times(1));
+    let scripts = samples[0].iter().map(|sample| sample.scripts);
+    let crowd = if clients == 1 {
+        format!("{waiters} waiters of one client")
+    } else {
+        format!("{waiters} waiters of {} clients", clients.min(waiters + 1))
+    };
+    let row = |what: &str, unit, spread| Row::new(PART, format!("{crowd}: {what}"), unit, spread);
+    Ok(vec![
+        row("time", "µs", Spread::of(hand_overs.iter().copied())?),
+        row(
+            "one round trip",
+            "µs",
+            Spread::of(round_trips.iter().copied())?,
+        ),
+        row(
+            "time / round trip",
+            "×",
+            Spread::of_ratios(&hand_overs, &round_trips)?,
+        ),
+        row("scripts each", "", Spread::of(scripts)?),
+    ])
+}
+
+/// Tasks that hand one lock on and on.
+struct Line {
+    clients: Vec<Client>,
+    tasks: JoinSet<Result<()>>,
+    /// How long each hand-over took.
+    times: mpsc::UnboundedReceiver<Duration>,
+    /// Whether holders let go.
+    moving: watch::Sender<bool>,
+}
+
+impl Line {
+    /// One holder and so many waiters, who stand still.
+    async fn form(server: &Server, clients: usize, waiters: usize) -> Result<Self> {
+        let mut made = Vec::new();
+        for _ in 0..clients.min(waiters + 1) {
+            made.push(lockkeeper::connect(&server.url()).await?);
+        }
+        let (sender, times) = mpsc::unbounded_channel();
+        let moving = watch::Sender::new(false);
+        let gate = Arc::new(Gate {
+            beginning: Instant::now(),
+            let_go: AtomicU64::new(0),
+            grants: watch::Sender::new(0),
+        });
+        let mut tasks = JoinSet::new();
+        for member in 0..=waiters {
+            let lock = Mutex::new(&made[member % made.len()], "hand-over");
+            let work = stand_in_line(lock, Arc::clone(&gate), moving.subscribe(), sender.clone());
+            tasks.spawn(work);
+        }
+        Ok(Self {
+            clients: made,
+            tasks,
+            times,
+            moving,
+        })
+    }
+
+    /// Lets the line move for so many hand-overs.
+    async fn watch(&mut self, hand_overs: usize) -> Result<Vec<Duration>> {
+        self.moving.send_replace(true);
+        let mut times = Vec::with_capacity(hand_overs);
+        while times.len() < hand_overs {
+            times.push(self.next().await?);
+        }
+        Ok(times)
+    }
+
+    /// Stops the line and waits until nobody moves in it.
+    async fn stand_still(&mut self) -> Result<()> {
+        self.moving.send_replace(false);
+        // The last hand-over may be on its way; a second one cannot be.
+        sleep(REST * 10).await;
+        while self.times.try_recv().is_ok() {}
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Duration> {
+        let next = tokio::time::timeout(PATIENCE, self.times.recv());
+        if let Ok(time) = next.await {
+            return time.context("the line has dispersed");
+        }
+        // A member that failed knows why the line stands.
+        while let Some(ended) = self.tasks.try_join_next() {
+            ended??;
+        }
+        anyhow::bail!("nobody was granted the lock within {PATIENCE:?}")
+    }
+
+    async fn disband(mut self) {
+        self.tasks.shutdown().await;
+        for client in self.clients {
+            client.close().await;
+        }
+    }
+}
+
+/// What the members of a line share.
+struct Gate {
+    beginning: Instant,
+    /// When the last holder called release, ns since the beginning; 0 before the first.
+    let_go: AtomicU64,
+    /// How many have held.
+    grants: watch::Sender<u64>,
+}
+
+/// Acquires, rests, and hands on, until aborted.
+async fn stand_in_line(
+    lock: Mutex,
+    gate: Arc<Gate>,
+    mut moving: watch::Receiver<bool>,
+    times: mpsc::UnboundedSender<Duration>,
+) -> Result<()> {
+    let mut grants = gate.grants.subscribe();
+    loop {
+        let guard = lock.acquire().await?;
+        let running = gate.beginning.elapsed();
+        let let_go = Duration::from_nanos(gate.let_go.load(Ordering::Acquire));
+        let mut mine = 0;
+        gate.grants.send_modify(|grants| {
+            *grants += 1;
+            mine = *grants;
+        });
+        if !let_go.is_zero() {
+            times.send(running.saturating_sub(let_go))?;
+        }
+        moving.wait_for(|moving| *moving).await?;
+        sleep(REST).await;
+        let now = u64::try_from(gate.beginning.elapsed().as_nanos())?;
+        gate.let_go.store(now, Ordering::Release);
+        guard.release().await?;
+        grants.wait_for(|grants| *grants > mine).await?;
+    }
+}
+
+/// Asks after a claim that is not there: one key, one read, nothing changed.
+async fn round_trips(store: &Arc<dyn Store>, number: usize) -> Result<Vec<Duration>> {
+    let mut times = Vec::with_capacity(number);
+    for request in 0..u64::try_from(number)? {
+        let keys = ["lockkeeper:round trip".to_owned()];
+        let item = Item::new(&mutex::VERIFY, keys, ["nobody".to_owned()]);
+        // By its text the first time, so that the server knows the script.
+        let form = if request == 0 {
+            Form::Source
+        } else {
+            Form::Sha
+        };
+        let call = Call::new(item, request + 1, form, PATIENCE);
+        sleep(REST).await;
+        let store = Arc::clone(store);
+        let task = tokio::spawn(async move {
+            let start = Instant::now();
+            let reply = store.call(call).await?;
+            ensure!(reply.status() == Status::Gone);
+            anyhow::Ok(start.elapsed())
+        });
+        times.push(task.await??);
+    }
+    Ok(times)
+}
+
+fn median(times: Vec<Duration>) -> Result<f64> {
+    Ok(Spread::of(times.into_iter().map(micros))?.median)
+}

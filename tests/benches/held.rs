@@ -1,0 +1,156 @@
+//! Leases that are held and nothing else: what renewing them costs, what they weigh, whether one is lost.
+//!
+//! All are acquired as fast as can be, so their renewals come together; that is the worst case. They are watched for
+//! whole renewal periods, from the middle of one on, so that each renewal counts exactly once for each period.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use lockkeeper::{Client, LeaseState, Mutex, MutexGuard};
+use lockkeeper_testkit::server::Server;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+
+use crate::Effort;
+use crate::meters::{
+    count, own_memory, own_processor_time, scripts, server_memory, server_processor_time,
+};
+use crate::report::{Row, Target};
+use crate::rounds::Spread;
+
+const PART: &str = "held";
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// Lockkeeper renews when a third of the ttl has passed.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Tasks that acquire at the same time.
+const TASKS: usize = 64;
+
+/// How many leases are held against the server's word at the end.
+const VERIFIED: usize = 1_000;
+
+/// What the target of scripts and memory is given for.
+const TARGET_LEASES: f64 = 100_000.0;
+
+/// Holds many leases and watches.
+pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
+    let server = Server::start().await?;
+    let settings = Client::builder().ttl(TTL);
+    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+    // What is allocated once goes to nobody's account.
+    let mut guards = Vec::with_capacity(effort.leases);
+    guards.extend(acquire(&client, 0..TASKS).await?);
+
+    let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
+    let start = Instant::now();
+    guards.extend(acquire(&client, TASKS..effort.leases).await?);
+    let acquired = start.elapsed();
+    let leases = count(guards.len() - TASKS);
+    let memory = own_memory()
+        .zip(memory)
+        .map(|(after, before)| (after - before) / leases);
+    let server_memory = (server_memory(&server).await? - server_memory_before) / leases;
+
+    sleep((PERIOD / 2).saturating_sub(acquired)).await;
+    let watched = watch(&server, PERIOD * effort.periods).await?;
+    let lost = lost(&guards).await?;
+    client.close().await;
+
+    let row = |what: &str, unit, value| {
+        let what = format!("{} leases: {what}", effort.leases);
+        Row::new(PART, what, unit, Spread::once(value))
+    };
+    let mut rows = vec![
+        row("lost", "", lost).target(Target::AtMost(0.0)),
+        row("scripts", "/s", watched.scripts).target(Target::AtMost(1_000.0)),
+        row("scripts, busiest second", "/s", watched.busiest),
+        row("client CPU", "% of a core", watched.client).target(Target::AtMost(5.0)),
+        row("server CPU", "% of a core", watched.server),
+    ];
+    if let Some(memory) = memory {
+        rows.push(row("client memory each", "bytes", memory).target(Target::AtMost(1_024.0)));
+    }
+    rows.push(row("server memory each", "bytes", server_memory).target(Target::AtMost(1_024.0)));
+    let scale = TARGET_LEASES / count(effort.leases);
+    if scale > 1.0 {
+        // The targets are for more leases than a quick run holds.
+        let at = |what: &str, value: f64| row(&format!("{what}, ×{scale}"), "", value * scale);
+        rows.push(at("scripts/s", watched.scripts).target(Target::AtMost(1_000.0)));
+        rows.push(at("client CPU %", watched.client).target(Target::AtMost(5.0)));
+    }
+    rows.push(row("acquired in", "s", acquired.as_secs_f64()));
+    Ok(rows)
+}
+
+/// Acquires every lock of the range, several at a time.
+async fn acquire(client: &Client, range: std::ops::Range<usize>) -> Result<Vec<MutexGuard>> {
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (client, range) = (client.clone(), range.clone());
+        tasks.spawn(async move {
+            let mut guards = Vec::new();
+            for number in range.skip(task).step_by(TASKS) {
+                // 32 bytes, about as long as names with a UUID in them are.
+                let name = format!("bench:held:lease:{number:015}");
+                guards.push(Mutex::new(&client, &name).acquire().await?);
+            }
+            anyhow::Ok(guards)
+        });
+    }
+    let mut guards = Vec::with_capacity(range.len());
+    while let Some(done) = tasks.join_next().await {
+        guards.extend(done??);
+    }
+    Ok(guards)
+}
+
+/// What renewing costs.
+struct Watched {
+    /// Scripts per second on the server.
+    scripts: f64,
+    /// The same in the second that had most.
+    busiest: f64,
+    /// Processor time of this process, % of one core.
+    client: f64,
+    /// Processor time of the server, % of one core.
+    server: f64,
+}
+
+/// Watches for so long, a second at a time.
+async fn watch(server: &Server, length: Duration) -> Result<Watched> {
+    let start = tokio::time::Instant::now();
+    let own_before = own_processor_time()?;
+    let server_before = server_processor_time(server).await?;
+    let scripts_before = scripts(server).await?;
+    let (mut last, mut busiest) = (scripts_before, 0_f64);
+    for second in 1..=length.as_secs() {
+        sleep_until(start + Duration::from_secs(second)).await;
+        let now = scripts(server).await?;
+        busiest = busiest.max(now - last);
+        last = now;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let own = own_processor_time()?
+        .checked_sub(own_before)
+        .context("time ran backwards")?;
+    Ok(Watched {
+        scripts: (last - scripts_before) / seconds,
+        busiest,
+        client: own.as_secs_f64() / seconds * 100.0,
+        server: (server_processor_time(server).await? - server_before) / seconds * 100.0,
+    })
+}
+
+/// How many are not held any more, by their own word or, for some, by the server's.
+async fn lost(guards: &[MutexGuard]) -> Result<f64> {
+    let held =
+        |guard: &MutexGuard| matches!(guard.state(), LeaseState::Held | LeaseState::Uncertain);
+    let mut lost = guards.iter().filter(|guard| !held(guard)).count();
+    let step = (guards.len() / VERIFIED).max(1);
+    for guard in guards.iter().step_by(step).filter(|guard| held(guard)) {
+        lost += usize::from(guard.verify().await.is_err());
+    }
+    Ok(count(lost))
+}

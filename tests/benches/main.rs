@@ -1,0 +1,146 @@
+//! How fast the locks are: `cargo xtask bench`.
+//!
+//! What is measured is put side by side with the same scripts called bare, in the same run and in turns, because on a
+//! machine that does other things too only ratios can be trusted. The targets are information: a run that misses one
+//! succeeds, and performance is never a test.
+//!
+//! | module | what it measures |
+//! |---|---|
+//! | [`single`] | an acquire and a release, nobody competing, one after the other |
+//! | [`parallel`] | the same by 64 tasks on 64 names |
+//! | [`hand_over`] | from the call of release to the next holder running, and what that costs the server |
+//! | [`held`] | leases that are held and nothing else: work, memory, losses |
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`pairs`] | an acquire and a release in three ways: by the lock, by the store, by the client library |
+//! | [`rounds`] | measuring in turns; medians |
+//! | [`meters`] | processor time, memory and commands, of this process and of the server |
+//! | [`report`] | the table and the JSON file |
+
+mod hand_over;
+mod held;
+mod meters;
+mod pairs;
+mod parallel;
+mod report;
+mod rounds;
+mod single;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use tokio::time::timeout;
+
+use report::Report;
+
+/// Measures the locks on a server of its own.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Arguments {
+    /// Fewer rounds and fewer leases: within two minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Measures only this.
+    #[arg(long, value_name = "NAME")]
+    only: Option<Part>,
+    /// Where the figures go as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Cargo says this to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// One of the things that are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One task, nobody competing.
+    Single,
+    /// 64 tasks, each with a name of its own.
+    Parallel,
+    /// Waiters and the hand-over to the next of them.
+    HandOver,
+    /// Many leases held.
+    Held,
+}
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Rounds of each contestant.
+    rounds: usize,
+    /// Acquires and releases of each round with one task.
+    pairs: usize,
+    /// Hand-overs of each round.
+    hand_overs: usize,
+    /// Leases that are held.
+    leases: usize,
+    /// How many renewal periods they are watched for.
+    periods: u32,
+    /// No part may run longer: a benchmark that hangs is a fault and not a figure.
+    limit: Duration,
+}
+
+impl Effort {
+    /// Within two minutes.
+    const QUICK: Self = Self {
+        rounds: 11,
+        pairs: 400,
+        hand_overs: 60,
+        leases: 10_000,
+        periods: 1,
+        limit: Duration::from_secs(30),
+    };
+
+    /// Within ten minutes.
+    const FULL: Self = Self {
+        rounds: 21,
+        pairs: 1_000,
+        hand_overs: 100,
+        leases: 100_000,
+        periods: 3,
+        limit: Duration::from_secs(150),
+    };
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let effort = if arguments.quick {
+        Effort::QUICK
+    } else {
+        Effort::FULL
+    };
+    let mut report = Report::new(meters::machine().await?);
+    report.print_facts();
+    for part in Part::value_variants() {
+        if arguments.only.is_some_and(|only| only != *part) {
+            continue;
+        }
+        let start = Instant::now();
+        let rows = timeout(effort.limit, measure(*part, effort))
+            .await
+            .with_context(|| format!("{part:?}: not done within {:?}", effort.limit))?
+            .with_context(|| format!("failed to measure {part:?}"))?;
+        report.add(rows);
+        eprintln!("{part:?}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    report.print_table();
+    if let Some(file) = &arguments.json {
+        report.write_json(file, arguments.quick)?;
+        println!("\n{}", file.display());
+    }
+    Ok(())
+}
+
+async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
+    match part {
+        Part::Single => single::measure(effort).await,
+        Part::Parallel => parallel::measure(effort).await,
+        Part::HandOver => hand_over::measure(effort).await,
+        Part::Held => held::measure(effort).await,
+    }
+}

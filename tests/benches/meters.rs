@@ -1,0 +1,88 @@
+//! Processor time, memory and commands, of this process and of the server.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use lockkeeper_testkit::server::Server;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time that this process has used, in the kernel too.
+pub(crate) fn own_processor_time() -> Result<Duration> {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Ok(Duration::new(
+        time.tv_sec.try_into()?,
+        time.tv_nsec.try_into()?,
+    ))
+}
+
+/// Memory of this process that is in use, bytes; `None` on a system that does not say.
+pub(crate) fn own_memory() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024.0)
+}
+
+/// Scripts that the server was asked to run, batches counted as the one script they are.
+pub(crate) async fn scripts(server: &Server) -> Result<f64> {
+    let calls = server.commandstats("evalsha").await? + server.commandstats("eval").await?;
+    Ok(count(calls))
+}
+
+/// Processor time that the server has used, in the kernel too, seconds.
+pub(crate) async fn server_processor_time(server: &Server) -> Result<f64> {
+    let text = server.command(&["INFO", "cpu"]).await?.into_text()?;
+    let seconds = |field: &str| -> Result<f64> {
+        Ok(field_of(&text, field)
+            .with_context(|| format!("no {field}"))?
+            .parse()?)
+    };
+    Ok(seconds("used_cpu_sys")? + seconds("used_cpu_user")?)
+}
+
+/// Memory that the server has allocated, bytes.
+pub(crate) async fn server_memory(server: &Server) -> Result<f64> {
+    let text = server.command(&["INFO", "memory"]).await?.into_text()?;
+    Ok(field_of(&text, "used_memory")
+        .context("no used_memory")?
+        .parse()?)
+}
+
+/// What the figures of a run depend on, one fact each: its name and its text.
+pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
+    let server = Server::start().await?;
+    let text = server.command(&["INFO", "server"]).await?.into_text()?;
+    // Valkey still tells the version of Redis it is compatible with, besides its own.
+    let version = match field_of(&text, "valkey_version") {
+        Some(version) => format!("valkey {version}"),
+        None => format!(
+            "redis {}",
+            field_of(&text, "redis_version").unwrap_or("of unknown version")
+        ),
+    };
+    let cores = std::thread::available_parallelism()?;
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: Vec<&str> = load.split_whitespace().take(3).collect();
+    Ok(vec![
+        ("server", format!("{version}, on loopback over TCP")),
+        ("cores", cores.to_string()),
+        ("load before", load.join(" ")),
+        (
+            "system",
+            format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        ),
+    ])
+}
+
+/// A number of things as a figure. Exact up to 2^53, which no run comes near.
+pub(crate) fn count(number: impl TryInto<u32>) -> f64 {
+    number.try_into().map_or(f64::INFINITY, f64::from)
+}
+
+fn field_of<'a>(info: &'a str, field: &str) -> Option<&'a str> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .map(str::trim)
+}

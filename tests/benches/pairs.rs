@@ -1,0 +1,284 @@
+//! An acquire and a release in three ways: by the lock, by the store, by the client library.
+//!
+//! All three send the same scripts with the same keys and the same arguments to the same server, the first two over the
+//! same connection. What the bare ways send is ready before the clock starts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use fred::interfaces::{ClientLike as _, Resp3Frame as Frame};
+use fred::types::config::{Config, Options, ServerConfig, TcpConfig, UnresponsiveConfig};
+use fred::types::{Builder, ClusterHash, CustomCommand, Value as FredValue};
+use fred::util::redis_keyslot;
+use lockkeeper::{Client, Mutex};
+use lockkeeper_core::protocol::Item;
+use lockkeeper_core::store::{Call, Form, Store};
+use lockkeeper_core::{ClaimId, Name};
+use lockkeeper_lua::{Script, Status, mutex};
+use lockkeeper_redis::RedisStore;
+use lockkeeper_testkit::server::Server;
+
+use crate::meters::{count, own_processor_time};
+
+/// Lockkeeper's defaults, which the bare ways repeat.
+const NAMESPACE: &str = "lockkeeper";
+const TTL_MS: &str = "30000";
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How an acquire and a release are sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    /// `Mutex::acquire` and `MutexGuard::release`.
+    Lock,
+    /// `Store::call`, on the connection of the lock.
+    Store,
+    /// fred's `custom_raw`, on a connection with the settings that the store gives its own.
+    Library,
+}
+
+impl Way {
+    /// In the order in which [`Series`] has them.
+    pub(crate) const ALL: [Self; 3] = [Self::Lock, Self::Store, Self::Library];
+}
+
+/// A server, and the three ways to it.
+pub(crate) struct Ground {
+    store: Arc<dyn Store>,
+    client: Client,
+    library: fred::clients::Client,
+    // Dropped last: the connections go first.
+    server: Server,
+}
+
+impl Ground {
+    /// Starts a server, connects to it and teaches it the scripts.
+    pub(crate) async fn start() -> Result<Self> {
+        let server = Server::start().await?;
+        let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
+        let client = Client::builder().build(Arc::clone(&store))?;
+        Mutex::new(&client, "first")
+            .acquire()
+            .await?
+            .release()
+            .await?;
+        let library = connect_library(&server).await?;
+        Ok(Self {
+            store,
+            client,
+            library,
+            server,
+        })
+    }
+
+    /// Everything that `pairs` acquires and releases of `name` need.
+    pub(crate) fn work(&self, way: Way, name: &str, pairs: usize) -> Result<Work> {
+        let orders = || (0..pairs).map(|number| self.orders(name, number));
+        Ok(match way {
+            Way::Lock => Work::Lock(Mutex::new(&self.client, name), pairs),
+            Way::Store => {
+                let call = |item, number| Call::new(item, number, Form::Sha, REQUEST_TIMEOUT);
+                let calls = orders().map(|pair| Ok(pair?.map(|(item, number)| call(item, number))));
+                Work::Store(Arc::clone(&self.store), calls.collect::<Result<_>>()?)
+            }
+            Way::Library => {
+                let client = self.library.clone();
+                let pairs =
+                    orders().map(|pair| Ok(pair?.map(|(item, number)| arguments(item, number))));
+                Work::Library(client, pairs.collect::<Result<_>>()?)
+            }
+        })
+    }
+
+    /// Says goodbye to the server.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.client.close().await;
+        self.library.quit().await?;
+        self.server.stop().await
+    }
+
+    /// What the lock would send for one more claim: an acquire and a leave, with the numbers of their requests.
+    fn orders(&self, name: &str, number: usize) -> Result<[(Item, u64); 2]> {
+        let name = Name::new(NAMESPACE, name)?;
+        let request = u64::try_from(number)? * 2 + 1_000_000;
+        let claim = ClaimId::new(
+            self.client.new_owner(),
+            request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        );
+        let main = name.main().to_owned();
+        let acquire = Item::new(
+            &mutex::ACQUIRE,
+            [
+                main.clone(),
+                name.part("fence"),
+                format!("{}:{claim}", name.part("gone")),
+            ],
+            // A floor as long as the real one; the scripts of the lock draw from the clock and lie above it.
+            [
+                claim.to_string(),
+                TTL_MS.to_owned(),
+                "1000000000000000".to_owned(),
+            ],
+        );
+        let leave = Item::new(
+            &mutex::LEAVE,
+            [main],
+            [claim.to_string(), name.part("wake")],
+        );
+        Ok([(acquire, request), (leave, request + 1)])
+    }
+}
+
+/// Acquires and releases, ready to be sent one after the other.
+pub(crate) enum Work {
+    /// By the lock, so many times.
+    Lock(Mutex, usize),
+    /// By the store.
+    Store(Arc<dyn Store>, Vec<[Call; 2]>),
+    /// By the client library.
+    Library(fred::clients::Client, Vec<[Vec<FredValue>; 2]>),
+}
+
+impl Work {
+    /// Sends everything and returns how long each acquire and release took together.
+    pub(crate) async fn run(self) -> Result<Vec<Duration>> {
+        let mut times = Vec::new();
+        match self {
+            Self::Lock(lock, pairs) => {
+                times.reserve(pairs);
+                for _ in 0..pairs {
+                    let start = Instant::now();
+                    lock.acquire().await?.release().await?;
+                    times.push(start.elapsed());
+                }
+            }
+            Self::Store(store, pairs) => {
+                times.reserve(pairs.len());
+                for [acquire, leave] in pairs {
+                    let start = Instant::now();
+                    let granted = store.call(acquire).await?.status();
+                    let left = store.call(leave).await?.status();
+                    times.push(start.elapsed());
+                    ensure!((granted, left) == (Status::Granted, Status::Left));
+                }
+            }
+            Self::Library(client, pairs) => {
+                times.reserve(pairs.len());
+                for [acquire, leave] in pairs {
+                    let start = Instant::now();
+                    execute(&client, acquire).await?;
+                    execute(&client, leave).await?;
+                    times.push(start.elapsed());
+                }
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// One round of one way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// Median time of one acquire and release, µs.
+    pub(crate) latency: f64,
+    /// Acquires and releases per second, all tasks together.
+    pub(crate) throughput: f64,
+    /// Processor time of this process per acquire and release, µs.
+    pub(crate) processor: f64,
+}
+
+impl Sample {
+    /// Runs each work in a task of its own, all at the same time.
+    pub(crate) async fn take(works: Vec<Work>) -> Result<Self> {
+        let mut tasks = Vec::with_capacity(works.len());
+        let (start, processor) = (Instant::now(), own_processor_time()?);
+        for work in works {
+            tasks.push(tokio::spawn(work.run()));
+        }
+        let mut times = Vec::new();
+        for task in tasks {
+            times.extend(task.await??);
+        }
+        let elapsed = start.elapsed();
+        let processor = own_processor_time()? - processor;
+        times.sort_unstable();
+        let pairs = count(times.len());
+        let Some(median) = times.get(times.len() / 2) else {
+            bail!("nothing was measured")
+        };
+        Ok(Self {
+            latency: micros(*median),
+            throughput: pairs / elapsed.as_secs_f64(),
+            processor: micros(processor) / pairs,
+        })
+    }
+}
+
+/// A duration as a figure, µs.
+pub(crate) fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn arguments(item: Item, request: u64) -> Vec<FredValue> {
+    let Script { sha1, .. } = *item.script;
+    let mut arguments = vec![
+        FredValue::from_static_str(sha1),
+        FredValue::from(item.keys.len().to_string()),
+    ];
+    arguments.extend(item.keys.into_iter().map(FredValue::from));
+    arguments.push(FredValue::from(request.to_string()));
+    arguments.extend(item.args.into_iter().map(FredValue::from));
+    arguments
+}
+
+async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> Result<()> {
+    let options = Options {
+        fail_fast: true,
+        max_attempts: Some(2),
+        timeout: Some(REQUEST_TIMEOUT),
+        ..Options::default()
+    };
+    let slot = arguments
+        .get(2)
+        .and_then(FredValue::as_bytes)
+        .map_or(0, redis_keyslot);
+    let command = CustomCommand::new_static("EVALSHA", ClusterHash::Custom(slot), false);
+    match client
+        .with_options(&options)
+        .custom_raw(command, arguments)
+        .await?
+    {
+        Frame::Array { .. } => Ok(()),
+        other => bail!("the script answered {other:?}"),
+    }
+}
+
+/// With the settings that the store gives its own connections.
+async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
+    let config = Config {
+        server: ServerConfig::new_centralized("127.0.0.1", server.port()),
+        fail_fast: true,
+        ..Config::default()
+    };
+    let client = Builder::from_config(config)
+        .with_connection_config(|connection| {
+            connection.connection_timeout = SILENCE_TIMEOUT;
+            connection.internal_command_timeout = SILENCE_TIMEOUT;
+            connection.max_command_attempts = 2;
+            connection.tcp = TcpConfig {
+                nodelay: Some(true),
+                ..TcpConfig::default()
+            };
+            connection.unresponsive = UnresponsiveConfig {
+                max_timeout: Some(SILENCE_TIMEOUT),
+                interval: SILENCE_TIMEOUT / 4,
+            };
+        })
+        .with_performance_config(|performance| {
+            performance.default_command_timeout = SILENCE_TIMEOUT;
+        })
+        .build()?;
+    client.init().await?;
+    Ok(client)
+}

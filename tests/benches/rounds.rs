@@ -1,0 +1,65 @@
+//! Measuring in turns, and what is told of many measurements.
+
+use anyhow::{Context as _, Result};
+
+/// The median of several values, with the least and the greatest of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    /// Half of the values are below.
+    pub(crate) median: f64,
+    /// The least value.
+    pub(crate) least: f64,
+    /// The greatest value.
+    pub(crate) greatest: f64,
+}
+
+impl Spread {
+    /// Of these values, of which there must be one at least.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Result<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let least = *values.first().context("nothing was measured")?;
+        let greatest = *values.last().context("nothing was measured")?;
+        Ok(Self {
+            median: values[values.len() / 2],
+            least,
+            greatest,
+        })
+    }
+
+    /// Of a thing that was measured once.
+    pub(crate) const fn once(value: f64) -> Self {
+        Self {
+            median: value,
+            least: value,
+            greatest: value,
+        }
+    }
+
+    /// Of one series in units of another, round by round: what slows down a whole round cancels out.
+    pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Result<Self> {
+        Self::of(above.iter().zip(below).map(|(above, below)| above / below))
+    }
+}
+
+/// Lets the contestants measure one after the other, round by round, and returns each one's measurements in order.
+///
+/// Each round begins with another contestant, because the first of a round may find a processor asleep. One round more
+/// than asked for is run: the first only warms up.
+pub(crate) async fn in_turns<W: Copy, T>(
+    contestants: &[W],
+    rounds: usize,
+    measure: impl AsyncFn(W) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut series: Vec<Vec<T>> = contestants.iter().map(|_| Vec::new()).collect();
+    for round in 0..=rounds {
+        for turn in 0..contestants.len() {
+            let index = (round + turn) % contestants.len();
+            let measured = measure(contestants[index]).await?;
+            if round > 0 {
+                series[index].push(measured);
+            }
+        }
+    }
+    Ok(series)
+}

@@ -1,0 +1,204 @@
+//! Closing: what is under way is waited for, what is given up is counted, nothing goes on afterwards.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use lockkeeper::{Client, Error, Mutex};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::mutex;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::stall::Stalling;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::time::Instant;
+
+const MAIN: &str = "lockkeeper:name";
+const TTL: Duration = Duration::from_secs(6);
+
+fn unruly(server: &MemoryStore) -> (Client, Arc<Unruly>) {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    (Client::builder().ttl(TTL).build(shared).unwrap(), store)
+}
+
+fn stalling(server: &MemoryStore) -> Client {
+    let store = Stalling(Arc::new(server.sibling()));
+    Client::builder().ttl(TTL).build(Arc::new(store)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_under_way_is_waited_for() {
+    let server = MemoryStore::new();
+    let client = stalling(&server);
+    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    let releasing = tokio::spawn(guard.release());
+    tokio::task::yield_now().await;
+    let report = client.close().await;
+    releasing.await.unwrap().unwrap();
+    assert_eq!((report.expiring, report.unconfirmed), (0, 0));
+    assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_that_is_not_polled_is_counted() {
+    let server = MemoryStore::new();
+    let client = stalling(&server);
+    let mut idle = Box::pin(Mutex::new(&client, "name").acquire().into_future());
+    while server.command(&["EXISTS", MAIN]).await.unwrap() == "0" {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(idle.as_mut().poll(&mut context).is_pending());
+    }
+    let report = client.close().await;
+    assert_eq!(
+        (report.left, report.expiring, report.unconfirmed),
+        (0, 0, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_on_after_closing() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let guard = Mutex::new(&client, "name")
+        .acquire()
+        .ttl(TTL * 600)
+        .await
+        .unwrap();
+    for _ in 0..8 {
+        store.plan(&mutex::LEAVE, Fate::LoseRequest);
+    }
+    drop(guard);
+    assert_eq!(client.close().await.unconfirmed, 1);
+    drop(client);
+    let before = store.sent(&mutex::LEAVE);
+    tokio::time::sleep(TTL * 100).await;
+    assert_eq!(store.sent(&mutex::LEAVE), before);
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        0
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_only_dropped_leaves_and_ends_its_tasks() {
+    let server = MemoryStore::new();
+    let (client, _) = unruly(&server);
+    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    drop(client);
+    tokio::time::sleep(TTL * 2).await;
+    guard.verify().await.unwrap();
+    drop(guard);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        0
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_twice_and_from_two_tasks_is_harmless() {
+    let server = MemoryStore::new();
+    let (client, _) = unruly(&server);
+    let _guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    let (one, other) = tokio::join!(client.close(), client.close());
+    assert_eq!(one.expiring + other.expiring, 1);
+    assert_eq!(client.close().await.expiring, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let mut dead = Vec::new();
+    for number in 0..1_000 {
+        dead.push(
+            Mutex::new(&client, &format!("dead {number}"))
+                .acquire()
+                .await
+                .unwrap(),
+        );
+    }
+    let alive = Mutex::new(&client, "name").acquire().await.unwrap();
+    store.silence("dead");
+    drop(dead);
+    // The first attempts for the dead: four rounds of 256, of a second each.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    drop(alive);
+    let begun = Instant::now();
+    drop(
+        Mutex::new(&unruly(&server).0, "name")
+            .acquire()
+            .await
+            .unwrap(),
+    );
+    assert!(
+        begun.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_takes_no_longer_than_the_release_timeout() {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let settings = Client::builder().release_timeout(Duration::from_millis(100));
+    let client = settings
+        .build(Arc::clone(&store) as Arc<dyn Store>)
+        .unwrap();
+    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    store.plan(&mutex::LEAVE, Fate::LoseRequest);
+    let begun = Instant::now();
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, Error::Backend { .. }), "{error}");
+    assert!(
+        begun.elapsed() <= Duration::from_millis(102),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
+    let server = MemoryStore::new();
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let (client, store) = first.block_on(async { unruly(&server) });
+    let guard = second.block_on(async { Mutex::new(&client, "dead").acquire().await.unwrap() });
+    store.silence("dead");
+    drop(guard);
+    second.block_on(store.wait_sent(&mutex::LEAVE, 1));
+    drop(first);
+    second.block_on(async {
+        let refused = Mutex::new(&client, "name").acquire().await.map(drop);
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        let begun = Instant::now();
+        let report = client.close().await;
+        assert_eq!(report.unconfirmed, 1);
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
+    });
+}
+
+#[tokio::test]
+async fn a_store_serves_one_client() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let _client = Client::builder().build(Arc::clone(&store)).unwrap();
+    let second = Client::builder().build(store);
+    assert!(matches!(second, Err(Error::Config { .. })), "{second:?}");
+}

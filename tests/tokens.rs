@@ -1,0 +1,159 @@
+//! Fencing tokens under clocks that step, keys that hold garbage, and claims that come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::{Client, LeaseState, LossReason, Mutex};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{Status, mutex};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+
+const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
+const TTL: Duration = Duration::from_secs(6);
+
+fn client(server: &MemoryStore) -> Client {
+    let store = Arc::new(server.sibling());
+    Client::builder().ttl(TTL).build(store).unwrap()
+}
+
+/// The token of one grant, released at once.
+async fn token(client: &Client, name: &str) -> u64 {
+    let guard = Mutex::new(client, name).acquire().await.unwrap();
+    let token = guard.fencing_token().get();
+    guard.release().await.unwrap();
+    token
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_back_a_second_keeps_tokens_increasing() {
+    let server = MemoryStore::new();
+    let client = client(&server);
+    let mut last = 0;
+    for step in [0, -1_000, 0, -1_000, 5_000, -1_000] {
+        server.step_clock(step);
+        if step == 5_000 {
+            server.command(&["DEL", FENCE]).await.unwrap();
+        }
+        let next = token(&client, "name").await;
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_never_accepts_a_token_below_one_it_has_seen() {
+    let server = MemoryStore::new();
+    let client = client(&server);
+    let first = token(&client, "name").await;
+    // A server that lost everything, with a clock behind that of the one before.
+    server.command(&["DEL", FENCE]).await.unwrap();
+    server.step_clock(-60_000);
+    assert!(
+        token(&client, "name").await > first,
+        "the client's floor travels with its requests"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_lifted_by_a_floor_is_remembered_until_the_clock_has_caught_up() {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server), client(&server));
+    server.step_clock(3_600_000);
+    token(&one, "elsewhere").await;
+    server.step_clock(-3_600_000);
+    let first = token(&one, "name").await;
+    tokio::time::sleep(Duration::from_secs(3_700)).await;
+    let second = token(&other, "name").await;
+    assert!(second > first, "{second} after {first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
+    for garbage in [
+        "nan",
+        "inf",
+        "1e300",
+        "-1",
+        "abc",
+        "0x7f",
+        "1.5",
+        "",
+        "99999999999999999999",
+        "9007199254740991",
+        "9007199254740992",
+        "18446744073709551615",
+    ] {
+        let server = MemoryStore::new();
+        let client = client(&server);
+        server.command(&["SET", FENCE, garbage]).await.unwrap();
+        let mut tokens = Vec::new();
+        for name in ["name", "name", "innocent", "innocent"] {
+            tokens.push(token(&client, name).await);
+        }
+        assert!(
+            tokens[1] > tokens[0] && tokens[3] > tokens[2],
+            "{garbage}: {tokens:?}"
+        );
+        assert!(tokens[2] < 1 << 52, "{garbage} has spread: {tokens:?}");
+    }
+}
+
+/// Two copies of one acquire are on their way; the server loses its data between them.
+#[tokio::test(start_paused = true)]
+async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let held_by = Client::builder()
+        .ttl(TTL)
+        .build(Arc::clone(&store) as Arc<dyn Store>)
+        .unwrap();
+    store.plan(&mutex::ACQUIRE, Fate::Keep);
+    let guard = Mutex::new(&held_by, "name").acquire().await.unwrap();
+    server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
+    let newer = token(&client(&server), "name").await;
+    let late = store.deliver(&server).await.remove(0).unwrap();
+    assert_eq!(
+        late.status(),
+        Status::Granted,
+        "the stray copy was executed"
+    );
+
+    let stale = guard.verify().await;
+    assert!(
+        guard.fencing_token().get() < newer && stale.is_err(),
+        "{stale:?}"
+    );
+    assert_eq!(guard.state(), LeaseState::Lost(LossReason::Gone));
+    drop(guard);
+    held_by.close().await;
+    assert_eq!(
+        server
+            .command(&["EXISTS", "lockkeeper:name"])
+            .await
+            .unwrap(),
+        "0"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the_one() {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let client = Client::builder()
+        .ttl(TTL)
+        .build(Arc::clone(&store) as Arc<dyn Store>)
+        .unwrap();
+    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    let outlived = guard.run(tokio::time::sleep(TTL * 5)).await;
+    assert!(outlived.is_ok(), "{outlived:?}");
+    guard.verify().await.unwrap();
+    assert_eq!(store.sent(&mutex::RENEW), 0, "only the acquire is repeated");
+    // Lost by the server and brought back by nobody: the next repeat draws another token.
+    server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
+    server.command(&["DEL", FENCE]).await.unwrap();
+    assert_eq!(guard.lost().await, LossReason::Gone);
+}

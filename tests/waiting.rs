@@ -1,0 +1,200 @@
+//! Waiting in the corners: futures that are not polled, wakers that drop, servers that say nothing, messages refused.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex as Cell};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use lockkeeper::{Client, Error, Mutex};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::mutex;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::time::Instant;
+
+const TTL: Duration = Duration::from_secs(6);
+
+fn unruly(server: &MemoryStore) -> (Client, Arc<Unruly>) {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    (Client::builder().ttl(TTL).build(shared).unwrap(), store)
+}
+
+fn plain(server: &MemoryStore) -> Client {
+    unruly(server).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scout_that_is_not_polled_does_not_starve_the_others() {
+    let server = MemoryStore::new();
+    let client = plain(&server);
+    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let lock = Mutex::new(&client, "name");
+    let mut idle = Box::pin(lock.acquire().into_future());
+    let _ = tokio::time::timeout(Duration::from_millis(100), &mut idle).await;
+    guard.release().await.unwrap();
+    let begun = Instant::now();
+    drop(lock.acquire().await.unwrap());
+    assert!(
+        begun.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    // It has lost its place, not its claim.
+    drop(tokio::time::timeout(TTL, idle).await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scout_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let lock = Mutex::new(&client, "name");
+    let mut idle = Box::pin(lock.acquire().into_future());
+    store.plan(&mutex::ACQUIRE, Fate::Pass);
+    store.plan(&mutex::ACQUIRE, Fate::Pass);
+    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+    // Two looks by itself, the third for the message, whose request is under way when it is polled no more.
+    let _ = tokio::time::timeout(Duration::from_millis(50), &mut idle).await;
+    guard.release().await.unwrap();
+    let _ = tokio::time::timeout(Duration::from_millis(50), &mut idle).await;
+    let begun = Instant::now();
+    drop(lock.acquire().await.unwrap());
+    assert!(
+        begun.elapsed() <= Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+/// A task whose waker drops it, which a dead executor may do.
+struct Dropping(Cell<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl Wake for Dropping {
+    fn wake(self: Arc<Self>) {
+        let task = self.0.lock().unwrap().take();
+        drop(task);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_drops_its_future_locks_nothing_up() {
+    let server = MemoryStore::new();
+    let client = plain(&server);
+    let lock = Mutex::new(&client, "name");
+    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    // Subscribes, so that the next wake comes by message.
+    let _ = tokio::time::timeout(Duration::from_millis(50), lock.acquire()).await;
+    let inner = lock.clone();
+    let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        drop(inner.acquire().await);
+    });
+    let task = Arc::new(Dropping(Cell::new(None)));
+    let waker = Waker::from(Arc::clone(&task));
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    *task.0.lock().unwrap() = Some(future);
+    guard.release().await.unwrap();
+    drop(lock.acquire().wait_for(TTL).await.unwrap());
+    assert!(task.0.lock().unwrap().is_none(), "it was not woken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let waiters: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = Mutex::new(&client, "name");
+            tokio::spawn(async move { (lock.acquire().await.is_err(), Instant::now()) })
+        })
+        .collect();
+    store.wait_sent(&mutex::ACQUIRE, 2).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    for _ in 0..10_000 {
+        store.plan(&mutex::ACQUIRE, Fate::NotSent);
+    }
+    let begun = Instant::now();
+    for waiter in waiters {
+        let (failed, at) = waiter.await.unwrap();
+        // A safety poll (5 s) finds out that the server is gone; a second scout looks beside the first when that has
+        // looked for 5 s in vain; one ttl later all give up.
+        let after = at - begun;
+        assert!(failed && after < Duration::from_secs(10) + TTL, "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_zero_asks_once_even_if_others_wait() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let lock = Mutex::new(&client, "name");
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.map(drop) }
+    });
+    store.wait_sent(&mutex::ACQUIRE, 2).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let before = store.sent(&mutex::ACQUIRE);
+    let zero = lock.acquire().wait_for(Duration::ZERO).await;
+    assert!(matches!(zero, Err(Error::Timeout { .. })), "{zero:?}");
+    assert_eq!(store.sent(&mutex::ACQUIRE) - before, 1);
+    assert!(!waiter.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_in_time_on_a_silent_server() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+    let begun = Instant::now();
+    let wait = Duration::from_millis(10);
+    let error = Mutex::new(&client, "name")
+        .acquire()
+        .wait_for(wait)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(
+        begun.elapsed() <= Duration::from_millis(12),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn without_the_right_to_publish_a_release_still_wakes_who_waits_in_the_same_client() {
+    let server = Server::start().await.unwrap();
+    let user = [
+        "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish",
+    ];
+    server.command(&user).await.unwrap();
+    let url = format!("redis://mute:pw@127.0.0.1:{}", server.port());
+    let lock = Mutex::new(&lockkeeper::connect(&url).await.unwrap(), "name");
+    let begun = Instant::now();
+    let tasks: Vec<_> = (0..5)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
+}
