@@ -4,6 +4,7 @@ use lockkeeper::Mutex;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::contract;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::subject::Reentrant;
 
 contract!(
     mutex_on_memory,
@@ -14,6 +15,19 @@ contract!(
 contract!(
     mutex_on_a_server,
     Mutex,
+    Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    reentrant_on_memory,
+    Reentrant,
+    MemoryStore::new(),
+    start_paused = true
+);
+contract!(
+    reentrant_on_a_server,
+    Reentrant,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lockkeeper::{Client, Mutex};
+use lockkeeper::{Client, Mutex, ReentrantLock};
 use lockkeeper_testkit::history::{Belief, now};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
@@ -15,6 +15,14 @@ async fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["hold", url, name, ttl] => hold(&connect(url, ttl).await?, name).await,
+        ["reenter", url, name, ttl, owner] => {
+            let client = connect(url, ttl).await?;
+            let guard = ReentrantLock::new(&client, name)
+                .acquire(&owner.parse()?)
+                .await?;
+            println!("held {}", guard.fencing_token());
+            std::future::pending::<Result<()>>().await
+        }
         ["work", url, name, tasks, rounds] => {
             work(
                 &connect(url, "30000").await?,
@@ -24,7 +32,9 @@ async fn main() -> Result<()> {
             )
             .await
         }
-        _ => bail!("holder hold URL NAME TTL_MS | holder work URL NAME TASKS ROUNDS"),
+        _ => bail!(
+            "holder hold URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | work URL NAME TASKS ROUNDS"
+        ),
     }
 }
 

@@ -6,6 +6,8 @@ mod faults;
 mod input;
 mod notice;
 mod processes;
+mod reentrant;
+mod renewals;
 mod scripts;
 mod tracing;
 

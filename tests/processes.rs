@@ -15,13 +15,13 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A running `holder`; it dies with the test.
-struct Holder {
+pub(crate) struct Holder {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Holder {
-    fn start(words: &[&str]) -> Result<Self> {
+    pub(crate) fn start(words: &[&str]) -> Result<Self> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_holder"))
             .args(words)
             .stdin(Stdio::piped())
@@ -32,10 +32,14 @@ impl Holder {
         Ok(Self { child, lines })
     }
 
-    async fn line(&mut self) -> Result<String> {
+    pub(crate) async fn line(&mut self) -> Result<String> {
         timeout(LIMIT, self.lines.next_line())
             .await??
             .context("the holder ended")
+    }
+
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
     }
 
     fn signal(&self, signal: &str) -> Result<()> {
@@ -75,7 +79,7 @@ async fn a_holder_killed_on_the_spot_lets_the_next_in_when_its_lease_ends() -> R
     let held: u64 = holder.line().await?.trim_start_matches("held ").parse()?;
     let lock = Mutex::new(&client, "name");
     ensure!(lock.try_acquire().await?.is_none());
-    holder.child.kill().await?;
+    holder.kill().await?;
     let killed = Instant::now();
     let guard = lock.acquire().wait_for(LIMIT).await?;
     ensure!(guard.fencing_token().get() > held);

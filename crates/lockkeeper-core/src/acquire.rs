@@ -22,7 +22,7 @@ use crate::owner::Owner;
 #[must_use = "an acquisition does nothing unless awaited"]
 pub struct Acquire<G> {
     lock: Lock,
-    wrap: fn(Hold) -> G,
+    wrap: fn(Hold, Lock) -> G,
     owner: Option<Owner>,
     ttl: Option<Duration>,
     renewed: bool,
@@ -37,7 +37,7 @@ enum Wait {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) const fn new(lock: Lock, wrap: fn(Hold) -> G) -> Self {
+    pub(crate) const fn new(lock: Lock, wrap: fn(Hold, Lock) -> G) -> Self {
         Self {
             lock,
             wrap,
@@ -108,7 +108,7 @@ impl<G: 'static> IntoFuture for Acquire<G> {
                 .unless_closed(async |it| it.wait().await)
                 .instrument(span)
                 .await
-                .map(self.wrap)
+                .map(|hold| (self.wrap)(hold, self.lock))
         })
     }
 }
@@ -164,7 +164,7 @@ impl<G: 'static> IntoFuture for TryAcquire<G> {
                 .unless_closed(async |it| it.once().await)
                 .instrument(span)
                 .await?;
-            Ok(hold.map(self.0.wrap))
+            Ok(hold.map(|hold| (self.0.wrap)(hold, self.0.lock)))
         })
     }
 }

@@ -105,6 +105,11 @@ impl Error {
         }
     }
 
+    /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
+    pub fn not_held(name: impl Into<String>) -> Self {
+        Self::NotHeld { name: name.into() }
+    }
+
     pub(crate) fn lost(name: &Name, reason: LossReason) -> Self {
         Self::Lost {
             name: name.to_string(),

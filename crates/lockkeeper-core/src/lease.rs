@@ -228,9 +228,7 @@ impl Lease {
     }
 
     fn not_held(&self) -> Error {
-        Error::NotHeld {
-            name: self.name().to_owned(),
-        }
+        Error::not_held(self.name())
     }
 }
 

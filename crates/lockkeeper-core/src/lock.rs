@@ -32,13 +32,13 @@ impl Lock {
         }
     }
 
-    /// An acquisition that waits; `wrap` makes the kind's guard.
-    pub fn acquire<G>(&self, wrap: fn(Hold) -> G) -> Acquire<G> {
+    /// An acquisition that waits; `wrap` makes the kind's guard, which may keep the lock.
+    pub fn acquire<G>(&self, wrap: fn(Hold, Self) -> G) -> Acquire<G> {
         Acquire::new(self.clone(), wrap)
     }
 
-    /// An acquisition that does not wait; `wrap` makes the kind's guard.
-    pub fn try_acquire<G>(&self, wrap: fn(Hold) -> G) -> TryAcquire<G> {
+    /// An acquisition that does not wait; `wrap` makes the kind's guard, which may keep the lock.
+    pub fn try_acquire<G>(&self, wrap: fn(Hold, Self) -> G) -> TryAcquire<G> {
         TryAcquire::new(Acquire::new(self.clone(), wrap))
     }
 

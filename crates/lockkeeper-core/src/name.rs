@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::owner::ClaimId;
 
 /// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.
 const LONGEST: usize = 1024;
@@ -101,6 +102,13 @@ impl Name {
         } else {
             format!("{DERIVED}{part}:{{{main}}}")
         }
+    }
+}
+
+impl Name {
+    /// The mark of a leave that overtook an acquire of this claim.
+    pub fn gone(&self, claim: &ClaimId) -> String {
+        format!("{}:{claim}", self.part("gone"))
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! It tries for one ttl, then the claim has ended by itself.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -35,11 +34,16 @@ type Post = (Arc<Tenure>, Moment);
 /// What has become of the posted claims.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Posted and not yet settled.
-    open: AtomicUsize,
-    left: AtomicUsize,
-    unconfirmed: AtomicUsize,
+    tally: Mutex<Tally>,
     settled: Notify,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    /// Posted and not yet settled.
+    open: usize,
+    left: usize,
+    unconfirmed: usize,
 }
 
 impl Handle {
@@ -55,7 +59,7 @@ impl Handle {
     /// Leaves for a claim, some time soon. Its belief must have ended.
     pub(crate) fn post(&self, line: &Line, tenure: Arc<Tenure>) {
         let until = leave::of_use_until(line, &tenure);
-        self.counts.open.fetch_add(1, Ordering::SeqCst);
+        self.counts.change(|tally| tally.open += 1);
         if self.inbox.send((tenure, until)).is_err() {
             // The task has ended; the claim ends by its ttl.
             self.counts.settle(false);
@@ -66,7 +70,7 @@ impl Handle {
     pub(crate) async fn drained(&self) {
         loop {
             let settled = self.counts.settled.notified();
-            if self.counts.open.load(Ordering::SeqCst) == 0 {
+            if self.counts.change(|tally| tally.open) == 0 {
                 return;
             }
             settled.await;
@@ -75,21 +79,29 @@ impl Handle {
 
     /// How many claims the server has confirmed to be gone, and how many it has not.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
-        (
-            count(&self.counts.left),
-            count(&self.counts.unconfirmed) + count(&self.counts.open),
-        )
+        let tally = self.counts.change(|tally| *tally);
+        (tally.left, tally.unconfirmed + tally.open)
     }
 }
 
 impl Counts {
+    fn change<T>(&self, f: impl FnOnce(&mut Tally) -> T) -> T {
+        f(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn settle(&self, left: bool) {
-        let counter = if left { &self.left } else { &self.unconfirmed };
-        if self.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let open = self.change(|tally| {
+            tally.open = tally.open.saturating_sub(1);
+            *if left {
+                &mut tally.left
+            } else {
+                &mut tally.unconfirmed
+            } += 1;
+            tally.open
+        });
+        if open == 0 {
             self.settled.notify_waiters();
         }
-        counter.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -98,8 +110,8 @@ struct Working(Arc<Counts>);
 
 impl Drop for Working {
     fn drop(&mut self) {
-        let open = self.0.open.swap(0, Ordering::SeqCst);
-        self.0.unconfirmed.fetch_add(open, Ordering::SeqCst);
+        self.0
+            .change(|tally| tally.unconfirmed += std::mem::take(&mut tally.open));
         self.0.settled.notify_waiters();
     }
 }

@@ -95,7 +95,7 @@ impl Mutex {
     /// # }
     /// ```
     pub fn acquire(&self) -> Acquire<MutexGuard> {
-        self.0.acquire(MutexGuard)
+        self.0.acquire(|hold, _| MutexGuard(hold))
     }
 
     /// Acquires if the lock is free now; `None` if somebody else holds it.
@@ -126,7 +126,7 @@ impl Mutex {
     /// # }
     /// ```
     pub fn try_acquire(&self) -> TryAcquire<MutexGuard> {
-        self.0.try_acquire(MutexGuard)
+        self.0.try_acquire(|hold, _| MutexGuard(hold))
     }
 
     /// Acquires, runs `work` for as long as the lease lasts, and releases.

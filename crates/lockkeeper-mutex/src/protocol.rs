@@ -21,11 +21,6 @@ impl MutexProtocol {
     fn main(&self) -> String {
         self.name.main().to_owned()
     }
-
-    /// The mark of a leave that overtook an acquire of this claim.
-    fn gone(&self, ask: Ask<'_>) -> String {
-        format!("{}:{}", self.name.part("gone"), ask.claim)
-    }
 }
 
 impl Protocol for MutexProtocol {
@@ -40,7 +35,7 @@ impl Protocol for MutexProtocol {
     fn acquire(&self, ask: Ask<'_>) -> Item {
         Item::new(
             &mutex::ACQUIRE,
-            [self.main(), self.fence.clone(), self.gone(ask)],
+            [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
             [ask.claim.to_string(), ask.ttl_ms(), ask.floor.to_string()],
         )
     }
@@ -58,7 +53,7 @@ impl Protocol for MutexProtocol {
         if overtakes {
             Item::new(
                 &mutex::LEAVE_MARKED,
-                [self.main(), self.gone(ask)],
+                [self.main(), self.name.gone(ask.claim)],
                 [claim, channel, ask.ttl_ms()],
             )
         } else {

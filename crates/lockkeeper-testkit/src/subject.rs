@@ -3,7 +3,10 @@
 use std::fmt;
 use std::ops::Deref;
 
-use lockkeeper::{Acquire, Client, Lease, Mutex, MutexGuard, Released, Result, TryAcquire};
+use lockkeeper::{
+    Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
+    Result, TryAcquire,
+};
 
 /// A kind of lock whose holders exclude one another.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
@@ -47,5 +50,45 @@ impl Subject for Mutex {
 
     fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
         self.hold(work)
+    }
+}
+
+/// A re-entrant lock of owners that never meet themselves: each acquisition is for a new one.
+#[derive(Debug, Clone)]
+pub struct Reentrant {
+    client: Client,
+    lock: ReentrantLock,
+}
+
+impl Reentrant {
+    fn owner(&self) -> Owner {
+        self.client.new_owner()
+    }
+}
+
+impl Subject for Reentrant {
+    type Guard = ReentrantGuard;
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self {
+            client: client.clone(),
+            lock: ReentrantLock::new(client, name),
+        }
+    }
+
+    fn acquire(&self) -> Acquire<ReentrantGuard> {
+        self.lock.acquire(&self.owner())
+    }
+
+    fn try_acquire(&self) -> TryAcquire<ReentrantGuard> {
+        self.lock.try_acquire(&self.owner())
+    }
+
+    fn release(guard: ReentrantGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+
+    async fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
+        self.lock.hold(&self.owner(), work).await
     }
 }

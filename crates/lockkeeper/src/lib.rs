@@ -33,8 +33,9 @@
 //! | I need | kind |
 //! |---|---|
 //! | one holder at a time, cheapest | [`Mutex`] |
+//! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //!
-//! The re-entrant, fair, read-write, multi- and Redlock kinds of the family are not part of this version.
+//! The fair, read-write, multi- and Redlock kinds of the family are not part of this version.
 //!
 //! # What holds, and what does not
 //!
@@ -81,4 +82,5 @@ pub use lockkeeper_core::{
     LeaseState, LossReason, Lost, Owner, Released, Result, TryAcquire,
 };
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
+pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use url::{connect, connect_with};

@@ -5,16 +5,19 @@ use super::*;
 /// See the name.
 pub async fn another_kinds_data_is_refused<S: Subject>(site: &impl Site) -> Result<()> {
     let client = client(site).await?;
-    site.command(&["HSET", "lockkeeper:name", "kind", "something"])
+    site.command(&["HSET", "lockkeeper:hash", "kind", "something"])
         .await?;
-    let lock = S::new(&client, "name");
-    for error in [lock.acquire().await.err(), lock.try_acquire().await.err()] {
+    site.command(&["HSET", "lockkeeper:foreign", "field", "value"])
+        .await?;
+    let mut errors = Vec::new();
+    for name in ["hash", "foreign"] {
+        let lock = S::new(&client, name);
+        errors.extend([lock.acquire().await.err(), lock.try_acquire().await.err()]);
+    }
+    for error in errors {
         ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
     }
-    ensure!(
-        site.keys().await? == ["lockkeeper:name"],
-        "something was left behind"
-    );
+    ensure!(site.keys().await?.len() == 2, "something was left behind");
     Ok(())
 }
 

@@ -1,0 +1,245 @@
+//! One holder at a time, whose own nested calls get in again.
+//!
+//! Users depend on `lockkeeper`, which has this type as `lockkeeper::ReentrantLock`.
+
+mod protocol;
+
+use std::fmt;
+use std::ops::Deref;
+
+use lockkeeper_core::{
+    Acquire, Client, Error, Hold, Lease, Lock, Owner, Released, Result, TryAcquire,
+};
+use protocol::ReentrantProtocol;
+
+/// A lock with one owner at a time, who may hold it several times over.
+///
+/// # Which lock should I use?
+///
+/// This one if a method that holds a lock calls another that takes the same lock. If nothing nests, a mutex is cheaper:
+/// it costs the same round trips, and the server less work.
+///
+/// # How it works
+///
+/// A holder is an [`Owner`], not a task and not a thread: make one with [`Client::new_owner`] and hand it to whoever acts
+/// for the same holder, in another process too (it can be written as text). Each acquisition is a claim with a lease of
+/// its own, so a short inner lease never shortens the outer one, and one that is not renewed ends by itself while the
+/// owner's others live on. The lock is free when the last claim has left or ended. All claims of one hold share one fencing
+/// token.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::{Client, Released};
+/// # use lockkeeper_reentrant::ReentrantLock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let lock = ReentrantLock::new(&client, "account:7");
+/// let owner = client.new_owner();
+/// let outer = lock.acquire(&owner).await?;
+/// let inner = outer.reenter().await?;
+/// assert_eq!(inner.fencing_token(), outer.fencing_token());
+/// assert_eq!(inner.release().await?, Released::StillHeld(1));
+/// assert_eq!(outer.release().await?, Released::Free);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What this lock does not promise
+///
+/// - **Exclusion among those who share an owner.** Two tasks with the same owner are the same holder and run side by side.
+/// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
+///   resource that checks fencing tokens closes this.
+/// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
+#[derive(Clone)]
+pub struct ReentrantLock(Lock);
+
+impl ReentrantLock {
+    /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
+    pub fn new(client: &Client, name: &str) -> Self {
+        Self(Lock::new(client, name, ReentrantProtocol::new))
+    }
+
+    /// Acquires for `owner`, waiting for as long as it takes unless told otherwise. An owner that holds already gets in at
+    /// once.
+    ///
+    /// When it returns `Ok`, no other owner holds, and this claim's lease is renewed as long as its guard lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](Error::Timeout) if a wait was set and has passed; [`Backend`](Error::Backend) if the server refuses, or
+    /// does not answer for one ttl; [`WrongKind`](Error::WrongKind) if the name holds something else;
+    /// [`Config`](Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](Error::Closed) if the client
+    /// is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives this claim up, also when it had been granted unseen. The owner's other
+    /// claims stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_reentrant::ReentrantLock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let lock = ReentrantLock::new(&client, "account:7");
+    /// let (one, other) = (client.new_owner(), client.new_owner());
+    /// let _outer = lock.acquire(&one).await?;
+    /// let _inner = lock.acquire(&one).await?;
+    /// assert!(lock.try_acquire(&other).await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self, owner: &Owner) -> Acquire<ReentrantGuard> {
+        self.0
+            .acquire(|hold, lock| ReentrantGuard {
+                hold,
+                lock: Self(lock),
+            })
+            .owner(owner)
+    }
+
+    /// Acquires for `owner` if the lock is free or its own now; `None` if another owner holds it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once
+    /// more and then reported.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// See [`acquire`](Self::acquire).
+    pub fn try_acquire(&self, owner: &Owner) -> TryAcquire<ReentrantGuard> {
+        self.0
+            .try_acquire(|hold, lock| ReentrantGuard {
+                hold,
+                lock: Self(lock),
+            })
+            .owner(owner)
+    }
+
+    /// Acquires for `owner`, runs `work` for as long as the lease lasts, and releases.
+    ///
+    /// When it returns `Ok`, the work was done while the lease was believed in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), and [`Lost`](Error::Lost) if the lease was lost on the way: the work was then
+    /// stopped at one of its awaits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases this claim.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_reentrant::ReentrantLock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let lock = ReentrantLock::new(&client, "account:7");
+    /// let owner = client.new_owner();
+    /// let nested = lock
+    ///     .hold(&owner, async |_| lock.hold(&owner, async |lease| lease.fencing_token()).await)
+    ///     .await??;
+    /// assert!(nested.get() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold<F, T>(&self, owner: &Owner, work: F) -> Result<T>
+    where
+        F: AsyncFnOnce(Lease) -> T,
+    {
+        self.acquire(owner).await?.hold.within(work).await
+    }
+}
+
+impl fmt::Debug for ReentrantLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`].
+///
+/// Dropping it releases this one hold in the background; [`release`](Self::release) waits for the server's word.
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct ReentrantGuard {
+    hold: Hold,
+    lock: ReentrantLock,
+}
+
+impl ReentrantGuard {
+    /// Takes the lock once more for the same owner, without waiting.
+    ///
+    /// When it returns `Ok`, both guards hold, with the same fencing token.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](Error::Lost) or [`NotHeld`](Error::NotHeld) if this guard's lease has ended, here or on the server: then
+    /// nothing is held anew. Otherwise as for [`ReentrantLock::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    ///
+    /// # Examples
+    ///
+    /// See [`ReentrantLock`].
+    pub async fn reenter(&self) -> Result<Self> {
+        self.ensure_held()?;
+        let again = self.lock.try_acquire(&self.owner()).await?;
+        match again {
+            Some(again) if again.fencing_token() == self.fencing_token() => Ok(again),
+            // Another hold has begun since: what this guard believes in is over, and what was just taken is given back.
+            _ => {
+                drop(again);
+                self.verify().await?;
+                Err(Error::not_held(self.name()))
+            }
+        }
+    }
+
+    /// Lets this hold go and waits until the server has confirmed it.
+    ///
+    /// When it returns `Ok`, the lock is free or already another's, or still the owner's by this many other holds.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](Error::Lost) if this claim's lease had been lost before; [`Backend`](Error::Backend) if the server did not
+    /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
+    /// background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future is dropping the guard.
+    ///
+    /// # Examples
+    ///
+    /// See [`ReentrantLock`].
+    pub async fn release(self) -> Result<Released> {
+        self.hold.release().await
+    }
+}
+
+impl Deref for ReentrantGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.hold
+    }
+}

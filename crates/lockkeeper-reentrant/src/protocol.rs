@@ -1,0 +1,80 @@
+use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::{Kind, Name};
+use lockkeeper_lua::reentrant;
+
+/// The keys and scripts of a re-entrant lock: one HASH with the owner, the token, and each claim with the end of its own
+/// lease.
+#[derive(Debug)]
+pub(crate) struct ReentrantProtocol {
+    name: Name,
+    fence: String,
+    wake: String,
+}
+
+impl ReentrantProtocol {
+    pub(crate) fn new(name: Name) -> Self {
+        let (fence, wake) = (name.part("fence"), name.part("wake"));
+        Self { name, fence, wake }
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+}
+
+impl Protocol for ReentrantProtocol {
+    fn kind(&self) -> Kind {
+        Kind::new("reentrant")
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &reentrant::ACQUIRE,
+            [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
+            [
+                ask.claim.to_string(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.claim.owner().to_string(),
+            ],
+        )
+    }
+
+    fn renew(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &reentrant::RENEW,
+            [self.main()],
+            [ask.claim.to_string(), ask.ttl_ms()],
+        )
+    }
+
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+        let (claim, channel) = (ask.claim.to_string(), self.wake.clone());
+        if overtakes {
+            let keys = [self.main(), self.name.gone(ask.claim)];
+            Item::new(
+                &reentrant::LEAVE_MARKED,
+                keys,
+                [claim, channel, ask.ttl_ms()],
+            )
+        } else {
+            Item::new(&reentrant::LEAVE, [self.main()], [claim, channel])
+        }
+    }
+
+    fn verify(&self, ask: Ask<'_>) -> Item {
+        Item::new(&reentrant::VERIFY, [self.main()], [ask.claim.to_string()])
+    }
+
+    fn reenters(&self) -> bool {
+        true
+    }
+
+    fn channel(&self) -> String {
+        self.wake.clone()
+    }
+}

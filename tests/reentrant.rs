@@ -1,0 +1,238 @@
+//! The re-entrant lock: hold counts, leases of their own, owners in several processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::reentrant;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+
+const MAIN: &str = "lockkeeper:name";
+
+async fn client(server: &MemoryStore) -> Result<Client> {
+    server.client(Client::builder()).await
+}
+
+/// How many claims are written down: the fields of the HASH but for kind, owner and token.
+async fn holds(server: &Server) -> Result<usize> {
+    let fields = server.command(&["HGETALL", MAIN]).await?.into_texts()?;
+    Ok((fields.len() / 2).saturating_sub(3))
+}
+
+/// A method that locks calls another that locks the same name.
+#[tokio::test]
+async fn nested_calls_get_in_and_nobody_else_until_the_last_has_left() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let (lock, owner, stranger) = (
+        ReentrantLock::new(&client, "name"),
+        client.new_owner(),
+        client.new_owner(),
+    );
+
+    let outer = lock.acquire(&owner).await?;
+    ensure!(holds(&server).await? == 1);
+    let inner = lock.acquire(&owner).await?;
+    let innermost = inner.reenter().await?;
+    ensure!(holds(&server).await? == 3);
+    ensure!(outer.fencing_token() == innermost.fencing_token());
+    ensure!(lock.try_acquire(&stranger).await?.is_none());
+
+    ensure!(innermost.release().await? == Released::StillHeld(2));
+    ensure!(outer.release().await? == Released::StillHeld(1));
+    ensure!(holds(&server).await? == 1);
+    ensure!(
+        lock.try_acquire(&stranger).await?.is_none(),
+        "the inner hold is still there"
+    );
+    let token = inner.fencing_token();
+    ensure!(inner.release().await? == Released::Free);
+    ensure!(server.command(&["EXISTS", MAIN]).await?.into_text()? == "0");
+    ensure!(
+        lock.try_acquire(&stranger)
+            .await?
+            .context("it is free")?
+            .fencing_token()
+            > token
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nested_call_gets_in_past_those_who_wait_for_its_owner() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
+    let outer = lock.acquire(&owner).await?;
+    let waiting = tokio::spawn({
+        let (lock, stranger) = (lock.clone(), client.new_owner());
+        async move { lock.acquire(&stranger).await.map(drop) }
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let inner = lock
+        .acquire(&owner)
+        .wait_for(Duration::from_millis(100))
+        .await?;
+    ensure!(!waiting.is_finished());
+    drop((outer, inner));
+    waiting.await??;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_inner_lease_never_shortens_the_outer_one() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner, stranger) = (
+        ReentrantLock::new(&client, "name"),
+        client.new_owner(),
+        client.new_owner(),
+    );
+    let outer = lock
+        .acquire(&owner)
+        .ttl(Duration::from_secs(60))
+        .no_renewal()
+        .await?;
+    let inner = lock
+        .acquire(&owner)
+        .ttl(Duration::from_secs(1))
+        .no_renewal()
+        .await?;
+    ensure!(inner.lost().await == LossReason::Expired);
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    ensure!(outer.state() == LeaseState::Held);
+    outer.verify().await?;
+    ensure!(lock.try_acquire(&stranger).await?.is_none());
+    ensure!(
+        outer.release().await? == Released::Free,
+        "the inner claim ended by itself"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner, stranger) = (
+        ReentrantLock::new(&client, "name"),
+        client.new_owner(),
+        client.new_owner(),
+    );
+    let outer = lock
+        .acquire(&owner)
+        .ttl(Duration::from_secs(1))
+        .no_renewal()
+        .await?;
+    let inner = lock
+        .acquire(&owner)
+        .ttl(Duration::from_secs(600))
+        .no_renewal()
+        .await?;
+    ensure!(inner.release().await? == Released::StillHeld(1));
+    outer.lost().await;
+    // The key itself lives on, its claims do not.
+    let begun = tokio::time::Instant::now();
+    drop(lock.acquire(&stranger).await?);
+    ensure!(
+        begun.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        begun.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner, stranger) = (
+        ReentrantLock::new(&client, "name"),
+        client.new_owner(),
+        client.new_owner(),
+    );
+    let outer = lock.acquire(&owner).await?;
+    server.command(&["DEL", MAIN]).await?;
+    drop(lock.acquire(&stranger).await?);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let error = outer.reenter().await.err();
+    ensure!(
+        matches!(
+            error,
+            Some(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    ensure!(
+        server.command(&["EXISTS", MAIN]).await? == "0",
+        "the attempt left a hold behind"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_run_twice_counts_once() -> Result<()> {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
+    lock.acquire(&owner).await?.release().await?;
+    store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
+    let guard = lock.acquire(&owner).await?;
+    ensure!(
+        guard.release().await? == Released::Free,
+        "the repeat counted twice"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kinds_refuse_each_others_names() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let owner = client.new_owner();
+    let _mutex = Mutex::new(&client, "mutex").acquire().await?;
+    let _reentrant = ReentrantLock::new(&client, "reentrant")
+        .acquire(&owner)
+        .await?;
+    let error = ReentrantLock::new(&client, "mutex")
+        .acquire(&owner)
+        .await
+        .err();
+    ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+    let error = Mutex::new(&client, "reentrant").acquire().await.err();
+    ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+    Ok(())
+}
+
+/// The owner travels to a child process as text; the child is killed on the spot.
+#[tokio::test]
+async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
+    let outer = lock.acquire(&owner).await?;
+    let text = owner.to_string();
+    ensure!(text.parse::<Owner>()? == owner);
+    let mut child =
+        crate::processes::Holder::start(&["reenter", &server.url(), "name", "500", &text])?;
+    let held = child.line().await?;
+    ensure!(held == format!("held {}", outer.fencing_token()), "{held}");
+    ensure!(holds(&server).await? == 2);
+    child.kill().await?;
+    // Its lease of 500 ms ends by itself: then a release of the outer one frees the lock.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    outer.verify().await?;
+    ensure!(outer.release().await? == Released::Free);
+    ensure!(server.command(&["EXISTS", MAIN]).await?.into_text()? == "0");
+    Ok(())
+}
