@@ -36,7 +36,11 @@ impl Protocol for MutexProtocol {
         Item::new(
             &mutex::ACQUIRE,
             [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
-            [ask.claim.to_string(), ask.ttl_ms(), ask.floor.to_string()],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+            ],
         )
     }
 
@@ -44,12 +48,12 @@ impl Protocol for MutexProtocol {
         Item::new(
             &mutex::RENEW,
             [self.main()],
-            [ask.claim.to_string(), ask.ttl_ms()],
+            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
         )
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.to_string(), self.wake.clone());
+        let (claim, channel) = (ask.claim.as_str().to_owned(), self.wake.clone());
         if overtakes {
             Item::new(
                 &mutex::LEAVE_MARKED,
@@ -62,7 +66,11 @@ impl Protocol for MutexProtocol {
     }
 
     fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(&mutex::VERIFY, [self.main()], [ask.claim.to_string()])
+        Item::new(
+            &mutex::VERIFY,
+            [self.main()],
+            [ask.claim.as_str().to_owned()],
+        )
     }
 
     fn channel(&self) -> String {

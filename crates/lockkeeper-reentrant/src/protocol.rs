@@ -36,7 +36,7 @@ impl Protocol for ReentrantProtocol {
             &reentrant::ACQUIRE,
             [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
             [
-                ask.claim.to_string(),
+                ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
                 ask.floor.to_string(),
                 ask.claim.owner().to_string(),
@@ -48,12 +48,12 @@ impl Protocol for ReentrantProtocol {
         Item::new(
             &reentrant::RENEW,
             [self.main()],
-            [ask.claim.to_string(), ask.ttl_ms()],
+            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
         )
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.to_string(), self.wake.clone());
+        let (claim, channel) = (ask.claim.as_str().to_owned(), self.wake.clone());
         if overtakes {
             let keys = [self.main(), self.name.gone(ask.claim)];
             Item::new(
@@ -67,7 +67,11 @@ impl Protocol for ReentrantProtocol {
     }
 
     fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(&reentrant::VERIFY, [self.main()], [ask.claim.to_string()])
+        Item::new(
+            &reentrant::VERIFY,
+            [self.main()],
+            [ask.claim.as_str().to_owned()],
+        )
     }
 
     fn reenters(&self) -> bool {

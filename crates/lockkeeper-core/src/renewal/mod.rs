@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use crate::claim::Verdict;
-use crate::clock::{Moment, sleep_until_some};
+use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line, Tenure};
 use crate::lease::LossReason;
 use crate::protocol::Verb;
@@ -41,6 +41,8 @@ struct State {
     tenures: BTreeMap<LeaseId, Arc<Tenure>>,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
+    /// There was no lease when the task last looked.
+    idle: bool,
 }
 
 /// Leases that one script renews.
@@ -118,8 +120,14 @@ impl Renewals {
             {
                 under_way.push(Box::pin(self.renew(batch)));
             }
+            let now = self.line.clock.now();
             let armed = self.with(|state| {
-                state.armed = state.schedule.next();
+                // With no lease left it looks once more before it sleeps for good: locks that are taken and let go
+                // in quick succession would else wake the task each time.
+                let idle = state.armed.filter(|_| !state.idle).map(|_| now.after(LOOK));
+                let next = state.schedule.next();
+                state.idle = next.is_none();
+                state.armed = next.or(idle);
                 state.armed
             });
             tokio::select! {
