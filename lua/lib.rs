@@ -10,6 +10,8 @@
 //! assert_eq!(mutex::RENEW.args, ["request", "claim", "ttl"]);
 //! ```
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod status;
 
 pub use status::Status;

@@ -198,3 +198,41 @@ async fn without_the_right_to_publish_a_release_still_wakes_who_waits_in_the_sam
         begun.elapsed()
     );
 }
+
+#[tokio::test]
+async fn a_waiter_that_no_message_reaches_looks_when_the_lease_has_ended() {
+    let server = Server::start().await.unwrap();
+    let user = [
+        "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish",
+    ];
+    server.command(&user).await.unwrap();
+    let url = format!("redis://mute:pw@127.0.0.1:{}", server.port());
+    let mute = lockkeeper::connect(&url).await.unwrap();
+    let other = lockkeeper::connect(&server.url()).await.unwrap();
+    let ttl = Duration::from_millis(1_000);
+    let guard = Mutex::new(&mute, "name")
+        .acquire()
+        .ttl(ttl)
+        .no_renewal()
+        .await
+        .unwrap();
+    let held = Instant::now();
+    let waiting = tokio::spawn(async move { Mutex::new(&other, "name").acquire().await.map(drop) });
+    let subscribed = ["PUBSUB", "NUMSUB", "lockkeeper.wake:{lockkeeper:name}"];
+    while server
+        .command(&subscribed)
+        .await
+        .unwrap()
+        .into_texts()
+        .unwrap()[1]
+        != "1"
+    {
+        tokio::task::yield_now().await;
+    }
+    // The second look, which follows the subscription, may still be on its way: it must find the lock held.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    let waited = held.elapsed();
+    assert!(waited > ttl / 2 && waited < ttl * 2, "{waited:?}");
+}

@@ -11,6 +11,8 @@
 //! | [`protocol`] | the seam to a kind of lock |
 //! | [`clock`] | local time |
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod acquire;
 mod acquisition;
 mod builder;

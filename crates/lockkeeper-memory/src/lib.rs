@@ -22,6 +22,8 @@
 //! - Stores that share a keyspace should share a runtime: with paused time in one and not in the other, they disagree
 //!   about what has expired.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod bus;
 mod command;
 mod interpreter;

@@ -2,6 +2,8 @@
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::Mutex`.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod protocol;
 
 use std::fmt;

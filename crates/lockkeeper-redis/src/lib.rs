@@ -17,6 +17,8 @@
 //! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. TLS, clusters and
 //! sentinels are not supported yet and are refused with a message that says so.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod connection;
 mod dialer;
 mod events;

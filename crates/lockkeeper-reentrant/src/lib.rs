@@ -2,6 +2,8 @@
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::ReentrantLock`.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod protocol;
 
 use std::fmt;

@@ -75,6 +75,8 @@
 //! # }
 //! ```
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 mod url;
 
 pub use lockkeeper_core::{
