@@ -160,6 +160,57 @@ async fn a_restarted_server_loses_no_waiter() -> Result<()> {
     Ok(())
 }
 
+/// Tasks that wait and tasks that hold, a hundred of each, while the server dies and comes back without memory.
+#[tokio::test]
+async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Result<()> {
+    let mut server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let ttl = Duration::from_secs(60);
+    let (mut holders, mut waiters) = (Vec::new(), JoinSet::new());
+    for number in 0..100 {
+        let lock = Mutex::new(&client, &format!("name {number}"));
+        holders.push(lock.acquire().ttl(ttl).await?);
+        waiters.spawn(async move { lock.acquire().await?.release().await });
+    }
+    while !server
+        .command(&["PUBSUB", "CHANNELS"])
+        .await?
+        .into_texts()?
+        .len()
+        .eq(&100)
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.kill()?;
+    server.restart().await?;
+    while let Some(waiter) = timeout(SOON, waiters.join_next()).await? {
+        waiter??;
+    }
+    for holder in &holders {
+        ensure!(timeout(SOON, holder.lost()).await? == lockkeeper::LossReason::Gone);
+    }
+    drop(holders);
+    let report = client.close().await;
+    ensure!(
+        (report.expiring, report.unconfirmed) == (0, 0),
+        "{report:?}"
+    );
+    ensure!(
+        server
+            .command(&["PUBSUB", "CHANNELS"])
+            .await?
+            .into_texts()?
+            .is_empty(),
+        "a subscription is left"
+    );
+    let keys = server.keys().await?;
+    ensure!(
+        keys.iter().all(|key| key.starts_with("lockkeeper.fence:")),
+        "{keys:?}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout() -> Result<()> {
     let server = Server::start().await?;

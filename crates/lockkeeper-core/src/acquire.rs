@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::acquisition::Acquisition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::owner::Owner;
@@ -26,6 +26,7 @@ pub struct Acquire<G> {
     owner: Option<Owner>,
     ttl: Option<Duration>,
     renewed: bool,
+    max_hold: Option<Duration>,
     wait: Wait,
 }
 
@@ -44,6 +45,7 @@ impl<G> Acquire<G> {
             owner: None,
             ttl: None,
             renewed: true,
+            max_hold: None,
             wait: Wait::Forever,
         }
     }
@@ -66,13 +68,21 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long (default: waits for ever). Zero still asks the server once.
+    /// Bounds the time of holding: `longest` after the grant was asked for, the lease is lost for
+    /// [`MaxHold`](crate::LossReason::MaxHold), however well it is renewed. Unless the guard is dropped before, the lock
+    /// becomes free up to one ttl later.
+    pub const fn max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// Gives up with [`Error::Timeout`] after this long (default: waits for ever). Zero still asks the server once.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wait = Wait::For(longest);
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's time, which tests can pause; make
+    /// Gives up with [`Error::Timeout`] at this instant. It is compared with tokio's time, which tests can pause; make
     /// it from a `tokio::time::Instant` there.
     pub const fn wait_until(mut self, instant: Instant) -> Self {
         self.wait = Wait::Until(instant);
@@ -83,7 +93,13 @@ impl<G> Acquire<G> {
     fn prepare(&self) -> Result<Acquisition> {
         let protocol = Arc::clone(self.lock.protocol()?);
         let engine = Arc::clone(&self.lock.client().engine);
-        let terms = engine.settings.terms(self.ttl, self.renewed)?;
+        let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
+        if self.max_hold.is_some_and(|longest| longest.is_zero()) {
+            return Err(Error::config(
+                "a max_hold of zero would end the lease before it begins",
+            ));
+        }
+        terms.max_hold = self.max_hold;
         let owner = self.owner.unwrap_or_else(|| engine.new_owner());
         let wait = match self.wait {
             Wait::Forever => None,
@@ -149,6 +165,11 @@ impl<G> TryAcquire<G> {
     /// As [`Acquire::no_renewal`].
     pub fn no_renewal(self) -> Self {
         Self(self.0.no_renewal())
+    }
+
+    /// As [`Acquire::max_hold`].
+    pub fn max_hold(self, longest: Duration) -> Self {
+        Self(self.0.max_hold(longest))
     }
 }
 

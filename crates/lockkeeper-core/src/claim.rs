@@ -26,6 +26,10 @@ pub struct Claim {
     id: ClaimId,
     /// How long after the send of a granting or renewing request the claim may be believed in: ttl − margin.
     trust: Duration,
+    /// How long after the send of the granting request it may be believed in, however often it is renewed.
+    max_hold: Option<Duration>,
+    /// When the granting request was sent.
+    granted: Option<Moment>,
     phase: Phase,
     pending: Option<Pending>,
     /// The server may hold something for this claim.
@@ -130,12 +134,21 @@ impl Claim {
         Self {
             id,
             trust: ttl.saturating_sub(margin),
+            max_hold: None,
+            granted: None,
             phase: Phase::Asking,
             pending: None,
             present: false,
             stray_acquire: false,
             stray_leave: false,
         }
+    }
+
+    /// Bounds the time of holding, counted from the send of the granting request.
+    #[must_use]
+    pub const fn with_max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.max_hold = max_hold;
+        self
     }
 
     /// Which claim this is.
@@ -159,12 +172,17 @@ impl Claim {
         }
     }
 
+    /// When the granting request was sent; `None` before the grant.
+    pub const fn granted(&self) -> Option<Moment> {
+        self.granted
+    }
+
     /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
     pub fn belief(&self, now: Moment) -> Belief {
         match self.phase {
             Phase::Asking => Belief::None,
             Phase::Held { deadline, .. } if now >= deadline => {
-                Belief::Ended(Ending::Lost(LossReason::Expired))
+                Belief::Ended(Ending::Lost(self.reason(now)))
             }
             Phase::Held { doubtful: true, .. } => Belief::Uncertain,
             Phase::Held { .. } => Belief::Held,
@@ -242,7 +260,8 @@ impl Claim {
     fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
         match answer {
             Answer::Granted(token) => {
-                let deadline = pending.sent.after(self.trust);
+                self.granted = Some(pending.sent);
+                let deadline = self.limited(pending.sent.after(self.trust));
                 if now >= deadline {
                     self.phase = Phase::Ended(Ending::Withdrawn);
                     return Verdict::Spent;
@@ -283,7 +302,7 @@ impl Claim {
             (Verb::Renew, Answer::Renewed) | (Verb::Acquire, Answer::Granted(_))
                 if now >= deadline =>
             {
-                self.lost(LossReason::Expired)
+                self.lost(self.reason(now))
             }
             (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
             (Verb::Acquire, Answer::Granted(again)) if again == token => {
@@ -306,7 +325,7 @@ impl Claim {
     fn renewed(&mut self, pending: Pending, token: FencingToken, deadline: Moment) -> Verdict {
         self.phase = Phase::Held {
             token,
-            deadline: deadline.max(pending.sent.after(self.trust)),
+            deadline: self.limited(deadline.max(pending.sent.after(self.trust))),
             doubtful: false,
         };
         Verdict::Renewed
@@ -353,7 +372,7 @@ impl Claim {
     pub fn expire(&mut self, now: Moment) -> bool {
         let expired = matches!(self.phase, Phase::Held { deadline, .. } if now >= deadline);
         if expired {
-            self.lost(LossReason::Expired);
+            self.lost(self.reason(now));
         }
         expired
     }
@@ -391,6 +410,23 @@ impl Claim {
             Departure::Plain
         } else {
             Departure::None
+        }
+    }
+
+    /// The moment beyond which the deadline never moves.
+    fn limit(&self) -> Option<Moment> {
+        Some(self.granted?.after(self.max_hold?))
+    }
+
+    fn limited(&self, deadline: Moment) -> Moment {
+        self.limit().map_or(deadline, |limit| deadline.min(limit))
+    }
+
+    /// Why a deadline that has passed was the last.
+    fn reason(&self, now: Moment) -> LossReason {
+        match self.limit() {
+            Some(limit) if now >= limit => LossReason::MaxHold,
+            _ => LossReason::Expired,
         }
     }
 

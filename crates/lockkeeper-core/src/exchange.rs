@@ -29,6 +29,8 @@ pub(crate) struct Terms {
     pub(crate) timeout: Duration,
     /// `None` for a fixed lease.
     pub(crate) pace: Option<Pace>,
+    /// How long the claim may hold, however often it is renewed.
+    pub(crate) max_hold: Option<Duration>,
 }
 
 /// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
@@ -50,7 +52,7 @@ impl Tenure {
         protocol: Arc<dyn Protocol>,
         terms: Terms,
     ) -> Self {
-        let claim = Claim::new(id.clone(), terms.ttl, terms.margin);
+        let claim = Claim::new(id.clone(), terms.ttl, terms.margin).with_max_hold(terms.max_hold);
         Self {
             number,
             id,

@@ -57,6 +57,8 @@ pub enum LossReason {
     Expired,
     /// The server said that the claim is not there: the key was deleted, or the server lost its data.
     Gone,
+    /// The longest time to hold, which was set for this acquisition, is over.
+    MaxHold,
     /// The client was closed while the guard lived.
     ClientClosed,
 }
@@ -66,6 +68,7 @@ impl fmt::Display for LossReason {
         f.write_str(match self {
             Self::Expired => "its deadline passed without an answered renewal",
             Self::Gone => "the server no longer knows the claim",
+            Self::MaxHold => "the longest time to hold it is over",
             Self::ClientClosed => "the client was closed",
         })
     }

@@ -106,6 +106,7 @@ impl Settings {
             margin,
             timeout,
             pace,
+            max_hold: None,
         })
     }
 }

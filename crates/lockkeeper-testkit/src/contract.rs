@@ -54,6 +54,7 @@ macro_rules! contract {
                 release_after_loss_says_lost
                 a_fixed_lease_ends_by_itself
                 a_renewed_lease_outlives_its_ttl
+                max_hold_ends_belief_and_renewal
                 a_deleted_key_is_noticed
                 verify_asks_the_server
                 run_stops_its_future_when_the_lease_is_lost

@@ -119,6 +119,26 @@ fn an_unanswered_renewal_makes_the_lease_uncertain_until_one_is_answered() {
 }
 
 #[test]
+fn no_renewal_moves_the_deadline_beyond_the_longest_hold() {
+    let mut claim = claim().with_max_hold(Some(Duration::from_millis(1500)));
+    claim.send(Verb::Acquire, 1, at(100)).unwrap();
+    claim.answered(1, Answer::Granted(TOKEN), at(101));
+    assert_eq!(claim.deadline(), Some(at(1085)), "the lease ends first");
+    claim.send(Verb::Renew, 2, at(800)).unwrap();
+    assert_eq!(
+        claim.answered(2, Answer::Renewed, at(801)),
+        Verdict::Renewed
+    );
+    assert_eq!(claim.deadline(), Some(at(1600)));
+    assert_eq!(
+        claim.belief(at(1600)),
+        Belief::Ended(Ending::Lost(LossReason::MaxHold))
+    );
+    assert!(claim.expire(at(1600)));
+    assert_eq!(claim.departure(), Departure::Plain);
+}
+
+#[test]
 fn a_renewal_past_the_deadline_is_not_even_sent() {
     let mut claim = held(1);
     assert_eq!(claim.send(Verb::Renew, 2, at(985)), Err(NotNow::OutOfOrder));

@@ -59,14 +59,17 @@ impl Renewals {
 
     /// Keeps a lease that has just been granted.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
-        let deadline = tenure.claim().deadline();
-        let Some(deadline) = deadline else { return };
-        let terms = tenure.terms;
-        let sent = deadline.before(terms.ttl.saturating_sub(terms.margin));
+        let (granted, deadline) = {
+            let claim = tenure.claim();
+            (claim.granted(), claim.deadline())
+        };
+        let (Some(sent), Some(deadline)) = (granted, deadline) else {
+            return;
+        };
         let earlier = self.with(|state| {
             state
                 .schedule
-                .add(tenure.number, terms.pace, sent, deadline);
+                .add(tenure.number, tenure.terms.pace, sent, deadline);
             state.tenures.insert(tenure.number, Arc::clone(tenure));
             state.schedule.next() < state.armed || state.armed.is_none()
         });

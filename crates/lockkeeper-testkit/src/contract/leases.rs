@@ -152,3 +152,30 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Subject>(site: &impl Si
     ensure!(guard.ended().await == End::Lost(LossReason::Expired));
     Ok(())
 }
+
+/// See the name.
+pub async fn max_hold_ends_belief_and_renewal<S: Subject>(site: &impl Site) -> Result<()> {
+    let (one, other) = (client(site).await?, client(site).await?);
+    let lock = S::new(&one, "name");
+    let begun = tokio::time::Instant::now();
+    let guard = lock.acquire().ttl(SHORT).max_hold(SHORT * 3).await?;
+    ensure!(guard.lost().await == LossReason::MaxHold);
+    let held = begun.elapsed();
+    ensure!(held > SHORT * 2 && held < SHORT * 5, "{held:?}");
+    // Nobody drops the guard: the lock becomes free because nobody renews it.
+    S::release(S::new(&other, "name").acquire().wait_for(SOON).await?).await?;
+    let error = S::release(guard).await.err();
+    ensure!(
+        matches!(
+            error,
+            Some(Error::Lost {
+                reason: LossReason::MaxHold,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    let error = lock.acquire().max_hold(Duration::ZERO).await.err();
+    ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");
+    Ok(())
+}
