@@ -5,6 +5,7 @@ mod contract;
 mod faults;
 mod input;
 mod notice;
+mod observer;
 mod processes;
 mod reentrant;
 mod renewals;

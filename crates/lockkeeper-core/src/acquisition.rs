@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::exchange::{Failed, Terms};
 use crate::hold::{Armed, Hold};
+use crate::observer::LeaseEvent;
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::pause::Pauses;
@@ -121,9 +122,15 @@ impl Acquisition {
         if self.protocol.reenters() || !hub.crowded(&self.protocol.channel()) {
             match self.look(None).await? {
                 Found::Granted(hold) => return Ok(hold),
-                Found::Busy(_) => tracing::debug!("waiting"),
+                Found::Busy(_) => {}
             }
         }
+        tracing::debug!("waiting");
+        let armed = self.armed.take().unwrap_or_else(|| self.arm());
+        self.engine
+            .line
+            .observed
+            .tell(&self.armed.insert(armed).tenure, LeaseEvent::Waiting);
         let place = hub.join(&self.protocol);
         loop {
             place
@@ -181,6 +188,11 @@ impl Acquisition {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);
                 tracing::debug!(claim = %tenure.id, %token, "granted");
+                let waited = self.engine.line.clock.now().since(self.started);
+                self.engine
+                    .line
+                    .observed
+                    .tell(&tenure, LeaseEvent::Granted { token, waited });
                 Ok(Ok(Found::Granted(Hold::new(armed, token))))
             }
             (Ok(Verdict::Busy(left)), armed) => {

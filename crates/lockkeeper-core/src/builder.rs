@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::observer::{Observed, Observer};
 use crate::settings::Settings;
 use crate::store::Store;
 
@@ -64,6 +65,12 @@ impl ClientBuilder {
     /// How long a release, and closing, wait for the server to confirm (default 5 s).
     pub fn release_timeout(mut self, timeout: Duration) -> Self {
         self.settings.release_timeout = timeout;
+        self
+    }
+
+    /// Tells `observer` of everything that happens to the leases of this client.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.settings.observed = Observed(Some(observer));
         self
     }
 

@@ -71,7 +71,7 @@ impl Engine {
         events: mpsc::UnboundedReceiver<Event>,
         runtime: &runtime::Handle,
     ) -> Arc<Self> {
-        let line = Arc::new(Line::new(Arc::clone(&store)));
+        let line = Arc::new(Line::new(Arc::clone(&store), settings.observed.clone()));
         let renewals = Arc::new(Renewals::new(Arc::clone(&line)));
         let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals));
         let (reaper, reaper_task) = reaper::Handle::new(Arc::clone(&line), Arc::clone(&hub));

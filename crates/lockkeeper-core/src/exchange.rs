@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::claim::{Belief, Claim, Departure, NotNow, Verdict};
 use crate::clock::{Clock, Moment};
+use crate::observer::{LeaseEvent, Observed};
 use crate::owner::ClaimId;
 use crate::protocol::{Answer, Ask, Item, Protocol, Verb};
 use crate::renewal::schedule::{LeaseId, Pace};
@@ -121,17 +122,19 @@ impl Drop for Unanswered<'_> {
 pub(crate) struct Line {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observed: Observed,
     requests: AtomicU64,
     /// The largest token seen on the store: no later grant may go below it, not even on a new primary.
     floor: AtomicU64,
 }
 
 impl Line {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, observed: Observed) -> Self {
         let clock = store.clock();
         Self {
             store,
             clock,
+            observed,
             requests: AtomicU64::new(1),
             floor: AtomicU64::new(0),
         }
@@ -303,19 +306,32 @@ impl Line {
         request: Request,
         answer: Result<Answer, StoreError>,
     ) -> Result<Verdict, Failed> {
-        match answer {
-            Ok(answer) => {
-                if let Answer::Granted(token) = answer {
-                    self.floor.fetch_max(token.get(), Ordering::Relaxed);
-                }
-                let now = self.clock.now();
-                Ok(tenure.change(|claim| claim.answered(request, answer, now)))
-            }
-            Err(error) => {
-                tenure.change(|claim| claim.failed(request, error.outcome()));
-                Err(Failed::Store(error))
-            }
+        if let Ok(Answer::Granted(token)) = answer {
+            self.floor.fetch_max(token.get(), Ordering::Relaxed);
         }
+        let now = self.clock.now();
+        let (outcome, happened) = tenure.change(|claim| {
+            let deadline = claim.deadline();
+            let outcome = match answer {
+                Ok(answer) => Ok(claim.answered(request, answer, now)),
+                Err(error) => {
+                    claim.failed(request, error.outcome());
+                    Err(Failed::Store(error))
+                }
+            };
+            let happened = match (&outcome, deadline) {
+                (Ok(Verdict::Renewed), Some(deadline)) => Some(LeaseEvent::Renewed {
+                    slack: deadline.since(now),
+                }),
+                (Err(_), Some(deadline)) if now < deadline => Some(LeaseEvent::Uncertain),
+                _ => None,
+            };
+            (outcome, happened)
+        });
+        if let Some(event) = happened {
+            self.observed.tell(tenure, event);
+        }
+        outcome
     }
 }
 

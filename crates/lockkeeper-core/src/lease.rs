@@ -166,7 +166,7 @@ impl Lease {
         }
         let held = self.ensure_held();
         if let Err(Error::Lost { reason, .. }) = held {
-            report_lost(&self.tenure, reason);
+            report_lost(&self.line, &self.tenure, reason);
         }
         held
     }

@@ -1,12 +1,13 @@
 //! Leaving: a leave is repeated until the server has answered, or until it is no use any more.
 
-use crate::claim::Verdict;
+use crate::claim::{Belief, Ending, Verdict};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::exchange::{Failed, Line, Tenure};
 use crate::hold::Released;
 use crate::lease::LossReason;
 use crate::notify::Hub;
+use crate::observer::LeaseEvent;
 use crate::protocol::Verb;
 
 /// What came of one leave.
@@ -27,6 +28,14 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
     match line.exchange(tenure, Verb::Leave).await {
         Ok(Verdict::Left { told, holds }) => {
             tracing::debug!(%name, claim = %tenure.id, told, holds, "released");
+            let now = line.clock.now();
+            let (belief, _) = tenure.belief(now);
+            let granted = tenure.claim().granted();
+            // A lease that was lost has been told as lost, even if the server still had it.
+            if let (Belief::Ended(Ending::Released), Some(granted)) = (belief, granted) {
+                let held = now.since(granted);
+                line.observed.tell(tenure, LeaseEvent::Released { held });
+            }
             if holds > 0 {
                 return Attempt::Final(Ok(Released::StillHeld(holds)));
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::exchange::Terms;
+use crate::observer::Observed;
 use crate::renewal::schedule::Pace;
 
 /// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) release_timeout: Duration,
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
+    pub(crate) observed: Observed,
 }
 
 impl Default for Settings {
@@ -52,6 +54,7 @@ impl Default for Settings {
             request_timeout: REQUEST_TIMEOUT,
             release_timeout: RELEASE_TIMEOUT,
             seed: None,
+            observed: Observed::default(),
         }
     }
 }

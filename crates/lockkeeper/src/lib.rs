@@ -81,7 +81,8 @@ mod url;
 
 pub use lockkeeper_core::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
-    LeaseState, LossReason, Lost, Owner, Released, Result, TryAcquire,
+    LeaseEvent, LeaseState, LossReason, Lost, Observation, Observer, Owner, Released, Result,
+    TryAcquire,
 };
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};

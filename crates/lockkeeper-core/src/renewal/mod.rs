@@ -14,10 +14,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use crate::claim::Verdict;
+use crate::claim::{Belief, Ending, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line, Tenure};
 use crate::lease::LossReason;
+use crate::observer::LeaseEvent;
 use crate::protocol::Verb;
 use schedule::{LeaseId, Schedule};
 
@@ -103,7 +104,7 @@ impl Renewals {
         let forsaken = |tenure: &&Arc<Tenure>| tenure.change(|claim| claim.forsake(now));
         let forsaken: Vec<_> = tenures.values().filter(forsaken).collect();
         for tenure in &forsaken {
-            report_lost(tenure, LossReason::ClientClosed);
+            report_lost(&self.line, tenure, LossReason::ClientClosed);
         }
         forsaken.len()
     }
@@ -161,7 +162,10 @@ impl Renewals {
         });
         for tenure in overdue {
             if tenure.change(|claim| claim.expire(now)) {
-                report_lost(&tenure, LossReason::Expired);
+                let belief = tenure.belief(now).0;
+                if let Belief::Ended(Ending::Lost(reason)) = belief {
+                    report_lost(&self.line, &tenure, reason);
+                }
             }
         }
         let mut batches: BTreeMap<(&'static str, u32), Vec<Batch>> = BTreeMap::new();
@@ -219,7 +223,7 @@ impl Renewals {
             }
             Ok(Verdict::Lost(reason)) => {
                 self.remove(tenure);
-                report_lost(tenure, reason);
+                report_lost(&self.line, tenure, reason);
             }
             Ok(verdict) => {
                 tracing::debug!(name = %tenure.protocol.name(), claim = %tenure.id, ?verdict, "renewal without effect");
@@ -235,6 +239,7 @@ impl Renewals {
     }
 }
 
-pub(crate) fn report_lost(tenure: &Tenure, reason: LossReason) {
+pub(crate) fn report_lost(line: &Line, tenure: &Tenure, reason: LossReason) {
     tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %reason, "lost");
+    line.observed.tell(tenure, LeaseEvent::Lost(reason));
 }

@@ -1,0 +1,97 @@
+//! An observer is told of every turn of a lease.
+
+use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, LeaseEvent, LossReason, Mutex, Observation, Observer};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::mutex;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+
+const TTL: Duration = Duration::from_secs(6);
+
+#[derive(Debug, Default)]
+struct Diary(Cell<Vec<(String, LeaseEvent)>>);
+
+impl Observer for Diary {
+    fn observe(&self, observation: &Observation<'_>) {
+        let entry = (observation.name.to_owned(), observation.event);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(entry);
+    }
+}
+
+impl Diary {
+    /// What was written since the last look.
+    fn take(&self) -> Vec<(String, LeaseEvent)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
+    let (diary, store) = (
+        Arc::new(Diary::default()),
+        Unruly::new(Arc::new(MemoryStore::new())),
+    );
+    let settings = Client::builder()
+        .ttl(TTL)
+        .observer(Arc::clone(&diary) as Arc<dyn Observer>);
+    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let lock = Mutex::new(&client, "name");
+
+    let guard = lock.acquire().await?;
+    let told = diary.take();
+    ensure!(
+        matches!(told[..], [(_, LeaseEvent::Granted { token, waited, .. })] if token == guard.fencing_token() && waited.is_zero()),
+        "{told:?}"
+    );
+
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    let told = diary.take();
+    let slack = TTL - TTL / 3 - Duration::from_millis(65);
+    ensure!(
+        matches!(told[..], [(_, LeaseEvent::Renewed { slack: left, .. })] if left.abs_diff(slack) < Duration::from_millis(5)),
+        "{told:?}"
+    );
+
+    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    let told = diary.take();
+    ensure!(
+        matches!(
+            told[..],
+            [(_, LeaseEvent::Uncertain), (_, LeaseEvent::Renewed { .. })]
+        ),
+        "{told:?}"
+    );
+
+    let waiting = tokio::spawn(async move { lock.acquire().no_renewal().await });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    ensure!(matches!(diary.take()[..], [(_, LeaseEvent::Waiting)]));
+    guard.release().await?;
+    let guard = waiting.await??;
+    let told = diary.take();
+    ensure!(
+        matches!(told[..], [(_, LeaseEvent::Released { held, .. }), (_, LeaseEvent::Granted { waited, .. })]
+            if held == Duration::from_secs(6) && waited == Duration::from_millis(400)),
+        "{told:?}"
+    );
+
+    guard.lost().await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let told = diary.take();
+    ensure!(
+        matches!(told[..], [(_, LeaseEvent::Lost(LossReason::Expired))]),
+        "{told:?}"
+    );
+    drop(guard);
+    client.close().await;
+    let told = diary.take();
+    ensure!(told.is_empty(), "what was lost is not released: {told:?}");
+    Ok(())
+}
