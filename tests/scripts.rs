@@ -39,6 +39,7 @@ vectors! {
     an_acquire_of_a_free_name_writes_the_claim_and_the_fence_with_a_ttl
     a_repeated_acquire_arms_the_ttl_again_and_gives_the_same_token
     a_repeated_acquire_or_renewal_never_shortens
+    a_repeated_acquire_keeps_the_fence_alive
     a_repeated_acquire_whose_fence_is_gone_draws_a_later_token
     an_acquire_of_a_held_name_says_for_how_long
     a_key_without_expiry_is_busy_without_end
@@ -55,6 +56,63 @@ vectors! {
     another_type_under_the_main_key_is_told_and_left_alone
     a_leave_tells_the_waiters_once
     a_peers_lock_excludes_ours_and_ours_excludes_it
+}
+
+/// A replica that has not heard of a claim must not say that it is gone.
+#[tokio::test]
+async fn a_replica_refuses_instead_of_answering_from_what_it_has() -> Result<()> {
+    let server = Server::start().await?;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]).await?;
+    let it = Scripts::on(server).await?;
+    refused(&it, "READONLY").await
+}
+
+/// A user who may not read a key must not be told that nothing is there.
+#[tokio::test]
+async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
+    let server = Server::start().await?;
+    let rules = [
+        "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-hdel",
+        "-hget", "-hgetall",
+    ];
+    server.command(&rules).await?;
+    let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
+    let store = Arc::new(lockkeeper_redis::RedisStore::connect(&url).await?);
+    let name = Name::new("lockkeeper", "name")?;
+    let it = Scripts {
+        site: Box::new(server),
+        store,
+        name,
+    };
+    refused(&it, "").await
+}
+
+/// Every script of every kind is refused by the server with this code.
+async fn refused(it: &Scripts, code: &str) -> Result<()> {
+    for script in lockkeeper_lua::ALL {
+        let keys = script.keys.iter().map(|key| it.name.part(key)).collect();
+        let args: Vec<&str> = script.args[1..]
+            .iter()
+            .map(|&arg| if arg == "ttl" { "1000" } else { arg })
+            .collect();
+        let error = it
+            .run(script, keys, &args)
+            .await
+            .err()
+            .with_context(|| format!("{} answered", script.name))?;
+        let error = error.downcast::<lockkeeper_core::store::StoreError>()?;
+        ensure!(
+            error.outcome() == lockkeeper_core::store::Outcome::Refused,
+            "{}: {error}",
+            script.name
+        );
+        ensure!(
+            code.is_empty() || error.code() == Some(code),
+            "{}: {error}",
+            script.name
+        );
+    }
+    Ok(())
 }
 
 /// A connection to a site, and the scripts of one mutex.
@@ -191,6 +249,14 @@ async fn a_repeated_acquire_or_renewal_never_shortens(it: &Scripts) -> Result<()
     ensure!(it.pttl(MAIN).await? > 59_000);
     ensure!(it.renew("a", "90000").await? == Status::Renewed);
     ensure!(it.pttl(MAIN).await? > 89_000);
+    Ok(())
+}
+
+async fn a_repeated_acquire_keeps_the_fence_alive(it: &Scripts) -> Result<()> {
+    it.acquire("a", "1000").await?;
+    it.site.command(&["PEXPIRE", FENCE, "5000"]).await?;
+    it.acquire("a", "1000").await?;
+    ensure!(it.pttl(FENCE).await? > 599_000);
     Ok(())
 }
 

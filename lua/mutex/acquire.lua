@@ -15,14 +15,17 @@
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])
-local holder, fault = read_claim(KEYS[1])
+local holder, fault = read_claim(KEYS[1], 'GET')
 if fault then
   return fault
 end
 
 if holder == ARGV[2] then
+  local token = redis.call('GET', KEYS[2])
   arm(KEYS[1], ttl)
-  return { ARGV[1], 'GRANTED', redis.call('GET', KEYS[2]) or draw_token(KEYS[2], ARGV[4], ttl, server_now()) }
+  -- The holder's token is known by its fence alone, which must not end before the lease.
+  arm(KEYS[2], fence_memory(ttl))
+  return { ARGV[1], 'GRANTED', token or draw_token(KEYS[2], ARGV[4], ttl, server_now()) }
 end
 if holder == nil then
   return { ARGV[1], 'WRONG_KIND' }

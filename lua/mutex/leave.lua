@@ -8,7 +8,7 @@
 -- REPLY NOT_HELD        nothing was there to leave
 -- PUBLISH channel: free
 
-local holder, fault = read_claim(KEYS[1])
+local holder, fault = read_claim(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end

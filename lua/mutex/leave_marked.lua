@@ -14,7 +14,7 @@
 -- First a write that cannot grow: a full server lets the writes behind it pass.
 redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[4])
-local holder, fault = read_claim(KEYS[1])
+local holder, fault = read_claim(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end

@@ -12,7 +12,7 @@
 
 local reply = { ARGV[1], 'DONE' }
 for i = 1, #KEYS do
-  local holder, fault = read_claim(KEYS[i])
+  local holder, fault = read_claim(KEYS[i], AS_A_WRITE)
   if fault then
     return fault
   end

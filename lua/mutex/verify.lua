@@ -7,7 +7,7 @@
 -- REPLY GONE            expired, deleted, or somebody else's
 -- PUBLISH nothing
 
-local holder, fault = read_claim(KEYS[1])
+local holder, fault = read_claim(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end

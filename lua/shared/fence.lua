@@ -15,6 +15,11 @@ local function token_number(text)
   return number < LARGEST_TOKEN and number or 0
 end
 
+-- How long the fence of a lease of `ttl` ms is remembered, ms.
+local function fence_memory(ttl)
+  return math.max(FENCE_MEMORY, 2 * ttl)
+end
+
 -- Draws the next token at `now` µs: `key` the fence, `floor` the largest token the caller has seen (decimal), `ttl` the
 -- lease in ms.
 local function draw_token(key, floor, ttl, now)
@@ -22,6 +27,6 @@ local function draw_token(key, floor, ttl, now)
   local next_token = math.max(last + 1, now, token_number(floor) + 1)
   local ahead = math.ceil((next_token - now) / 1000)
   local token = string.format('%.0f', next_token)
-  redis.call('SET', key, token, 'PX', string.format('%.0f', math.max(FENCE_MEMORY, 2 * ttl) + ahead))
+  redis.call('SET', key, token, 'PX', string.format('%.0f', fence_memory(ttl) + ahead))
   return token
 end

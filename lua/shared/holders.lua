@@ -6,12 +6,8 @@ local FACTS = { kind = true, owner = true, token = true }
 -- Reads the HASH at `key` as of `now` ms: owner, token, each claim's end in `leases`, how many are `alive`, when the last
 -- of them `ends`, and whether only dead ones are left (`stale`). A key that is not there holds nothing; nil if the key
 -- holds something else than this kind's data. The second value is any other error of the server, to be returned as it is.
--- It begins with a write that changes nothing, so a replica refuses it, and a full server lets the writes behind it pass.
 local function read_holders(key, kind, now)
-  local fields = redis.pcall('HDEL', key, '')
-  if type(fields) ~= 'table' then
-    fields = redis.pcall('HGETALL', key)
-  end
+  local fields = redis.pcall('HGETALL', key)
   if fields.err then
     return nil, not string.find(fields.err, 'WRONGTYPE', 1, true) and fields or nil
   end
@@ -35,6 +31,11 @@ end
 -- Takes `claim` out as of `now` ms, and all that is left with the last one alive. False if the claim was not alive,
 -- else how many of its owner are. The second value as for read_holders.
 local function take_out(key, kind, claim, now)
+  -- First a write that changes nothing: a replica refuses it, and a full server lets the writes behind it pass.
+  local written = redis.pcall('HDEL', key, 'lockkeeper.no-field')
+  if type(written) == 'table' then
+    return false, not string.find(written.err, 'WRONGTYPE', 1, true) and written or nil
+  end
   local held, fault = read_holders(key, kind, now)
   local lease = held and held.leases[claim]
   if not lease then

@@ -4,7 +4,7 @@
 -- refuses it, and a full server lets the writes behind it pass. The second value is any error of the server but another
 -- type's, to be returned as it is.
 local function read_lease(key, claim)
-  local lease = redis.pcall('HDEL', key, '')
+  local lease = redis.pcall('HDEL', key, 'lockkeeper.no-field')
   if type(lease) ~= 'table' then
     lease = redis.pcall('HGET', key, claim)
   end

@@ -42,7 +42,7 @@ impl ClientBuilder {
         self
     }
 
-    /// A lease is renewed when one `fraction`th of its ttl has passed (default 3, at most 100), and twice as soon after a
+    /// A lease is renewed when about one `fraction`th of its ttl has passed, a little sooner together with others (default 3, at most 100), and twice as soon after a
     /// failure.
     pub fn renewal_fraction(mut self, fraction: u32) -> Self {
         self.settings.renewal_fraction = fraction;

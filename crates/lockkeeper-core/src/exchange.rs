@@ -1,8 +1,10 @@
 //! One request of one claim, from permission to verdict.
 //!
-//! Everything that changes a claim on a server goes through [`Line::exchange`], so the laws of claims and time are kept in
-//! one place (the question of [`Line::verify`] changes nothing and may stand beside another request): permission and the send time are taken before the first byte, a missing answer is told to the claim as
-//! what it is, and a script that the server does not know is sent by its text only if nothing overtook it.
+//! Everything that changes a claim on a server goes through [`Line::exchange`], or with others of its kind through
+//! [`Line::renew`], so the laws of claims and time are kept in one place: permission and the send time are taken before
+//! the first byte, a missing answer is told to the claim as what it is, and a script that the server does not know is sent
+//! by its text only if nothing overtook it. The question of [`Line::verify`] changes nothing and may stand beside another
+//! request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

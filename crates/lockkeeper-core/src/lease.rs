@@ -13,6 +13,7 @@ use crate::exchange::{Failed, Line, Tenure};
 use crate::owner::Owner;
 use crate::protocol::{Answer, FencingToken, Kind, Verb};
 use crate::renewal::report_lost;
+use crate::store::StoreError;
 
 /// An observer of one granted claim. Clones watch the same claim; none of them ever releases it.
 ///
@@ -157,9 +158,14 @@ impl Lease {
         let backend = |error| Error::backend(format!("verify lock {:?}", self.name()), error);
         if self.tenure.claim().renewal() == Verb::Acquire {
             // Only the token tells whether the claim on the server is still the one that was granted.
-            let outcome = self.line.exchange(&self.tenure, Verb::Acquire).await;
-            if let Err(Failed::Store(error)) = outcome {
-                return Err(backend(error));
+            match self.line.exchange(&self.tenure, Verb::Acquire).await {
+                Err(Failed::Store(error)) => return Err(backend(error)),
+                Err(Failed::Forbidden(_)) => {
+                    let busy =
+                        StoreError::not_sent("a renewal is under way and will tell; ask again");
+                    return self.ensure_held().and(Err(backend(busy)));
+                }
+                Ok(_) => {}
             }
         } else if self.line.verify(&self.tenure).await.map_err(backend)? == Answer::Gone {
             self.tenure.change(Claim::seen_gone);

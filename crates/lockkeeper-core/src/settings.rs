@@ -11,7 +11,8 @@ use crate::renewal::schedule::Pace;
 /// taken up within a minute; the same as Redisson's.
 const TTL: Duration = Duration::from_secs(30);
 
-/// A lease is renewed when this part of it has passed, so that two renewals may fail before it is lost.
+/// A lease is renewed when this part of it has passed, or a little sooner with others, so that two renewals may fail before
+/// it is lost.
 const RENEWAL_FRACTION: u32 = 3;
 
 /// The largest renewal fraction: more requests would only load the server.

@@ -161,11 +161,19 @@ impl Renewals {
             (overdue, due)
         });
         for tenure in overdue {
-            if tenure.change(|claim| claim.expire(now)) {
-                let belief = tenure.belief(now).0;
-                if let Belief::Ended(Ending::Lost(reason)) = belief {
+            tenure.change(|claim| claim.expire(now));
+            match tenure.belief(now) {
+                (Belief::Ended(Ending::Lost(reason)), _) => {
                     report_lost(&self.line, &tenure, reason);
                 }
+                // Renewed meanwhile by somebody else than this task.
+                (_, Some(deadline)) => self.with(|state| {
+                    state
+                        .schedule
+                        .add(tenure.number, tenure.terms.pace, now, deadline);
+                    state.tenures.insert(tenure.number, Arc::clone(&tenure));
+                }),
+                _ => {}
             }
         }
         let mut batches: BTreeMap<(&'static str, u32), Vec<Batch>> = BTreeMap::new();

@@ -126,7 +126,7 @@ async fn a_muted_server_loses_messages_and_counts_them() {
 }
 
 #[tokio::test]
-async fn the_second_stream_of_events_ends_at_once() {
+async fn the_stream_of_events_is_given_once() {
     let store = MemoryStore::new();
     let mut first = store.events().unwrap();
     assert!(store.events().is_none());
