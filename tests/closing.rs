@@ -51,7 +51,7 @@ async fn an_acquisition_that_is_not_polled_is_counted() {
     }
     let report = client.close().await;
     assert_eq!(
-        (report.left, report.expiring, report.unconfirmed),
+        (report.confirmed, report.expiring, report.unconfirmed),
         (0, 0, 1)
     );
 }

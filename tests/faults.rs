@@ -220,6 +220,9 @@ async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout()
     server.freeze()?;
     drop(guard);
     let report = timeout(Duration::from_secs(3), client.close()).await?;
-    ensure!((report.left, report.unconfirmed) == (0, 1), "{report:?}");
+    ensure!(
+        (report.confirmed, report.unconfirmed) == (0, 1),
+        "{report:?}"
+    );
     Ok(())
 }

@@ -88,7 +88,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing() 
     acquiring.abort();
     store.wait_sent(&mutex::LEAVE_MARKED, 1).await;
     let report = client.close().await;
-    assert_eq!((report.left, report.unconfirmed), (1, 0));
+    assert_eq!((report.confirmed, report.unconfirmed), (1, 0));
 
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(late.status(), Status::Gone);

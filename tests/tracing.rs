@@ -74,7 +74,7 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
     let text = log.text();
     for part in [
         "acquire{".to_owned(),
-        "name=invoice:42".to_owned(),
+        "name=\"invoice:42\"".to_owned(),
         "kind=mutex".to_owned(),
         format!("owner={owner}"),
         "wait=Some(9s)".to_owned(),

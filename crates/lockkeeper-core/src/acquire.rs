@@ -15,6 +15,8 @@ use crate::owner::Owner;
 
 /// An acquisition that waits for its turn. Await it to start; nothing happens before.
 ///
+/// To spawn it, or to poll it by hand, make a future of it: `tokio::spawn(lock.acquire().into_future())`.
+///
 /// # Cancel safety
 ///
 /// Cancel safe: dropping the future at any point gives the claim up. If it had already been granted unseen, a leave is
@@ -76,7 +78,9 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`] after this long (default: waits for ever). Zero still asks the server once.
+    /// Gives up with [`Error::Timeout`] after this long (default: waits for ever). Zero still asks the server
+    /// once. If the server did not answer lately, the error is [`Error::Backend`]; without a wait it comes when the server
+    /// has been out of reach for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wait = Wait::For(longest);
         self

@@ -10,7 +10,7 @@ use crate::claim::Verdict;
 use crate::clock::{Moment, sleep_until_some};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::exchange::{Failed, Terms};
+use crate::exchange::Failed;
 use crate::hold::{Armed, Hold};
 use crate::observer::LeaseEvent;
 use crate::owner::Owner;
@@ -18,6 +18,7 @@ use crate::pass::Pass;
 use crate::pause::Pauses;
 use crate::protocol::{Protocol, Verb};
 use crate::store::StoreError;
+use crate::tenure::Terms;
 
 /// The longest extra wait, µs, after a holder's lease has ended, so that waiters of many clients do not ask all at once.
 const JITTER_MICROS: u64 = 50_000;
@@ -36,6 +37,8 @@ pub(crate) struct Acquisition {
     /// `None`: for ever.
     wait: Option<Duration>,
     started: Moment,
+    /// Why the last request had no answer; `None` if it had.
+    trouble: Option<StoreError>,
     /// Dropped after the claim, which posts its leave: closing waits for both.
     _pass: Pass,
 }
@@ -58,6 +61,7 @@ impl Acquisition {
         Ok(Self {
             armed: None,
             started: engine.line.clock.now(),
+            trouble: None,
             _pass: engine.enter()?,
             engine,
             protocol,
@@ -70,7 +74,7 @@ impl Acquisition {
     pub(crate) fn span(&self) -> tracing::Span {
         tracing::info_span!(
             "acquire",
-            name = %self.protocol.name(),
+            name = self.protocol.name().as_str(),
             kind = %self.protocol.kind(),
             owner = %self.owner,
             wait = ?self.wait,
@@ -109,10 +113,16 @@ impl Acquisition {
         }
         let clock = Arc::clone(&self.engine.line.clock);
         let deadline = Some(self.started.after(waited));
-        tokio::select! {
+        let granted = tokio::select! {
             biased;
-            outcome = self.until_granted() => outcome,
-            () = sleep_until_some(&clock, deadline) => Err(Error::Timeout { name, waited }),
+            outcome = self.until_granted() => Some(outcome),
+            () = sleep_until_some(&clock, deadline) => None,
+        };
+        match (granted, self.trouble.take()) {
+            (Some(outcome), _) => outcome,
+            // Nobody may hold it: the server has not said so for some time.
+            (None, Some(trouble)) => Err(self.backend("acquire", trouble)),
+            (None, None) => Err(Error::Timeout { name, waited }),
         }
     }
 
@@ -184,6 +194,10 @@ impl Acquisition {
         // Kept where it is dropped, and leaves, if this future is.
         self.armed = Some(armed);
         let outcome = self.engine.line.exchange(&tenure, Verb::Acquire).await;
+        self.trouble = match &outcome {
+            Err(Failed::Store(error)) => Some(error.clone()),
+            _ => None,
+        };
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);

@@ -21,7 +21,7 @@ pub struct Client {
 #[non_exhaustive]
 pub struct CloseReport {
     /// Claims that nobody held any more and that the server has confirmed to be gone, since the client was made.
-    pub left: usize,
+    pub confirmed: usize,
     /// Leases whose guards were alive: lost to their holders, and held on the server until their ttl ends.
     pub expiring: usize,
     /// Claims that nobody held any more, or that were just being acquired or released, and that the server has not
@@ -30,7 +30,7 @@ pub struct CloseReport {
 }
 
 impl Client {
-    /// Settings for a new client.
+    /// Settings for a new client, to be handed to `lockkeeper::connect_with` together with a URL.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }

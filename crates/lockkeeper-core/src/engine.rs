@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::client::CloseReport;
 use crate::error::{Error, Result};
-use crate::exchange::{Line, Tenure, Terms};
+use crate::exchange::Line;
 use crate::hold::Armed;
 use crate::name::Name;
 use crate::notify::Hub;
@@ -20,6 +20,7 @@ use crate::reaper;
 use crate::renewal::Renewals;
 use crate::settings::Settings;
 use crate::store::{Event, Store};
+use crate::tenure::{Tenure, Terms};
 
 /// See the module.
 #[derive(Debug)]
@@ -173,13 +174,13 @@ impl Engine {
             .is_ok();
         // Grants that were on their way when the client was closed.
         let expiring = forsaken + self.renewals.forsake_all();
-        let (left, unconfirmed) = self.reaper.counts();
+        let (confirmed, unconfirmed) = self.reaper.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.send_replace(true);
         self.line.store.close().await;
-        tracing::debug!(left, expiring, unconfirmed, in_time, "client closed");
+        tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
         CloseReport {
-            left,
+            confirmed,
             expiring,
             unconfirmed,
         }

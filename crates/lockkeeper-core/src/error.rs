@@ -75,7 +75,7 @@ pub enum Error {
     },
     /// The name holds data of another kind of lock, or of another program.
     #[error(
-        "lock {name:?} is not a {kind}: its key {key:?} holds something else; choose another name or namespace"
+        "lock {name:?} is no {kind} lock: its key {key:?} holds something else; choose another name or namespace"
     )]
     #[non_exhaustive]
     WrongKind {
@@ -90,6 +90,7 @@ pub enum Error {
 
 impl Error {
     /// A [`Error::Config`] that says what is wrong and what to do.
+    #[doc(hidden)]
     pub fn config(message: impl Into<String>) -> Self {
         Self::Config {
             message: message.into(),
@@ -97,6 +98,7 @@ impl Error {
     }
 
     /// A [`Error::Backend`]: the store failed when it was to `context`, as in "acquire lock".
+    #[doc(hidden)]
     pub fn backend(context: impl Into<String>, cause: StoreError) -> Self {
         Self::Backend {
             context: context.into(),
@@ -106,6 +108,7 @@ impl Error {
     }
 
     /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
+    #[doc(hidden)]
     pub fn not_held(name: impl Into<String>) -> Self {
         Self::NotHeld { name: name.into() }
     }

@@ -6,95 +6,18 @@
 //! by its text only if nothing overtook it. The question of [`Line::verify`] changes nothing and may stand beside another
 //! request.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_lua::{Script, Status};
-use tokio::sync::Notify;
 
-use crate::claim::{Belief, Claim, Departure, NotNow, Verdict};
-use crate::clock::{Clock, Moment};
+use crate::claim::{Departure, NotNow, Verdict};
+use crate::clock::Clock;
 use crate::observer::{LeaseEvent, Observed};
-use crate::owner::ClaimId;
-use crate::protocol::{Answer, Ask, Item, Protocol, Verb};
-use crate::renewal::schedule::{LeaseId, Pace};
+use crate::protocol::{Answer, Ask, Item, Verb};
 use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError, Value};
-
-/// What was agreed for a claim before its first request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    /// Length of the lease, whole milliseconds.
-    pub(crate) ttl: Duration,
-    /// How much earlier than on the server the lease ends for its holder.
-    pub(crate) margin: Duration,
-    /// How long one request is waited for.
-    pub(crate) timeout: Duration,
-    /// `None` for a fixed lease.
-    pub(crate) pace: Option<Pace>,
-    /// How long the claim may hold, however often it is renewed.
-    pub(crate) max_hold: Option<Duration>,
-}
-
-/// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
-#[derive(Debug)]
-pub(crate) struct Tenure {
-    pub(crate) number: LeaseId,
-    pub(crate) id: ClaimId,
-    pub(crate) protocol: Arc<dyn Protocol>,
-    pub(crate) terms: Terms,
-    claim: Mutex<Claim>,
-    /// Rings when belief ends.
-    ended: Notify,
-}
-
-impl Tenure {
-    pub(crate) fn new(
-        number: LeaseId,
-        id: ClaimId,
-        protocol: Arc<dyn Protocol>,
-        terms: Terms,
-    ) -> Self {
-        let claim = Claim::new(id.clone(), terms.ttl, terms.margin).with_max_hold(terms.max_hold);
-        Self {
-            number,
-            id,
-            protocol,
-            terms,
-            claim: Mutex::new(claim),
-            ended: Notify::new(),
-        }
-    }
-
-    pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {
-        self.claim.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the claim and tells its observers if belief ended by it.
-    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Claim) -> T) -> T {
-        let (result, ended) = {
-            let mut claim = self.claim();
-            let held = claim.deadline().is_some();
-            let result = f(&mut claim);
-            (result, held && claim.deadline().is_none())
-        };
-        if ended {
-            self.ended.notify_waiters();
-        }
-        result
-    }
-
-    /// Rings when belief ends. To miss nothing, call this, then look at the belief, then await.
-    pub(crate) fn bell(&self) -> &Notify {
-        &self.ended
-    }
-
-    /// What may be believed, and until when at most.
-    pub(crate) fn belief(&self, now: Moment) -> (Belief, Option<Moment>) {
-        let claim = self.claim();
-        (claim.belief(now), claim.deadline())
-    }
-}
+use crate::tenure::Tenure;
 
 /// Why an exchange has no verdict.
 #[derive(Debug)]

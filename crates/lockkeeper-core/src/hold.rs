@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::claim::{Belief, Departure, Ending};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::exchange::Tenure;
 use crate::lease::Lease;
 use crate::leave::{self, Attempt};
 use crate::pause::Pauses;
 use crate::protocol::FencingToken;
 use crate::store::StoreError;
+use crate::tenure::Tenure;
 
 /// What is left of a lock after a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -9,11 +9,12 @@ use std::time::Duration;
 use crate::claim::{Belief, Claim, Ending};
 use crate::clock::sleep_until;
 use crate::error::{Error, Result};
-use crate::exchange::{Failed, Line, Tenure};
+use crate::exchange::{Failed, Line};
 use crate::owner::Owner;
 use crate::protocol::{Answer, FencingToken, Kind, Verb};
 use crate::renewal::report_lost;
 use crate::store::StoreError;
+use crate::tenure::Tenure;
 
 /// An observer of one granted claim. Clones watch the same claim; none of them ever releases it.
 ///
@@ -67,7 +68,7 @@ pub enum LossReason {
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its deadline passed without an answered renewal",
+            Self::Expired => "its deadline passed",
             Self::Gone => "the server no longer knows the claim",
             Self::MaxHold => "the longest time to hold it is over",
             Self::ClientClosed => "the client was closed",

@@ -3,12 +3,13 @@
 use crate::claim::{Belief, Ending, Verdict};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::exchange::{Failed, Line, Tenure};
+use crate::exchange::{Failed, Line};
 use crate::hold::Released;
 use crate::lease::LossReason;
 use crate::notify::Hub;
 use crate::observer::LeaseEvent;
 use crate::protocol::Verb;
+use crate::tenure::Tenure;
 
 /// What came of one leave.
 pub(crate) enum Attempt {
@@ -27,7 +28,7 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
     };
     match line.exchange(tenure, Verb::Leave).await {
         Ok(Verdict::Left { told, holds }) => {
-            tracing::debug!(%name, claim = %tenure.id, told, holds, "released");
+            tracing::debug!(name = name.as_str(), claim = %tenure.id, told, holds, "released");
             let now = line.clock.now();
             let (belief, _) = tenure.belief(now);
             let granted = tenure.claim().granted();

@@ -37,6 +37,7 @@ mod reaper;
 mod renewal;
 mod settings;
 pub mod store;
+mod tenure;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use builder::ClientBuilder;

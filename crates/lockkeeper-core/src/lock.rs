@@ -56,7 +56,7 @@ impl Lock {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.protocol {
-            Ok(protocol) => protocol.fmt(f),
+            Ok(protocol) => write!(f, "{}({:?})", protocol.kind(), protocol.name().as_str()),
             Err(reason) => write!(f, "Lock(no name: {reason})"),
         }
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::exchange::Tenure;
 use crate::lease::LossReason;
 use crate::owner::Owner;
 use crate::protocol::{FencingToken, Kind};
+use crate::tenure::Tenure;
 
 /// Told of everything that happens to the leases of a client.
 ///

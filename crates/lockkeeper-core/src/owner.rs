@@ -32,11 +32,6 @@ impl Owner {
     pub(crate) const fn new(client: Uuid, number: u64) -> Self {
         Self { client, number }
     }
-
-    /// The client that made this owner; messages for its claims go there.
-    pub const fn client(&self) -> Uuid {
-        self.client
-    }
 }
 
 impl fmt::Display for Owner {

@@ -34,6 +34,20 @@ impl FencingToken {
     }
 }
 
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+/// For databases without unsigned numbers: `UPDATE … SET token = $1 WHERE token <= $1`.
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        // Tokens that a server has given are below 2^53.
+        Self::try_from(token.0).unwrap_or(Self::MAX)
+    }
+}
+
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -10,10 +10,11 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::exchange::{Line, Tenure};
+use crate::exchange::Line;
 use crate::leave::{self, Attempt};
 use crate::notify::Hub;
 use crate::pause::Pauses;
+use crate::tenure::Tenure;
 
 /// How many first attempts are on their way at once; more would only wait in the client library.
 const ABREAST: usize = 256;
@@ -153,15 +154,15 @@ async fn leave(
             let _permit = bound.acquire().await;
             leave::attempt(line, hub, &tenure).await
         };
-        let (name, claim) = (tenure.protocol.name(), &tenure.id);
+        let (name, claim) = (tenure.protocol.name().as_str(), &tenure.id);
         match attempt {
             Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => return true,
             Attempt::Final(Err(error)) => {
-                tracing::warn!(%name, %claim, %error, "cannot leave; the claim ends with its ttl");
+                tracing::warn!(name, %claim, %error, "cannot leave; the claim ends with its ttl");
                 return false;
             }
             Attempt::Again(error) if line.clock.now() >= until => {
-                tracing::warn!(%name, %claim, %error, "never left; the claim has ended with its ttl");
+                tracing::warn!(name, %claim, %error, "never left; the claim has ended with its ttl");
                 return false;
             }
             Attempt::Again(_) => tokio::time::sleep(pauses.next()).await,

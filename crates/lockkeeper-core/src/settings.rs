@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::exchange::Terms;
 use crate::observer::Observed;
 use crate::renewal::schedule::Pace;
+use crate::tenure::Terms;
 
 /// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
 /// taken up within a minute; the same as Redisson's.
@@ -98,7 +98,7 @@ impl Settings {
         if renewed && steady + timeout >= ttl - margin {
             return Err(Error::config(format!(
                 "a ttl of {asked:?} with a margin of {margin:?} leaves no time to renew: a renewal is sent after \
-                 {steady:?} and waited for for {timeout:?}; choose a longer ttl, a smaller margin or no renewal"
+                 {steady:?} and may take {timeout:?} to be answered; choose a longer ttl, a smaller margin or no renewal"
             )));
         }
         let pace = renewed.then_some(Pace {

@@ -273,7 +273,7 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
-            Outcome::NotSent => write!(f, "not sent: {}", self.message),
+            Outcome::NotSent => f.write_str(&self.message),
             Outcome::Unknown => write!(f, "no answer: {}", self.message),
             Outcome::Refused => write!(f, "the server refused: {}", self.message),
         }

@@ -174,7 +174,8 @@ impl fmt::Debug for Mutex {
 
 /// A held [`Mutex`]. Dereferences to its [`Lease`].
 ///
-/// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word.
+/// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word. A guard
+/// cannot be cloned: `guard.clone()` gives another observer of its [`Lease`].
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct MutexGuard(Hold);

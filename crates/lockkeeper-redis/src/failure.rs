@@ -127,6 +127,6 @@ mod tests {
         let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         let unreachable = of_connecting(FredError::new(ErrorKind::IO, os));
         assert_eq!(unreachable.outcome(), Outcome::NotSent);
-        assert_eq!(unreachable.to_string(), "not sent: Connection refused");
+        assert_eq!(unreachable.to_string(), "Connection refused");
     }
 }

@@ -56,13 +56,14 @@ impl Target {
             ));
         }
         match url.scheme() {
-            "redis" => Self::tcp(&url),
+            "redis" | "valkey" => Self::tcp(&url),
             "unix" => Self::unix(&url),
             "rediss" => Err(unsupported("TLS (rediss://) is")),
             "redis-cluster" | "rediss-cluster" => Err(unsupported("clusters are")),
             "redis-sentinel" | "rediss-sentinel" => Err(unsupported("sentinels are")),
             _ => Err(config(
-                "the URL of the server has an unknown scheme; use redis://host:6379 or unix:///path/to.sock",
+                "the URL of the server has an unknown scheme; use redis://host:6379, valkey://host:6379, \
+                 unix:///path/to.sock or memory://",
             )),
         }
     }
@@ -226,6 +227,7 @@ mod tests {
     fn a_url_names_host_port_and_database() {
         let cases = [
             ("redis://localhost", tcp("localhost", 6379), 0),
+            ("valkey://localhost", tcp("localhost", 6379), 0),
             ("redis://localhost/", tcp("localhost", 6379), 0),
             ("redis://10.0.0.1:7000/3", tcp("10.0.0.1", 7000), 3),
             ("redis://[::1]:7000/255", tcp("[::1]", 7000), 255),

@@ -177,7 +177,8 @@ impl fmt::Debug for ReentrantLock {
 
 /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`].
 ///
-/// Dropping it releases this one hold in the background; [`release`](Self::release) waits for the server's word.
+/// Dropping it releases this one hold in the background; [`release`](Self::release) waits for the server's word. A guard
+/// cannot be cloned: `guard.clone()` gives another observer of its [`Lease`].
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct ReentrantGuard {
@@ -186,7 +187,7 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    /// Takes the lock once more for the same owner, without waiting.
+    /// Takes the lock once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///

@@ -59,7 +59,8 @@
 //!
 //! # Testing your own code
 //!
-//! On `memory://` leases run on tokio's time. A test with `start_paused = true` lets an hour of leases pass at once:
+//! On `memory://` leases run on tokio's time, so the clients of one engine belong on one runtime: give each test an engine of
+//! its own, or a name of its own. A test with `start_paused = true` lets an hour of leases pass at once:
 //!
 //! ```
 //! use std::time::Duration;
@@ -79,6 +80,7 @@
 
 mod url;
 
+pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
     LeaseEvent, LeaseState, LossReason, Lost, Observation, Observer, Owner, Released, Result,

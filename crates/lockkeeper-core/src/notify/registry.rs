@@ -4,83 +4,14 @@
 //! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter; a
 //! scout that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+mod channel;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Moment;
 use crate::store::StoreError;
-
-/// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it once,
-/// short enough that a name used once leaves nothing behind.
-pub(crate) const LINGER: Duration = Duration::from_secs(5);
-
-/// How long a scout trusts silence. Every known way to lose a message is noticed otherwise; this is for the unknown.
-pub(crate) const SAFETY_POLL: Duration = Duration::from_secs(5);
-
-/// How long after a failed subscription it is tried again, unless the store reports a new connection before.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// How long a scout may leave its turn untaken: its task may be blocked, or its future kept and not polled.
-const TURN: Duration = Duration::from_secs(1);
-
-/// How long a scout's look may take before another one looks beside it.
-const LONGEST_LOOK: Duration = SAFETY_POLL;
-
-/// One waiting acquisition, numbered in the order of arrival.
-pub(crate) type WaiterId = u64;
-
-/// What the hub has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Subscribe to a channel and report.
-    Subscribe(String),
-    /// Unsubscribe from a channel and report.
-    Unsubscribe(String),
-    /// Let a waiter ask for its [`Turn`] again.
-    Wake(WaiterId),
-}
-
-/// What a waiter does next.
-#[derive(Debug, Clone)]
-pub(crate) enum Turn {
-    /// Ask the server now.
-    Look,
-    /// Nothing before this moment unless woken; `None`: nothing until woken.
-    Wait(Option<Moment>),
-    /// Give up: waiting is not possible, for this reason.
-    GiveUp(StoreError),
-}
-
-#[derive(Debug)]
-enum Subscription {
-    None,
-    Opening,
-    Open,
-    Closing,
-    Failed {
-        retry: Moment,
-        refusal: Option<StoreError>,
-    },
-}
-
-#[derive(Debug)]
-struct Channel<R> {
-    reader: R,
-    line: VecDeque<WaiterId>,
-    subscription: Subscription,
-    /// Since when something may have changed that no look has seen.
-    unseen: Option<Moment>,
-    /// Who is asking the server, and since when.
-    looking: Option<(WaiterId, Moment)>,
-    /// When the scout looks even if nobody speaks.
-    look_at: Moment,
-    /// The server was out of reach for too long for everybody up to this waiter.
-    unreachable: Option<(WaiterId, StoreError)>,
-    /// While the line is empty: when the subscription goes.
-    linger: Option<Moment>,
-    /// When [`Registry::tick`] comes by.
-    timer: Option<Moment>,
-}
+use channel::{Channel, LINGER, RETRY, SAFETY_POLL, Subscription};
+pub(crate) use channel::{Step, Turn, WaiterId};
 
 /// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
 #[derive(Debug)]
@@ -270,7 +201,7 @@ impl<R> Registry<R> {
             };
             steps.extend(self.at(&name, |channel| {
                 channel.timer = None;
-                channel.tick(&name, now)
+                channel.look_after(&name, now)
             }));
         }
         steps
@@ -307,129 +238,6 @@ impl<R> Registry<R> {
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.channels.is_empty() && self.timers.is_empty()
-    }
-}
-
-impl<R> Channel<R> {
-    fn new(reader: R, now: Moment) -> Self {
-        Self {
-            reader,
-            line: VecDeque::new(),
-            subscription: Subscription::None,
-            unseen: None,
-            looking: None,
-            look_at: now.after(SAFETY_POLL),
-            unreachable: None,
-            linger: None,
-            timer: None,
-        }
-    }
-
-    fn turn(&mut self, waiter: WaiterId, now: Moment) -> Turn {
-        if let Subscription::Failed {
-            refusal: Some(refusal),
-            ..
-        } = &self.subscription
-        {
-            return Turn::GiveUp(refusal.clone());
-        }
-        if let Some((last, error)) = &self.unreachable
-            && waiter <= *last
-        {
-            return Turn::GiveUp(error.clone());
-        }
-        if self.line.front() != Some(&waiter) {
-            return Turn::Wait(None);
-        }
-        if self.unseen.is_none() && now < self.look_at {
-            return Turn::Wait(Some(self.look_at));
-        }
-        self.unseen = None;
-        self.looking = Some((waiter, now));
-        self.look_at = now.after(SAFETY_POLL);
-        Turn::Look
-    }
-
-    /// The waiter looks no more; whether it did.
-    fn answered(&mut self, waiter: WaiterId) -> bool {
-        self.looking
-            .take_if(|(looking, _)| *looking == waiter)
-            .is_some()
-    }
-
-    /// Subscribes if somebody waits and nothing is under way; an unsubscription under way is waited for.
-    fn open(&mut self, name: &str) -> Vec<Step> {
-        let idle = matches!(
-            self.subscription,
-            Subscription::None | Subscription::Failed { .. }
-        );
-        if !idle || self.line.is_empty() {
-            return Vec::new();
-        }
-        self.subscription = Subscription::Opening;
-        vec![Step::Subscribe(name.to_owned())]
-    }
-
-    fn wake(&mut self, now: Moment) -> Vec<Step> {
-        let Some(&scout) = self.line.front() else {
-            return Vec::new();
-        };
-        self.unseen.get_or_insert(now);
-        vec![Step::Wake(scout)]
-    }
-
-    fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
-        let safety = now.after(SAFETY_POLL);
-        self.look_at = free.map_or(safety, |free| free.min(safety));
-    }
-
-    /// When [`tick`](Self::tick) is needed; `None` if only something else can change anything.
-    fn due(&self) -> Option<Moment> {
-        if self.line.is_empty() {
-            let closing = matches!(
-                self.subscription,
-                Subscription::Opening | Subscription::Closing
-            );
-            return self.linger.filter(|_| !closing);
-        }
-        match self.subscription {
-            Subscription::Failed { retry, .. } => Some(retry.min(self.overdue())),
-            _ => Some(self.overdue()),
-        }
-    }
-
-    /// From when on the scout has had its turn for too long.
-    fn overdue(&self) -> Moment {
-        match (self.looking, self.unseen) {
-            (Some((_, since)), _) => since.after(LONGEST_LOOK),
-            (None, Some(since)) => since.after(TURN),
-            (None, None) => self.look_at.after(TURN),
-        }
-    }
-
-    fn tick(&mut self, name: &str, now: Moment) -> Vec<Step> {
-        if self.line.is_empty() {
-            if self.due().is_none_or(|linger| now < linger) {
-                return Vec::new();
-            }
-            self.linger = None;
-            if !matches!(self.subscription, Subscription::Open) {
-                return Vec::new();
-            }
-            self.subscription = Subscription::Closing;
-            return vec![Step::Unsubscribe(name.to_owned())];
-        }
-        let mut steps = Vec::new();
-        if now >= self.overdue() {
-            self.line.rotate_left(1);
-            self.looking = None;
-            self.unseen = None;
-            steps.extend(self.wake(now));
-        }
-        if matches!(self.subscription, Subscription::Failed { retry, .. } if now >= retry) {
-            steps.extend(self.open(name));
-        }
-        steps
     }
 }
 

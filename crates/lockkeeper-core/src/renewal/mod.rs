@@ -16,10 +16,11 @@ use tokio::sync::Notify;
 
 use crate::claim::{Belief, Ending, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
-use crate::exchange::{Failed, Line, Tenure};
+use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
 use crate::observer::LeaseEvent;
 use crate::protocol::Verb;
+use crate::tenure::Tenure;
 use schedule::{LeaseId, Schedule};
 
 /// How many leases one script renews at most: some 50 µs on the server, which others wait for.
@@ -223,7 +224,7 @@ impl Renewals {
         let failed = || self.with(|state| state.schedule.failed(tenure.number, sent));
         match outcome {
             Ok(Verdict::Renewed) => {
-                tracing::trace!(name = %tenure.protocol.name(), claim = %tenure.id, "renewed");
+                tracing::trace!(name = tenure.protocol.name().as_str(), claim = %tenure.id, "renewed");
                 let deadline = tenure.claim().deadline();
                 if let Some(deadline) = deadline {
                     self.with(|state| state.schedule.renewed(tenure.number, sent, deadline));
@@ -234,13 +235,13 @@ impl Renewals {
                 report_lost(&self.line, tenure, reason);
             }
             Ok(verdict) => {
-                tracing::debug!(name = %tenure.protocol.name(), claim = %tenure.id, ?verdict, "renewal without effect");
+                tracing::debug!(name = tenure.protocol.name().as_str(), claim = %tenure.id, ?verdict, "renewal without effect");
                 failed();
             }
             // It belongs to a lease that has ended, or whose deadline is about to end it.
             Err(Failed::Forbidden(_)) => failed(),
             Err(Failed::Store(error)) => {
-                tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %error, "uncertain: a renewal failed");
+                tracing::warn!(name = tenure.protocol.name().as_str(), claim = %tenure.id, %error, "uncertain: a renewal failed");
                 failed();
             }
         }
@@ -248,6 +249,6 @@ impl Renewals {
 }
 
 pub(crate) fn report_lost(line: &Line, tenure: &Tenure, reason: LossReason) {
-    tracing::warn!(name = %tenure.protocol.name(), claim = %tenure.id, %reason, "lost");
+    tracing::warn!(name = tenure.protocol.name().as_str(), claim = %tenure.id, %reason, "lost");
     line.observed.tell(tenure, LeaseEvent::Lost(reason));
 }

@@ -64,7 +64,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
 
     let report = one.close().await;
     ensure!(
-        (report.expiring, report.left, report.unconfirmed) == (1, 1, 0),
+        (report.expiring, report.confirmed, report.unconfirmed) == (1, 1, 0),
         "{report:?}"
     );
     ensure!(held.state() == LeaseState::Lost(LossReason::ClientClosed));
