@@ -75,7 +75,7 @@ pub mod mutex {
         "mutex/acquire",
         with ["clock", "fence", "holder", "lease"],
         keys ["main", "fence", "gone"],
-        args ["request", "claim", "ttl", "floor"],
+        args ["request", "claim", "ttl", "floor", "token"],
         replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
     );
 
@@ -125,7 +125,7 @@ pub mod reentrant {
         "reentrant/acquire",
         with ["clock", "fence", "lease", "holders"],
         keys ["main", "fence", "gone"],
-        args ["request", "claim", "ttl", "floor", "owner"],
+        args ["request", "claim", "ttl", "floor", "token", "owner"],
         replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
     );
 

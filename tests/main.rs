@@ -18,6 +18,8 @@ mod closing;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
+mod regressions;
+#[cfg(test)]
 mod tokens;
 #[cfg(test)]
 mod waiting;

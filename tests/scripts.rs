@@ -155,7 +155,8 @@ impl Scripts {
 
     async fn acquire_above(&self, claim: &str, ttl: &str, floor: &str) -> Result<Reply> {
         let keys = vec![MAIN.to_owned(), FENCE.to_owned(), self.gone(claim)];
-        self.run(&mutex::ACQUIRE, keys, &[claim, ttl, floor]).await
+        self.run(&mutex::ACQUIRE, keys, &[claim, ttl, floor, "0"])
+            .await
     }
 
     async fn renew(&self, claim: &str, ttl: &str) -> Result<Status> {

@@ -8,20 +8,25 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl      of the lease, ms
 -- ARGV[4] floor    the largest token the caller has seen
+-- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- REPLY GRANTED token
 -- REPLY BUSY left       ms until the holder's lease ends; negative when it never does
--- REPLY GONE            this claim has left: it must not come back
+-- REPLY GONE            this claim has left and must not come back, or it is not there with that token
 -- REPLY WRONG_KIND      the name holds another kind's data
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])
-local holder, fault = read_claim(KEYS[1], 'GET')
+-- A repeat is a renewal, and is read like one.
+local holder, fault = read_claim(KEYS[1], ARGV[5] == '0' and 'GET' or AS_A_WRITE)
 if fault then
   return fault
 end
 
 if holder == ARGV[2] then
-  local token = redis.call('GET', KEYS[2])
+  local token = redis.call('GET', KEYS[2]) or ARGV[5] ~= '0' and ARGV[5]
+  if ARGV[5] ~= '0' and token ~= ARGV[5] then
+    return { ARGV[1], 'GONE' }
+  end
   arm(KEYS[1], ttl)
   -- The holder's token is known by its fence alone, which must not end before the lease.
   arm(KEYS[2], fence_memory(ttl))
@@ -33,7 +38,7 @@ end
 if holder then
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
 end
-if redis.call('EXISTS', KEYS[3]) == 1 then
+if ARGV[5] ~= '0' or redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
 local token = draw_token(KEYS[2], ARGV[4], ttl, server_now())

@@ -8,7 +8,7 @@
 -- ARGV[3] channel  where waiters of the name listen
 -- ARGV[4] ttl      of the mark, ms
 -- REPLY LEFT told holds  told: 1 when the wake went out, 0 when the server refused it; holds: what the owner still has, 0
--- REPLY NOT_HELD        nothing was there to leave; the mark stands all the same
+-- REPLY NOT_HELD holds  nothing was there to leave; the mark stands all the same
 -- PUBLISH channel: free
 
 -- First a write that cannot grow: a full server lets the writes behind it pass.
@@ -19,7 +19,7 @@ if fault then
   return fault
 end
 if holder ~= ARGV[2] then
-  return { ARGV[1], 'NOT_HELD' }
+  return { ARGV[1], 'NOT_HELD', 0 }
 end
 redis.call('DEL', KEYS[1])
 return { ARGV[1], 'LEFT', wake(ARGV[3], 'free'), 0 }

@@ -9,38 +9,46 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl      of the lease, ms
 -- ARGV[4] floor    the largest token the caller has seen
--- ARGV[5] owner    of the claim
+-- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[6] owner    of the claim
 -- REPLY GRANTED token
 -- REPLY BUSY left       ms until the last lease of the holder ends
--- REPLY GONE            this claim has left: it must not come back
+-- REPLY GONE            this claim has left and must not come back, or it is not alive with that token
 -- REPLY WRONG_KIND      the name holds another kind's data
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])
 local now_us = server_now()
 local now = math.floor(now_us / 1000)
-local held, fault = read_holders(KEYS[1], 'reentrant', now)
+-- A repeat is a renewal, and is read like one.
+local held, fault = read_holders(KEYS[1], 'reentrant', now, ARGV[5] ~= '0')
 if fault then
   return fault
 end
 if not held then
   return { ARGV[1], 'WRONG_KIND' }
 end
-if held.alive > 0 and held.owner ~= ARGV[5] then
+if held.alive > 0 and held.owner ~= ARGV[6] then
   return { ARGV[1], 'BUSY', held.ends - now }
 end
-if redis.call('EXISTS', KEYS[3]) == 1 then
+local repeated = (held.leases[ARGV[2]] or 0) > now and held.token == ARGV[5]
+if ARGV[5] ~= '0' and not repeated or redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
 local lease = string.format('%.0f', math.max(held.leases[ARGV[2]] or 0, now + ttl))
 if held.alive > 0 then
   redis.call('HSET', KEYS[1], ARGV[2], lease)
+  for claim, ended in pairs(held.leases) do
+    if ended <= now and claim ~= ARGV[2] then
+      redis.call('HDEL', KEYS[1], claim)
+    end
+  end
 else
   if held.stale then
     redis.call('DEL', KEYS[1])
   end
   held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)
-  redis.call('HSET', KEYS[1], 'kind', 'reentrant', 'owner', ARGV[5], 'token', held.token, ARGV[2], lease)
+  redis.call('HSET', KEYS[1], 'kind', 'reentrant', 'owner', ARGV[6], 'token', held.token, ARGV[2], lease)
 end
 arm(KEYS[1], ttl)
 return { ARGV[1], 'GRANTED', held.token }

@@ -6,14 +6,15 @@
 -- ARGV[2] claim
 -- ARGV[3] channel  where waiters of the name listen
 -- REPLY LEFT told holds  told: 1 unless the server refused the wake; holds: how many claims its owner still has
--- REPLY NOT_HELD         nothing was there to leave
+-- REPLY NOT_HELD holds   nothing was there to leave, or its lease had ended
 -- PUBLISH channel: free
 
-local holds, fault = take_out(KEYS[1], 'reentrant', ARGV[2], math.floor(server_now() / 1000))
+local alive, holds, freed, fault = take_out(KEYS[1], 'reentrant', ARGV[2], math.floor(server_now() / 1000))
 if fault then
   return fault
 end
-if not holds then
-  return { ARGV[1], 'NOT_HELD' }
+local told = freed and wake(ARGV[3], 'free') or '1'
+if not alive then
+  return { ARGV[1], 'NOT_HELD', holds }
 end
-return { ARGV[1], 'LEFT', holds > 0 and '1' or wake(ARGV[3], 'free'), holds }
+return { ARGV[1], 'LEFT', told, holds }

@@ -6,8 +6,13 @@ local FACTS = { kind = true, owner = true, token = true }
 -- Reads the HASH at `key` as of `now` ms: owner, token, each claim's end in `leases`, how many are `alive`, when the last
 -- of them `ends`, and whether only dead ones are left (`stale`). A key that is not there holds nothing; nil if the key
 -- holds something else than this kind's data. The second value is any other error of the server, to be returned as it is.
-local function read_holders(key, kind, now)
-  local fields = redis.pcall('HGETALL', key)
+-- Read `as_a_write`, it begins with one that changes nothing: a replica refuses it, and a full server lets the writes behind
+-- it pass.
+local function read_holders(key, kind, now, as_a_write)
+  local fields = as_a_write and redis.pcall('HDEL', key, 'lockkeeper.no-field')
+  if type(fields) ~= 'table' then
+    fields = redis.pcall('HGETALL', key)
+  end
   if fields.err then
     return nil, not string.find(fields.err, 'WRONGTYPE', 1, true) and fields or nil
   end
@@ -28,18 +33,17 @@ local function read_holders(key, kind, now)
   return (#fields == 0 or held.kind == kind) and held or nil
 end
 
--- Takes `claim` out as of `now` ms, and all that is left with the last one alive. False if the claim was not alive,
--- else how many of its owner are. The second value as for read_holders.
+-- Takes `claim` out as of `now` ms, and all that is left with the last one alive. First whether the claim was alive, then
+-- how many of its owner are, then whether the name became free by this. The last value as the second of read_holders.
 local function take_out(key, kind, claim, now)
-  -- First a write that changes nothing: a replica refuses it, and a full server lets the writes behind it pass.
-  local written = redis.pcall('HDEL', key, 'lockkeeper.no-field')
-  if type(written) == 'table' then
-    return false, not string.find(written.err, 'WRONGTYPE', 1, true) and written or nil
+  local held, fault = read_holders(key, kind, now, true)
+  if not held then
+    return false, 0, false, fault
   end
-  local held, fault = read_holders(key, kind, now)
-  local lease = held and held.leases[claim]
+  local mine = held.owner == string.match(claim, '^(.*)/')
+  local lease = held.leases[claim]
   if not lease then
-    return false, fault
+    return false, mine and held.alive or 0, false
   end
   local alive = lease > now
   local rest = held.alive - (alive and 1 or 0)
@@ -48,5 +52,5 @@ local function take_out(key, kind, claim, now)
   else
     redis.call('HDEL', key, claim)
   end
-  return alive and rest
+  return alive, rest, rest == 0
 end

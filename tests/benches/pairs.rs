@@ -119,6 +119,7 @@ impl Ground {
                 claim.to_string(),
                 TTL_MS.to_owned(),
                 "1000000000000000".to_owned(),
+                "0".to_owned(),
             ],
         );
         let leave = Item::new(

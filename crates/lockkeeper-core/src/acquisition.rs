@@ -141,7 +141,7 @@ impl Acquisition {
             .line
             .observed
             .tell(&self.armed.insert(armed).tenure, LeaseEvent::Waiting);
-        let place = hub.join(&self.protocol);
+        let place = hub.join(&self.protocol, self.owner, self.terms.ttl);
         loop {
             place
                 .turn()
@@ -201,6 +201,7 @@ impl Acquisition {
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);
+                self.engine.hub.granted(&*self.protocol, self.owner);
                 tracing::debug!(claim = %tenure.id, %token, "granted");
                 let waited = self.engine.line.clock.now().since(self.started);
                 self.engine

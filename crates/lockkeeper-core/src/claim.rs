@@ -334,11 +334,9 @@ impl Claim {
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
         let verdict = match answer {
             Answer::Left { told, holds } => Verdict::Left { told, holds },
-            Answer::NotHeld if self.stray_leave => Verdict::Left {
-                told: true,
-                holds: 0,
-            },
-            Answer::NotHeld => Verdict::WasGone,
+            // It had left; whether its wake went out was told to nobody.
+            Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
+            Answer::NotHeld { .. } => Verdict::WasGone,
             _ => return Verdict::Nonsense,
         };
         self.present = false;

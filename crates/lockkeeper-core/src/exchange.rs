@@ -183,10 +183,12 @@ impl Line {
     }
 
     fn ask<'a>(&self, tenure: &'a Tenure) -> Ask<'a> {
+        let token = tenure.claim().token();
         Ask::new(
             &tenure.id,
             tenure.terms.ttl,
             self.floor.load(Ordering::Relaxed),
+            token,
         )
     }
 

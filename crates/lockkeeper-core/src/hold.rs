@@ -83,14 +83,16 @@ impl Hold {
     ///
     /// Cancel safe: dropping the future is dropping the guard.
     pub async fn release(self) -> Result<Released> {
-        let Armed { tenure, engine, .. } = &self.armed;
-        self.armed.end();
+        // Closing waits for a release under way, and for the leave that is posted if this future is dropped: the guard is
+        // dropped before the pass. A release that comes after closing is refused by the closed store.
+        let pass = self.armed.engine.enter().ok();
+        let (hold, _pass) = &(self, pass);
+        let Armed { tenure, engine } = &hold.armed;
+        hold.armed.end();
         let ended = tenure.belief(engine.line.clock.now()).0;
         if let Belief::Ended(Ending::Lost(reason)) = ended {
             return Err(Error::lost(tenure.protocol.name(), reason));
         }
-        // Closing waits for a release under way; one that comes after is refused by the closed store.
-        let _pass = engine.enter().ok();
         let mut last = None;
         let attempts = async {
             let mut pauses = Pauses::new(tenure.number);
@@ -107,7 +109,7 @@ impl Hold {
             Ok(result) => result,
             Err(_) => Err(last.unwrap_or_else(|| {
                 let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
-                Error::backend(format!("release lock {:?}", self.name()), silence)
+                Error::backend(format!("release lock {:?}", hold.name()), silence)
             })),
         }
     }

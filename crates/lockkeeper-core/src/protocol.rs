@@ -137,12 +137,29 @@ pub struct Ask<'a> {
     pub ttl: Duration,
     /// The largest token this client has seen on the store.
     pub floor: u64,
+    /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
+    pub token: Option<FencingToken>,
 }
 
 impl<'a> Ask<'a> {
     /// A request of `claim`.
-    pub const fn new(claim: &'a ClaimId, ttl: Duration, floor: u64) -> Self {
-        Self { claim, ttl, floor }
+    pub const fn new(
+        claim: &'a ClaimId,
+        ttl: Duration,
+        floor: u64,
+        token: Option<FencingToken>,
+    ) -> Self {
+        Self {
+            claim,
+            ttl,
+            floor,
+            token,
+        }
+    }
+
+    /// The token as a script takes it: 0 for none.
+    pub fn token(&self) -> String {
+        self.token.map_or(0, FencingToken::get).to_string()
     }
 
     /// The ttl as a script takes it, whole milliseconds.
@@ -183,7 +200,10 @@ pub enum Answer {
         holds: u64,
     },
     /// There was nothing to leave.
-    NotHeld,
+    NotHeld {
+        /// How many claims its owner holds.
+        holds: u64,
+    },
     /// The claim is not there.
     Gone,
     /// The name holds another kind's data.
@@ -215,7 +235,9 @@ impl Answer {
                 told: number()? == 1,
                 holds: reply.field(1).and_then(Value::as_i64)?.try_into().ok()?,
             },
-            Status::NotHeld => Self::NotHeld,
+            Status::NotHeld => Self::NotHeld {
+                holds: number()?.try_into().ok()?,
+            },
             Status::Gone => Self::Gone,
             Status::WrongKind => Self::WrongKind,
             _ => return None,

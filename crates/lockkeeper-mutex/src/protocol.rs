@@ -40,6 +40,7 @@ impl Protocol for MutexProtocol {
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
                 ask.floor.to_string(),
+                ask.token(),
             ],
         )
     }

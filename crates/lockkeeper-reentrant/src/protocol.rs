@@ -39,6 +39,7 @@ impl Protocol for ReentrantProtocol {
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
                 ask.floor.to_string(),
+                ask.token(),
                 ask.claim.owner().to_string(),
             ],
         )

@@ -263,9 +263,9 @@ fn not_held_after_an_unanswered_leave_of_ones_own_is_free() {
     claim.failed(2, Outcome::Unknown);
     claim.send(Verb::Leave, 3, at(3)).unwrap();
     assert_eq!(
-        claim.answered(3, Answer::NotHeld, at(4)),
+        claim.answered(3, Answer::NotHeld { holds: 0 }, at(4)),
         Verdict::Left {
-            told: true,
+            told: false,
             holds: 0
         }
     );
@@ -276,7 +276,10 @@ fn not_held_at_the_first_leave_means_that_it_was_lost() {
     let mut claim = held(1);
     claim.end(at(2));
     claim.send(Verb::Leave, 2, at(2)).unwrap();
-    assert_eq!(claim.answered(2, Answer::NotHeld, at(4)), Verdict::WasGone);
+    assert_eq!(
+        claim.answered(2, Answer::NotHeld { holds: 0 }, at(4)),
+        Verdict::WasGone
+    );
 }
 
 #[test]
@@ -333,7 +336,7 @@ proptest! {
                 Step::Answer(which) => {
                     let answer = [
                         Answer::Granted(TOKEN), Answer::Busy(None), Answer::Renewed, Answer::Gone,
-                        Answer::Left { told: true, holds: 0 }, Answer::NotHeld, Answer::WrongKind, Answer::Held(TTL),
+                        Answer::Left { told: true, holds: 0 }, Answer::NotHeld { holds: 0 }, Answer::WrongKind, Answer::Held(TTL),
                     ][usize::from(which)];
                     claim.answered(request, answer, at(now));
                 }

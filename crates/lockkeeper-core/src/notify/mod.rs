@@ -7,6 +7,7 @@ pub(crate) mod registry;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -14,6 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 
 use crate::clock::{Clock, Moment, sleep_until, sleep_until_some};
+use crate::owner::Owner;
 use crate::protocol::{Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
@@ -65,13 +67,22 @@ impl Hub {
         self.with(|state| state.registry.crowded(channel))
     }
 
-    /// Takes a place in the line for `protocol`'s name.
-    pub(crate) fn join(self: &Arc<Self>, protocol: &Arc<dyn Protocol>) -> Place {
+    /// Takes a place in the line for `protocol`'s name. The waiter waits for `owner`, and for an unreachable server as long
+    /// as its `patience`.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        protocol: &Arc<dyn Protocol>,
+        owner: Owner,
+        patience: Duration,
+    ) -> Place {
+        let owner = protocol.reenters().then_some(owner);
         let channel = protocol.channel();
         let bell = Arc::new(Notify::new());
         let now = self.clock.now();
         let waiter = self.change(|state| {
-            let (waiter, steps) = state.registry.join(&channel, Arc::clone(protocol), now);
+            let (waiter, steps) = state
+                .registry
+                .join(&channel, Arc::clone(protocol), owner, now);
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });
@@ -80,7 +91,16 @@ impl Hub {
             channel,
             waiter,
             bell,
+            patience,
             granted: None,
+        }
+    }
+
+    /// A claim of `owner` holds `protocol`'s name.
+    pub(crate) fn granted(&self, protocol: &dyn Protocol, owner: Owner) {
+        if protocol.reenters() {
+            let channel = protocol.channel();
+            self.change(|state| ((), state.registry.granted(&channel, owner)));
         }
     }
 
@@ -161,6 +181,7 @@ pub(crate) struct Place {
     channel: String,
     waiter: WaiterId,
     bell: Arc<Notify>,
+    patience: Duration,
     granted: Option<Moment>,
 }
 
@@ -171,7 +192,9 @@ impl Place {
             let now = self.hub.clock.now();
             let turn = self.hub.change(|state| {
                 (
-                    state.registry.turn(&self.channel, self.waiter, now),
+                    state
+                        .registry
+                        .turn(&self.channel, self.waiter, self.patience, now),
                     Vec::new(),
                 )
             });
@@ -199,10 +222,16 @@ impl Place {
         });
     }
 
-    /// The server was out of reach for too long: everybody who waits here gives up.
+    /// The server was out of reach for too long: everybody who waits here and has no more patience gives up.
     pub(crate) fn unreachable(&self, error: &StoreError) {
-        self.hub
-            .change(|state| ((), state.registry.unreachable(&self.channel, error)));
+        self.hub.change(|state| {
+            (
+                (),
+                state
+                    .registry
+                    .unreachable(&self.channel, self.patience, error),
+            )
+        });
     }
 
     /// The look was answered: this waiter holds, until `until` if nothing else happens.

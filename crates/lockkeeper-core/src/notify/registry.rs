@@ -7,8 +7,10 @@
 mod channel;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::owner::Owner;
 use crate::store::StoreError;
 use channel::{Channel, LINGER, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
@@ -50,8 +52,14 @@ impl<R> Registry<R> {
         self.timers.first().map(|&(moment, _)| moment)
     }
 
-    /// A waiter arrives. If it is the first, what it has seen before counts for nothing.
-    pub(crate) fn join(&mut self, name: &str, reader: R, now: Moment) -> (WaiterId, Vec<Step>) {
+    /// A waiter arrives; `owner` if owners of this kind are let in again. If it is the first, what it has seen before counts for nothing.
+    pub(crate) fn join(
+        &mut self,
+        name: &str,
+        reader: R,
+        owner: Option<Owner>,
+        now: Moment,
+    ) -> (WaiterId, Vec<Step>) {
         self.arrivals += 1;
         let waiter = self.arrivals;
         self.channels
@@ -59,6 +67,7 @@ impl<R> Registry<R> {
             .or_insert_with(|| Channel::new(reader, now));
         let steps = self.at(name, |channel| {
             channel.line.push_back(waiter);
+            channel.owners.extend(owner.map(|owner| (waiter, owner)));
             channel.linger = None;
             if channel.line.len() == 1 {
                 channel.look_at = now.after(SAFETY_POLL);
@@ -73,10 +82,16 @@ impl<R> Registry<R> {
 
     /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
     /// [`unreachable`](Self::unreachable).
-    pub(crate) fn turn(&mut self, name: &str, waiter: WaiterId, now: Moment) -> Turn {
+    pub(crate) fn turn(
+        &mut self,
+        name: &str,
+        waiter: WaiterId,
+        patience: Duration,
+        now: Moment,
+    ) -> Turn {
         let mut turn = Turn::Wait(None);
         self.at(name, |channel| {
-            turn = channel.turn(waiter, now);
+            turn = channel.turn(waiter, patience, now);
             Vec::new()
         });
         turn
@@ -92,13 +107,23 @@ impl<R> Registry<R> {
         });
     }
 
-    /// The server was out of reach for as long as anybody of this client is to wait: all of them give up together.
-    pub(crate) fn unreachable(&mut self, name: &str, error: &StoreError) -> Vec<Step> {
+    /// The server was out of reach for `patience`: everybody who has no more than that gives up together.
+    pub(crate) fn unreachable(
+        &mut self,
+        name: &str,
+        patience: Duration,
+        error: &StoreError,
+    ) -> Vec<Step> {
         let last = self.arrivals;
         self.at(name, |channel| {
-            channel.unreachable = Some((last, error.clone()));
+            channel.unreachable = Some((last, patience, error.clone()));
             channel.line.iter().copied().map(Step::Wake).collect()
         })
+    }
+
+    /// A claim of `owner` holds, of a kind that lets it in again.
+    pub(crate) fn granted(&mut self, name: &str, owner: Owner) -> Vec<Step> {
+        self.at(name, |channel| channel.let_in(owner))
     }
 
     /// A waiter goes; `granted` says until when its own lease lasts if it was made the holder.
@@ -112,6 +137,8 @@ impl<R> Registry<R> {
         self.at(name, |channel| {
             let scout = channel.line.front() == Some(&waiter);
             channel.line.retain(|&other| other != waiter);
+            channel.beside.remove(&waiter);
+            let owner = channel.owners.remove(&waiter);
             if channel.answered(waiter) && granted.is_none() {
                 channel.unseen.get_or_insert(now);
             }
@@ -121,8 +148,13 @@ impl<R> Registry<R> {
             if channel.line.is_empty() {
                 channel.linger = Some(now.after(LINGER));
             }
+            let mut steps = match (granted, owner) {
+                (Some(_), Some(owner)) => channel.let_in(owner),
+                _ => Vec::new(),
+            };
             let next = channel.line.front().filter(|_| scout);
-            next.map(|&next| Step::Wake(next)).into_iter().collect()
+            steps.extend(next.map(|&next| Step::Wake(next)));
+            steps
         })
     }
 
@@ -241,5 +273,7 @@ impl<R> Registry<R> {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ pub(crate) mod schedule;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -177,24 +178,25 @@ impl Renewals {
                 _ => {}
             }
         }
-        let mut batches: BTreeMap<(&'static str, u32), Vec<Batch>> = BTreeMap::new();
+        let mut alone = Vec::new();
+        // Of one timeout too, or the leases that can wait for an answer would depend on those that cannot.
+        let mut batches: BTreeMap<(&'static str, u32, Duration), Vec<Batch>> = BTreeMap::new();
         for tenure in due {
-            let kind = tenure.protocol.kind().as_str();
-            let group = self.line.store.group(tenure.protocol.name().main());
-            let batches = batches.entry((kind, group)).or_default();
-            // Renewed by its acquire, it cannot go with others; at the front, so that the last may still take more.
             if tenure.claim().renewal() != Verb::Renew {
-                batches.insert(0, vec![tenure]);
+                alone.push(vec![tenure]);
                 continue;
             }
+            let kind = tenure.protocol.kind().as_str();
+            let group = self.line.store.group(tenure.protocol.name().main());
+            let batches = batches
+                .entry((kind, group, tenure.terms.timeout))
+                .or_default();
             match batches.last_mut() {
-                Some(batch) if batch.len() < BATCH && batch[0].claim().renewal() == Verb::Renew => {
-                    batch.push(tenure);
-                }
+                Some(batch) if batch.len() < BATCH => batch.push(tenure),
                 _ => batches.push(vec![tenure]),
             }
         }
-        batches.into_values().flatten()
+        alone.into_iter().chain(batches.into_values().flatten())
     }
 
     /// Renews a batch. One that the server refuses as a whole is halved until it is clear which lease is to blame.
@@ -209,7 +211,14 @@ impl Renewals {
                 _ => self.line.renew(&batch).await,
             };
             let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
-            if batch.len() > 1 && outcomes.iter().all(refused) {
+            // Those that have ended meanwhile say nothing about the rest.
+            let over = |outcome: &Result<Verdict, Failed>| {
+                matches!(outcome, Err(Failed::Forbidden(_)) | Ok(Verdict::Stale))
+            };
+            let whole = outcomes
+                .iter()
+                .all(|outcome| refused(outcome) || over(outcome));
+            if batch.len() > 1 && whole && outcomes.iter().any(refused) {
                 let half = batch.split_off(batch.len() / 2);
                 batches.extend([half, batch]);
                 continue;

@@ -18,7 +18,12 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 
 fn acquire(claim: &str) -> Call {
     let keys = ["main", "fence", "gone"];
-    call(&mutex::ACQUIRE, Form::Source, &keys, &[claim, "1000", "0"])
+    call(
+        &mutex::ACQUIRE,
+        Form::Source,
+        &keys,
+        &[claim, "1000", "0", "0"],
+    )
 }
 
 fn leave(claim: &str) -> Call {

@@ -155,6 +155,7 @@ fn shipped(random: &mut Rng) -> Vec<String> {
             "claim" => one(random, &VALUES[..3]),
             "ttl" => one(random, TTLS),
             "floor" => one(random, FLOORS),
+            "token" => one(random, &["0", "0", "4503599627370497"]),
             "owner" => one(random, &["owner", "other"]),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
             other => panic!("{}: what is {other}?", script.name),

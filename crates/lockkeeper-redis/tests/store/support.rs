@@ -74,7 +74,7 @@ fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> 
 
 pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
     let keys = ["", ":fence", ":gone"].map(|part| format!("{name}{part}"));
-    call(&mutex::ACQUIRE, &keys, &[claim, "60000", "0"], form)
+    call(&mutex::ACQUIRE, &keys, &[claim, "60000", "0", "0"], form)
 }
 
 pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {

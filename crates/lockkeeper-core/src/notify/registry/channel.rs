@@ -1,9 +1,10 @@
 //! One channel: its line of waiters, its subscription, and when it needs to be looked after. Pure, like its registry.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::owner::Owner;
 use crate::store::StoreError;
 
 /// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it once,
@@ -70,8 +71,11 @@ pub(super) struct Channel<R> {
     pub(super) looking: Option<(WaiterId, Moment)>,
     /// When the scout looks even if nobody speaks.
     pub(super) look_at: Moment,
-    /// The server was out of reach for too long for everybody up to this waiter.
-    pub(super) unreachable: Option<(WaiterId, StoreError)>,
+    /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
+    pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
+    /// For whom each waits, if owners are let in again; and who may look past the line because their owner holds now.
+    pub(super) owners: BTreeMap<WaiterId, Owner>,
+    pub(super) beside: BTreeSet<WaiterId>,
     /// While the line is empty: when the subscription goes.
     pub(super) linger: Option<Moment>,
     /// When [`Registry::tick`] comes by.
@@ -88,12 +92,14 @@ impl<R> Channel<R> {
             looking: None,
             look_at: now.after(SAFETY_POLL),
             unreachable: None,
+            owners: BTreeMap::new(),
+            beside: BTreeSet::new(),
             linger: None,
             timer: None,
         }
     }
 
-    pub(super) fn turn(&mut self, waiter: WaiterId, now: Moment) -> Turn {
+    pub(super) fn turn(&mut self, waiter: WaiterId, patience: Duration, now: Moment) -> Turn {
         if let Subscription::Failed {
             refusal: Some(refusal),
             ..
@@ -101,10 +107,14 @@ impl<R> Channel<R> {
         {
             return Turn::GiveUp(refusal.clone());
         }
-        if let Some((last, error)) = &self.unreachable
+        if let Some((last, longest, error)) = &self.unreachable
             && waiter <= *last
+            && patience <= *longest
         {
             return Turn::GiveUp(error.clone());
+        }
+        if self.beside.remove(&waiter) {
+            return Turn::Look;
         }
         if self.line.front() != Some(&waiter) {
             return Turn::Wait(None);
@@ -116,6 +126,14 @@ impl<R> Channel<R> {
         self.looking = Some((waiter, now));
         self.look_at = now.after(SAFETY_POLL);
         Turn::Look
+    }
+
+    /// A claim of `owner` holds: whoever waits for the same owner may come in beside it.
+    pub(super) fn let_in(&mut self, owner: Owner) -> Vec<Step> {
+        let same = self.owners.iter().filter(|(_, other)| **other == owner);
+        let same: Vec<WaiterId> = same.map(|(waiter, _)| *waiter).collect();
+        self.beside.extend(&same);
+        same.into_iter().map(Step::Wake).collect()
     }
 
     /// The waiter looks no more; whether it did.
