@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use async_trait::async_trait;
 use lockkeeper::{Client, LeaseState, LossReason, Mutex, ReentrantLock, Released};
-use lockkeeper_core::clock::Clock;
-use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
+use lockkeeper_core::store::Store;
 use lockkeeper_lua::{mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
-use tokio::sync::mpsc;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -148,52 +145,11 @@ async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<(
     Ok(())
 }
 
-/// Answers renewals after a while.
-#[derive(Debug)]
-struct Slow {
-    inner: Arc<dyn Store>,
-    delay: Duration,
-}
-
-#[async_trait]
-impl Store for Slow {
-    async fn call(&self, call: Call) -> std::result::Result<Reply, StoreError> {
-        let timeout = call.timeout;
-        let renews = call.item.script.name.ends_with("/renew");
-        let answer = self.inner.call(call).await;
-        if renews {
-            tokio::time::sleep(self.delay.min(timeout)).await;
-            if timeout < self.delay {
-                return Err(StoreError::unknown("no answer in time"));
-            }
-        }
-        answer
-    }
-    async fn subscribe(&self, channel: &str) -> std::result::Result<(), StoreError> {
-        self.inner.subscribe(channel).await
-    }
-    async fn unsubscribe(&self, channel: &str) -> std::result::Result<(), StoreError> {
-        self.inner.unsubscribe(channel).await
-    }
-    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
-        self.inner.events()
-    }
-    fn clock(&self) -> Arc<dyn Clock> {
-        self.inner.clock()
-    }
-    async fn close(&self) {
-        self.inner.close().await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_long_lease_does_not_depend_on_the_timeout_of_a_short_one() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Arc::new(Slow {
-        inner: Arc::new(server.sibling()),
-        delay: Duration::from_millis(80),
-    });
-    let client = Client::builder().ttl(secs(3)).build(store)?;
+    let (client, store) = unruly(&server, secs(3));
+    store.slow_down(&mutex::RENEW, Duration::from_millis(80));
     let long = Mutex::new(&client, "long").acquire().await?;
     // As a worker does: short locks, one after the other, each for a little more than a renewal's time.
     let short = Mutex::new(&client, "short");

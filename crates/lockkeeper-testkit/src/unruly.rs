@@ -2,8 +2,9 @@
 //!
 //! Faults are planned per script and used up in order, so a test says exactly which request meets which fate.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::Clock;
@@ -43,6 +44,8 @@ struct State {
     seen: Vec<(&'static str, Form)>,
     /// Requests whose first key contains this never arrive.
     silent: Option<String>,
+    /// How long the answers to each script take.
+    delays: BTreeMap<&'static str, Duration>,
 }
 
 impl Unruly {
@@ -63,6 +66,11 @@ impl Unruly {
     /// From now on no request whose first key contains this text arrives: its server is dead.
     pub fn silence(&self, text: &str) {
         self.state().silent = Some(text.to_owned());
+    }
+
+    /// From now on every answer to this script takes so long, or the whole timeout of the caller.
+    pub fn slow_down(&self, script: &Script, delay: Duration) {
+        self.state().delays.insert(script.name, delay);
     }
 
     /// How often this script was sent.
@@ -144,7 +152,18 @@ impl Store for Unruly {
             Err(StoreError::unknown("no answer in time"))
         };
         match self.fate(&call) {
-            Fate::Pass => self.inner.call(call).await,
+            Fate::Pass => {
+                let delay = self.state().delays.get(call.item.script.name).copied();
+                let answer = self.inner.call(call).await;
+                match delay {
+                    Some(delay) if delay >= timeout => silence.await,
+                    Some(delay) => {
+                        tokio::time::sleep(delay).await;
+                        answer
+                    }
+                    None => answer,
+                }
+            }
             Fate::LoseReply => {
                 let _ = self.inner.call(call).await;
                 silence.await
