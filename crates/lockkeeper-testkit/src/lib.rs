@@ -6,7 +6,7 @@
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
-//! | [`contract`] | what every kind must do on every site |
+//! | [`mod@contract`] | what every kind must do on every site |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
