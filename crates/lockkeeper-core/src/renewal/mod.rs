@@ -44,7 +44,7 @@ struct State {
     tenures: BTreeMap<LeaseId, Arc<Tenure>>,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
-    /// There was no lease when the task last looked.
+    /// There was no lease when the task last looked, and none has come since.
     idle: bool,
 }
 
@@ -74,6 +74,7 @@ impl Renewals {
                 .schedule
                 .add(tenure.number, tenure.terms.pace, sent, deadline);
             state.tenures.insert(tenure.number, Arc::clone(tenure));
+            state.idle = false;
             state.schedule.next() < state.armed || state.armed.is_none()
         });
         if earlier {
@@ -128,12 +129,12 @@ impl Renewals {
             }
             let now = self.line.clock.now();
             let armed = self.with(|state| {
-                // With no lease left it looks once more before it sleeps for good: locks that are taken and let go
-                // in quick succession would else wake the task each time.
-                let idle = state.armed.filter(|_| !state.idle).map(|_| now.after(LOOK));
+                // If leases have come since the last look, it looks again soon even with none left: locks that are taken
+                // and let go in quick succession would else wake the task each time.
+                let soon = (!state.idle).then(|| now.after(LOOK));
                 let next = state.schedule.next();
                 state.idle = next.is_none();
-                state.armed = next.or(idle);
+                state.armed = next.or(soon);
                 state.armed
             });
             tokio::select! {
