@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::claim::{Belief, Claim, Ending};
+use crate::claim::{Belief, Claim, Ending, Verdict};
 use crate::clock::sleep_until;
 use crate::error::{Error, Result};
 use crate::exchange::{Failed, Line};
@@ -153,7 +153,8 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the question changes nothing on the server.
+    /// Cancel safe: the question changes nothing on the server, but for a lease whose acquire once got no answer: that is
+    /// verified by renewing it.
     pub async fn verify(&self) -> Result<()> {
         self.ensure_held()?;
         let backend = |error| Error::backend(format!("verify lock {:?}", self.name()), error);
@@ -166,7 +167,11 @@ impl Lease {
                         StoreError::not_sent("a renewal is under way and will tell; ask again");
                     return self.ensure_held().and(Err(backend(busy)));
                 }
-                Ok(_) => {}
+                Ok(Verdict::Renewed | Verdict::Lost(_) | Verdict::Stale) => {}
+                Ok(verdict) => {
+                    let answer = StoreError::unknown(format!("an unexpected answer, {verdict:?}"));
+                    return self.ensure_held().and(Err(backend(answer)));
+                }
             }
         } else if self.line.verify(&self.tenure).await.map_err(backend)? == Answer::Gone {
             self.tenure.change(Claim::seen_gone);
