@@ -14,7 +14,7 @@ type Key = Arc<[u8]>;
 pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a key holds.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Data {
     Text(Vec<u8>),
     Hash(Fields),
@@ -29,11 +29,18 @@ pub(crate) enum Expiry {
     At(i64),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Entry {
     data: Data,
     expires_at: Option<i64>,
 }
+
+/// All keys of a server with their values and expiries, as they were at one moment.
+///
+/// Two snapshots are equal when a script could not tell them apart at the same time. See
+/// [`MemoryStore::snapshot`](crate::MemoryStore::snapshot).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Snapshot(BTreeMap<Key, Entry>);
 
 /// The data of one server.
 #[derive(Debug, Default)]
@@ -55,6 +62,18 @@ impl Keyspace {
         {
             self.entries.remove(&key);
         }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot(self.entries.clone())
+    }
+
+    /// Puts other keys in place of all there are, and drops those that have expired by now.
+    pub(crate) fn restore(&mut self, Snapshot(entries): Snapshot) {
+        let expiry = |(key, entry): (&Key, &Entry)| Some((entry.expires_at?, Arc::clone(key)));
+        self.expiries = entries.iter().filter_map(expiry).collect();
+        self.entries = entries;
+        self.begin(self.now_micros);
     }
 
     pub(crate) const fn now_micros(&self) -> i64 {
@@ -218,6 +237,22 @@ mod tests {
         keyspace.expire(b"h", 9);
         keyspace.change_hash(b"h", Fields::clear).unwrap();
         assert_eq!(keyspace.keys().count(), 0);
+        assert!(keyspace.expiries.is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_restores_keys_and_expiries_and_drops_what_has_expired_since() {
+        let mut keyspace = with_key_until(5);
+        keyspace.put(b"stays", Data::Text(b"v".to_vec()), Expiry::Never);
+        let before = keyspace.snapshot();
+        keyspace.remove(b"k");
+        keyspace.put(b"new", Data::Text(b"v".to_vec()), Expiry::At(900));
+        keyspace.restore(before.clone());
+        assert_eq!(keyspace.snapshot(), before);
+        assert_eq!(keyspace.expiries.len(), 1);
+        keyspace.begin(6_000);
+        keyspace.restore(before);
+        assert_eq!(keyspace.keys().collect::<Vec<_>>(), [b"stays"]);
         assert!(keyspace.expiries.is_empty());
     }
 }

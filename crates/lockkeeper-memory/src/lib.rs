@@ -33,4 +33,5 @@ mod server;
 mod store;
 mod wall_clock;
 
+pub use keyspace::Snapshot;
 pub use store::MemoryStore;

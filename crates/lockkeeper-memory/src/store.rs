@@ -10,8 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::bus::ConnectionId;
 use crate::interpreter::Run;
+use crate::keyspace::Snapshot;
 use crate::resp::Resp;
 use crate::server::Server;
+use crate::wall_clock::WallClock;
 
 /// A [`Store`] in this process: one connection to a small server that runs the shipped scripts.
 ///
@@ -138,6 +140,54 @@ impl MemoryStore {
     /// ```
     pub fn step_clock(&self, milliseconds: i64) {
         self.server.at_present().clock.step(milliseconds);
+    }
+
+    /// Sets the server's wall clock to so many microseconds since the Unix epoch, from where it goes on. A test that must run
+    /// the same each time begins with this: tokens and expiries are made of that clock.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.set_clock(0);
+    /// store.execute(&["SET", "k", "v", "PX", "1000"])?;
+    /// store.set_clock(1_001_000);
+    /// assert!(store.keys().is_empty());
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    pub fn set_clock(&self, micros: i64) {
+        self.server.at_present().clock = WallClock::going(micros);
+    }
+
+    /// Stops the server's wall clock at so many microseconds since the Unix epoch: for a model that moves time by itself.
+    pub fn stop_clock(&self, micros: i64) {
+        self.server.at_present().clock = WallClock::stopped(micros);
+    }
+
+    /// All keys with their values and expiries, to be [restored](Self::restore) later or compared. Scripts, subscriptions
+    /// and the clock are not part of it.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.execute(&["SET", "k", "old"])?;
+    /// let before = store.snapshot();
+    /// store.execute(&["SET", "k", "new"])?;
+    /// store.restore(&before);
+    /// assert_eq!(store.execute(&["GET", "k"])?.as_str(), Some("old"));
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.server.at_present().database.keyspace.snapshot()
+    }
+
+    /// Goes back to the keys of a snapshot, as a failover does to a replica that has not heard of the last writes. Those
+    /// that have expired since are gone.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut state = self.server.at_present();
+        state.database.keyspace.restore(snapshot.clone());
     }
 
     /// From now on every message on this server is lost (`true`), or delivered again (`false`). Publishers do not notice,

@@ -4,12 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// The system's time at the beginning, moved on by tokio's time, so that a test with paused time moves it too.
+/// The system's time at the beginning, moved on by tokio's time, so that a test with paused time moves it too; or a time that
+/// was set, which moves on or stands still.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     /// Microseconds since the Unix epoch, steps included.
     beginning: i64,
-    since: Instant,
+    /// `None`: it stands still.
+    since: Option<Instant>,
 }
 
 impl WallClock {
@@ -17,15 +19,29 @@ impl WallClock {
         let beginning = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        Self::going(i64::try_from(beginning.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    /// Shows `micros` now and goes on.
+    pub(crate) fn going(micros: i64) -> Self {
         Self {
-            beginning: i64::try_from(beginning.as_micros()).unwrap_or(i64::MAX),
-            since: Instant::now(),
+            beginning: micros,
+            since: Some(Instant::now()),
+        }
+    }
+
+    /// Shows `micros` for ever.
+    pub(crate) const fn stopped(micros: i64) -> Self {
+        Self {
+            beginning: micros,
+            since: None,
         }
     }
 
     /// Microseconds since the Unix epoch; the epoch itself however far the clock is stepped back.
     pub(crate) fn now_micros(&self) -> i64 {
-        let elapsed = i64::try_from(self.since.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let elapsed = self.since.map_or(0, |since| since.elapsed().as_micros());
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
         self.beginning.saturating_add(elapsed).max(0)
     }
 
