@@ -76,7 +76,7 @@ pub mod mutex {
         with ["clock", "fence", "holder", "lease"],
         keys ["main", "fence", "gone"],
         args ["request", "claim", "ttl", "floor", "token"],
-        replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
+        replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
     );
 
     /// Arms the leases of claims that hold; a batch.
@@ -85,25 +85,25 @@ pub mod mutex {
         with ["holder", "lease"],
         keys ["main"],
         args ["request", "claim", "ttl"],
-        items [Status::Renewed, Status::Gone],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
     /// The claim goes, every acquire of it having been answered.
     pub const LEAVE: Script = script!(
         "mutex/leave",
-        with ["holder", "wake"],
+        with ["holder", "wake", "keep"],
         keys ["main"],
-        args ["request", "claim", "channel"],
-        replies [Status::Left, Status::NotHeld],
+        args ["request", "claim", "channel", "keep"],
+        replies [Status::Left, Status::Kept, Status::NotHeld],
     );
 
     /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
     pub const LEAVE_MARKED: Script = script!(
         "mutex/leave_marked",
-        with ["holder", "wake"],
+        with ["holder", "wake", "keep"],
         keys ["main", "gone"],
-        args ["request", "claim", "channel", "ttl"],
-        replies [Status::Left, Status::NotHeld],
+        args ["request", "claim", "channel", "keep", "ttl"],
+        replies [Status::Left, Status::Kept, Status::NotHeld],
     );
 
     /// Asks whether a claim holds; changes nothing.
@@ -112,7 +112,7 @@ pub mod mutex {
         with ["holder"],
         keys ["main"],
         args ["request", "claim"],
-        replies [Status::Held, Status::Gone],
+        replies [Status::Held, Status::Revoked, Status::Gone],
     );
 }
 
@@ -126,7 +126,7 @@ pub mod reentrant {
         with ["clock", "fence", "lease", "holders"],
         keys ["main", "fence", "gone"],
         args ["request", "claim", "ttl", "floor", "token", "owner"],
-        replies [Status::Granted, Status::Busy, Status::Gone, Status::WrongKind],
+        replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
     );
 
     /// Arms the leases of claims that hold; a batch.
@@ -135,25 +135,25 @@ pub mod reentrant {
         with ["clock", "lease", "member"],
         keys ["main"],
         args ["request", "claim", "ttl"],
-        items [Status::Renewed, Status::Gone],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
     /// The claim goes, every acquire of it having been answered.
     pub const LEAVE: Script = script!(
         "reentrant/leave",
-        with ["clock", "holders", "wake"],
+        with ["clock", "lease", "wake", "holders", "take_out"],
         keys ["main"],
-        args ["request", "claim", "channel"],
-        replies [Status::Left, Status::NotHeld],
+        args ["request", "claim", "channel", "keep"],
+        replies [Status::Left, Status::Kept, Status::NotHeld],
     );
 
     /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
     pub const LEAVE_MARKED: Script = script!(
         "reentrant/leave_marked",
-        with ["clock", "holders", "wake"],
+        with ["clock", "lease", "wake", "holders", "take_out"],
         keys ["main", "gone"],
-        args ["request", "claim", "channel", "ttl"],
-        replies [Status::Left, Status::NotHeld],
+        args ["request", "claim", "channel", "keep", "ttl"],
+        replies [Status::Left, Status::Kept, Status::NotHeld],
     );
 
     /// Asks whether a claim holds; changes nothing.
@@ -162,7 +162,62 @@ pub mod reentrant {
         with ["clock", "member"],
         keys ["main"],
         args ["request", "claim"],
-        replies [Status::Held, Status::Gone],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+}
+
+/// What is done to a name from outside, whatever its kind.
+pub mod name {
+    use super::{Script, Status, pinned_sha1};
+
+    /// What a name holds; changes nothing.
+    pub const INSPECT: Script = script!(
+        "name/inspect",
+        with ["clock", "holder", "holders", "wake", "any"],
+        keys ["main", "fence"],
+        args ["request", "channel"],
+        replies [Status::Found, Status::Free, Status::WrongKind],
+    );
+
+    /// Tells who holds a name to let it go.
+    pub const REVOKE: Script = script!(
+        "name/revoke",
+        with ["clock", "holder", "holders", "wake", "any"],
+        keys ["main"],
+        args ["request"],
+        replies [Status::Told, Status::Free, Status::WrongKind],
+    );
+
+    /// Takes a name from its holder by force.
+    pub const FREE: Script = script!(
+        "name/free",
+        with ["clock", "holder", "holders", "wake", "any"],
+        keys ["main"],
+        args ["request", "claim", "channel"],
+        replies [Status::Left, Status::NotHeld, Status::WrongKind],
+    );
+}
+
+/// Who a client is.
+pub mod client {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes known who a client is.
+    pub const INTRODUCE: Script = script!(
+        "client/introduce",
+        with [],
+        keys ["client"],
+        args ["request", "label", "ttl"],
+        replies [Status::Known],
+    );
+
+    /// Who a client is; changes nothing.
+    pub const LABEL: Script = script!(
+        "client/label",
+        with ["holder"],
+        keys ["client"],
+        args ["request"],
+        replies [Status::Known, Status::Gone],
     );
 }
 
@@ -178,6 +233,11 @@ pub const ALL: &[&Script] = &[
     &reentrant::LEAVE,
     &reentrant::LEAVE_MARKED,
     &reentrant::VERIFY,
+    &name::INSPECT,
+    &name::REVOKE,
+    &name::FREE,
+    &client::INTRODUCE,
+    &client::LABEL,
 ];
 
 /// The SHA-1 that `scripts.lock` pins for the script of this name, found while compiling: a script without a line there

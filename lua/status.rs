@@ -10,14 +10,26 @@ pub enum Status {
     Renewed,
     /// The claim holds; the reply carries the ms left to it.
     Held,
+    /// The claim holds, is to leave, and is renewed no more.
+    Revoked,
     /// The claim held and is gone; the reply says whether the wake went out and what its owner still has.
     Left,
+    /// The claim held and is gone, and the name is kept from others; the reply says whether the wake went out and for how long.
+    Kept,
     /// There was nothing to leave.
     NotHeld,
     /// The claim is not there.
     Gone,
     /// The name holds another kind's data.
     WrongKind,
+    /// The name is held; the reply says by whom.
+    Found,
+    /// Nobody holds the name.
+    Free,
+    /// Claims were told to leave; the reply says how many.
+    Told,
+    /// The client is known; the reply carries its label.
+    Known,
     /// A batch was run; the reply carries one status for each item.
     Done,
 }
@@ -29,10 +41,16 @@ impl Status {
         Self::Busy,
         Self::Renewed,
         Self::Held,
+        Self::Revoked,
         Self::Left,
+        Self::Kept,
         Self::NotHeld,
         Self::Gone,
         Self::WrongKind,
+        Self::Found,
+        Self::Free,
+        Self::Told,
+        Self::Known,
         Self::Done,
     ];
 
@@ -43,10 +61,16 @@ impl Status {
             Self::Busy => "BUSY",
             Self::Renewed => "RENEWED",
             Self::Held => "HELD",
+            Self::Revoked => "REVOKED",
             Self::Left => "LEFT",
+            Self::Kept => "KEPT",
             Self::NotHeld => "NOT_HELD",
             Self::Gone => "GONE",
             Self::WrongKind => "WRONG_KIND",
+            Self::Found => "FOUND",
+            Self::Free => "FREE",
+            Self::Told => "TOLD",
+            Self::Known => "KNOWN",
             Self::Done => "DONE",
         }
     }

@@ -54,6 +54,7 @@ async fn repeated_contention_subscribes_once() -> Result<()> {
         guard = waiting.await??;
     }
     let subscriptions = server.commandstats("subscribe").await?;
-    ensure!(subscriptions <= 2, "{subscriptions} for two clients");
+    // One for the name, and one for what the client is told about its claims; the first client had that before.
+    ensure!(subscriptions <= 3, "{subscriptions} for two clients");
     Ok(())
 }

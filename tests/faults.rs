@@ -173,7 +173,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
         waiters.spawn(async move { lock.acquire().await?.release().await });
     }
     while !server
-        .command(&["PUBSUB", "CHANNELS"])
+        .command(&["PUBSUB", "CHANNELS", "lockkeeper.wake:*"])
         .await?
         .into_texts()?
         .len()
@@ -205,7 +205,9 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
     );
     let keys = server.keys().await?;
     ensure!(
-        keys.iter().all(|key| key.starts_with("lockkeeper.fence:")),
+        keys.iter().all(
+            |key| key.starts_with("lockkeeper.fence:") || key.starts_with("lockkeeper.client:")
+        ),
         "{keys:?}"
     );
     Ok(())

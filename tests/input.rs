@@ -212,7 +212,7 @@ async fn a_user_a_database_and_a_socket_are_taken_from_the_url() -> Result<()> {
         format!("redis://default:p%40ss%2Fword@localhost:{port}/3"),
         format!("unix://{}?db=3&password=p%40ss%2Fword", socket.display()),
     ] {
-        let client = lockkeeper::connect(&url).await?;
+        let client = lockkeeper::connect_with(&url, Client::builder().label("")).await?;
         let guard = Mutex::new(&client, "name").acquire().await?;
         ensure!(
             server

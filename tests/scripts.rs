@@ -73,7 +73,7 @@ async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     let server = Server::start().await?;
     let rules = [
         "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-hdel",
-        "-hget", "-hgetall",
+        "-hmget", "-hgetall", "-set",
     ];
     server.command(&rules).await?;
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
@@ -175,7 +175,7 @@ impl Scripts {
         self.run(
             &mutex::LEAVE,
             vec![MAIN.to_owned()],
-            &[claim, &self.name.part("wake")],
+            &[claim, &self.name.part("wake"), "0"],
         )
         .await
     }
@@ -185,7 +185,7 @@ impl Scripts {
         self.run(
             &mutex::LEAVE_MARKED,
             keys,
-            &[claim, &self.name.part("wake"), ttl],
+            &[claim, &self.name.part("wake"), "0", ttl],
         )
         .await
     }

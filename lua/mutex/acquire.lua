@@ -11,6 +11,7 @@
 -- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- REPLY GRANTED token
 -- REPLY BUSY left       ms until the holder's lease ends; negative when it never does
+-- REPLY REVOKED         the claim holds, is to leave, and is not armed again
 -- REPLY GONE            this claim has left and must not come back, or it is not there with that token
 -- REPLY WRONG_KIND      the name holds another kind's data
 -- PUBLISH nothing
@@ -36,6 +37,10 @@ if holder == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
 if holder then
+  local claim, state = claim_in(holder)
+  if claim == ARGV[2] and state == 'revoked' then
+    return { ARGV[1], 'REVOKED' }
+  end
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
 end
 if ARGV[5] ~= '0' or redis.call('EXISTS', KEYS[3]) == 1 then

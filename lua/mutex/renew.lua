@@ -7,6 +7,7 @@
 -- ARGV[2i+1] ttl       of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
+-- ITEM REVOKED         the claim holds, is to leave, and is not armed again
 -- ITEM GONE            expired, deleted, or somebody else's
 -- PUBLISH nothing
 
@@ -16,11 +17,14 @@ for i = 1, #KEYS do
   if fault then
     return fault
   end
-  if holder == ARGV[2 * i] then
+  local claim, state = claim_in(holder)
+  if claim ~= ARGV[2 * i] or state == 'kept' then
+    reply[i + 2] = 'GONE'
+  elseif state == 'revoked' then
+    reply[i + 2] = 'REVOKED'
+  else
     arm(KEYS[i], tonumber(ARGV[2 * i + 1]))
     reply[i + 2] = 'RENEWED'
-  else
-    reply[i + 2] = 'GONE'
   end
 end
 return reply

@@ -12,7 +12,8 @@
 -- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- ARGV[6] owner    of the claim
 -- REPLY GRANTED token
--- REPLY BUSY left       ms until the last lease of the holder ends
+-- REPLY BUSY left       ms until the last lease of the holder ends, and it is kept no longer
+-- REPLY REVOKED         the claim holds, is to leave, and is not armed again
 -- REPLY GONE            this claim has left and must not come back, or it is not alive with that token
 -- REPLY WRONG_KIND      the name holds another kind's data
 -- PUBLISH nothing
@@ -28,27 +29,30 @@ end
 if not held then
   return { ARGV[1], 'WRONG_KIND' }
 end
-if held.alive > 0 and held.owner ~= ARGV[6] then
+local lease = held.leases[ARGV[2]] or 0
+if held.revoked and lease > now then
+  return { ARGV[1], 'REVOKED' }
+end
+-- A hold that is to end, or that has left and keeps the name, lets nobody in, not even its owner.
+if held.taken and (held.owner ~= ARGV[6] or held.revoked or held.alive == 0) then
   return { ARGV[1], 'BUSY', held.ends - now }
 end
-local repeated = (held.leases[ARGV[2]] or 0) > now and held.token == ARGV[5]
+local repeated = lease > now and held.token == ARGV[5]
 if ARGV[5] ~= '0' and not repeated or redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-local lease = string.format('%.0f', math.max(held.leases[ARGV[2]] or 0, now + ttl))
-if held.alive > 0 then
-  redis.call('HSET', KEYS[1], ARGV[2], lease)
-  for claim, ended in pairs(held.leases) do
-    if ended <= now and claim ~= ARGV[2] then
-      redis.call('HDEL', KEYS[1], claim)
-    end
+local ends = string.format('%.0f', math.max(lease, now + ttl))
+if held.taken then
+  for _, field in ipairs(held.dead) do
+    redis.call('HDEL', KEYS[1], field)
   end
+  redis.call('HSET', KEYS[1], ARGV[2], ends)
 else
-  if held.stale then
+  if #held.dead > 0 then
     redis.call('DEL', KEYS[1])
   end
   held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)
-  redis.call('HSET', KEYS[1], 'kind', 'reentrant', 'owner', ARGV[6], 'token', held.token, ARGV[2], lease)
+  redis.call('HSET', KEYS[1], 'kind', 'reentrant', 'owner', ARGV[6], 'token', held.token, ARGV[2], ends)
 end
 arm(KEYS[1], ttl)
 return { ARGV[1], 'GRANTED', held.token }

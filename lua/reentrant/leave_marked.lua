@@ -6,20 +6,25 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
 -- ARGV[3] channel  where waiters of the name listen
--- ARGV[4] ttl      of the mark, ms
+-- ARGV[4] keep     for how long nobody else may hold, ms
+-- ARGV[5] ttl      of the mark, ms
 -- REPLY LEFT told holds  told: 1 unless the server refused the wake; holds: how many claims its owner still has
+-- REPLY KEPT told left   it was the last claim, and the name is free in `left` ms
 -- REPLY NOT_HELD holds   nothing was there to leave, or its lease had ended; the mark stands all the same
--- PUBLISH channel: free
+-- PUBLISH channel: free, or kept
 
 -- First a write that cannot grow: a full server lets the writes behind it pass.
 redis.call('DEL', KEYS[2])
-redis.call('SET', KEYS[2], '1', 'PX', ARGV[4])
-local alive, holds, freed, fault = take_out(KEYS[1], 'reentrant', ARGV[2], math.floor(server_now() / 1000))
+redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
+local now = math.floor(server_now() / 1000)
+local alive, holds, left, told, fault = take_out(KEYS[1], 'reentrant', ARGV[2], now, tonumber(ARGV[4]), ARGV[3])
 if fault then
   return fault
 end
-local told = freed and wake(ARGV[3], 'free') or '1'
 if not alive then
   return { ARGV[1], 'NOT_HELD', holds }
+end
+if left > 0 then
+  return { ARGV[1], 'KEPT', told, left }
 end
 return { ARGV[1], 'LEFT', told, holds }

@@ -7,23 +7,26 @@
 -- ARGV[2i+1] ttl       of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
+-- ITEM REVOKED         the claim holds, is to leave, and is not armed again
 -- ITEM GONE            expired, deleted, or another owner's time
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }
 local now = math.floor(server_now() / 1000)
 for i = 1, #KEYS do
-  local lease, fault = read_lease(KEYS[i], ARGV[2 * i])
+  local lease, revoked, fault = read_lease(KEYS[i], ARGV[2 * i])
   if fault then
     return fault
   end
-  if lease > now then
+  if lease <= now then
+    reply[i + 2] = 'GONE'
+  elseif revoked then
+    reply[i + 2] = 'REVOKED'
+  else
     local ttl = tonumber(ARGV[2 * i + 1])
     redis.call('HSET', KEYS[i], ARGV[2 * i], string.format('%.0f', math.max(lease, now + ttl)))
     arm(KEYS[i], ttl)
     reply[i + 2] = 'RENEWED'
-  else
-    reply[i + 2] = 'GONE'
   end
 end
 return reply

@@ -4,15 +4,19 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
 -- REPLY HELD left       ms until the claim's lease ends on the server
+-- REPLY REVOKED         the claim holds and is to leave
 -- REPLY GONE            expired, deleted, or another owner's time
 -- PUBLISH nothing
 
 local now = math.floor(server_now() / 1000)
-local lease, fault = read_lease(KEYS[1], ARGV[2])
+local lease, revoked, fault = read_lease(KEYS[1], ARGV[2])
 if fault then
   return fault
 end
 if lease <= now then
   return { ARGV[1], 'GONE' }
+end
+if revoked then
+  return { ARGV[1], 'REVOKED' }
 end
 return { ARGV[1], 'HELD', lease - now }

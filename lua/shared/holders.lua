@@ -1,13 +1,17 @@
--- shared/holders: the claims of one owner in a HASH. Beside `kind`, `owner` and `token` each field is a claim, and its
--- value the server time in ms at which that claim's own lease ends. A claim is alive until then, whatever the key's ttl.
+-- shared/holders: the claims of one owner in a HASH. Beside the facts each field is a claim, and its value the server time
+-- in ms at which that claim's own lease ends. A claim is alive until then, whatever the key's ttl. A field `kept:<claim>` is a
+-- claim that has left and keeps the name from others until then. The fact `revoked` says that all of them are to leave.
 
-local FACTS = { kind = true, owner = true, token = true }
+local FACTS = { kind = true, owner = true, token = true, revoked = true }
 
--- Reads the HASH at `key` as of `now` ms: owner, token, each claim's end in `leases`, how many are `alive`, when the last
--- of them `ends`, and whether only dead ones are left (`stale`). A key that is not there holds nothing; nil if the key
--- holds something else than this kind's data. The second value is any other error of the server, to be returned as it is.
--- Read `as_a_write`, it begins with one that changes nothing: a replica refuses it, and a full server lets the writes behind
--- it pass.
+-- For the reader of a HASH of any kind.
+local ANY_KIND = '*'
+
+-- Reads the HASH at `key` as of `now` ms: owner, token, revoked, each claim's end in `leases` and `kept`, how many are
+-- `alive`, whether the name is `taken` by them or kept, when the last of that `ends`, and which fields are `dead`. A key that
+-- is not there holds nothing; nil if the key holds something else than this kind's data. The second value is any other
+-- error of the server, to be returned as it is. Read `as_a_write`, it begins with one that changes nothing: a replica
+-- refuses it, and a full server lets the writes behind it pass.
 local function read_holders(key, kind, now, as_a_write)
   local fields = as_a_write and redis.pcall('HDEL', key, 'lockkeeper.no-field')
   if type(fields) ~= 'table' then
@@ -16,41 +20,27 @@ local function read_holders(key, kind, now, as_a_write)
   if fields.err then
     return nil, not string.find(fields.err, 'WRONGTYPE', 1, true) and fields or nil
   end
-  local held = { alive = 0, ends = 0, leases = {} }
+  local held = { alive = 0, ends = 0, leases = {}, kept = {}, dead = {} }
   for i = 1, #fields, 2 do
-    if FACTS[fields[i]] then
-      held[fields[i]] = fields[i + 1]
+    local field, value = fields[i], fields[i + 1]
+    if FACTS[field] then
+      held[field] = value
     else
-      local lease = tonumber(fields[i + 1]) or 0
-      held.leases[fields[i]] = lease
-      if lease > now then
-        held.alive = held.alive + 1
-        held.ends = math.max(held.ends, lease)
+      local ends = tonumber(value) or 0
+      local left = string.match(field, '^kept:(.*)')
+      if left then
+        held.kept[left] = ends
+      else
+        held.leases[field] = ends
+        held.alive = held.alive + (ends > now and 1 or 0)
+      end
+      held.ends = math.max(held.ends, ends)
+      if ends <= now then
+        held.dead[#held.dead + 1] = field
       end
     end
   end
-  held.stale = #fields > 0 and held.alive == 0
-  return (#fields == 0 or held.kind == kind) and held or nil
-end
-
--- Takes `claim` out as of `now` ms, and all that is left with the last one alive. First whether the claim was alive, then
--- how many of its owner are, then whether the name became free by this. The last value as the second of read_holders.
-local function take_out(key, kind, claim, now)
-  local held, fault = read_holders(key, kind, now, true)
-  if not held then
-    return false, 0, false, fault
-  end
-  local mine = held.owner == string.match(claim, '^(.*)/')
-  local lease = held.leases[claim]
-  if not lease then
-    return false, mine and held.alive or 0, false
-  end
-  local alive = lease > now
-  local rest = held.alive - (alive and 1 or 0)
-  if rest == 0 then
-    redis.call('DEL', key)
-  else
-    redis.call('HDEL', key, claim)
-  end
-  return alive, rest, rest == 0
+  held.taken = held.ends > now
+  local ours = kind == ANY_KIND and held.kind or held.kind == kind
+  return (#fields == 0 or ours) and held or nil
 end

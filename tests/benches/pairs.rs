@@ -125,7 +125,7 @@ impl Ground {
         let leave = Item::new(
             &mutex::LEAVE,
             [main],
-            [claim.to_string(), name.part("wake")],
+            [claim.to_string(), name.part("wake"), "0".to_owned()],
         );
         Ok([(acquire, request), (leave, request + 1)])
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::acquisition::Acquisition;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::owner::Owner;
@@ -29,6 +29,7 @@ pub struct Acquire<G> {
     ttl: Option<Duration>,
     renewed: bool,
     max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
     wait: Wait,
 }
 
@@ -48,6 +49,7 @@ impl<G> Acquire<G> {
             ttl: None,
             renewed: true,
             max_hold: None,
+            min_hold: None,
             wait: Wait::Forever,
         }
     }
@@ -78,15 +80,26 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`] after this long (default: waits for ever). Zero still asks the server
-    /// once. If the server did not answer lately, the error is [`Error::Backend`]; without a wait it comes when the server
+    /// Keeps the lock from everybody for at least `shortest` after the grant, also when it is released sooner: then it ends
+    /// for its holder at once, and stays taken for the rest ([`Released::Kept`](crate::Released::Kept)). A job that must not run
+    /// twice within a minute, even if it is done in a second or another machine's clock is off, sets a minute. A holder that
+    /// crashes keeps the lock for its ttl only.
+    ///
+    /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config).
+    pub const fn min_hold(mut self, shortest: Duration) -> Self {
+        self.min_hold = Some(shortest);
+        self
+    }
+
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long (default: waits for ever). Zero still asks the server
+    /// once. If the server did not answer lately, the error is [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server
     /// has been out of reach for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wait = Wait::For(longest);
         self
     }
 
-    /// Gives up with [`Error::Timeout`] at this instant. It is compared with tokio's time, which tests can pause; make
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's time, which tests can pause; make
     /// it from a `tokio::time::Instant` there.
     pub const fn wait_until(mut self, instant: Instant) -> Self {
         self.wait = Wait::Until(instant);
@@ -98,12 +111,7 @@ impl<G> Acquire<G> {
         let protocol = Arc::clone(self.lock.protocol()?);
         let engine = Arc::clone(&self.lock.client().engine);
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
-        if self.max_hold.is_some_and(|longest| longest.is_zero()) {
-            return Err(Error::config(
-                "a max_hold of zero would end the lease before it begins",
-            ));
-        }
-        terms.max_hold = self.max_hold;
+        terms.bound_hold(self.min_hold, self.max_hold)?;
         let owner = self.owner.unwrap_or_else(|| engine.new_owner());
         let wait = match self.wait {
             Wait::Forever => None,
@@ -169,6 +177,11 @@ impl<G> TryAcquire<G> {
     /// As [`Acquire::no_renewal`].
     pub fn no_renewal(self) -> Self {
         Self(self.0.no_renewal())
+    }
+
+    /// As [`Acquire::min_hold`].
+    pub fn min_hold(self, shortest: Duration) -> Self {
+        Self(self.0.min_hold(shortest))
     }
 
     /// As [`Acquire::max_hold`].

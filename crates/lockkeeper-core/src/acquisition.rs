@@ -201,14 +201,14 @@ impl Acquisition {
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);
-                self.engine.hub.granted(&*self.protocol, self.owner);
+                let ear = self.engine.hub.granted(&*self.protocol, self.owner);
                 tracing::debug!(claim = %tenure.id, %token, "granted");
                 let waited = self.engine.line.clock.now().since(self.started);
                 self.engine
                     .line
                     .observed
                     .tell(&tenure, LeaseEvent::Granted { token, waited });
-                Ok(Ok(Found::Granted(Hold::new(armed, token))))
+                Ok(Ok(Found::Granted(Hold::new(armed, token, ear))))
             }
             (Ok(Verdict::Busy(left)), armed) => {
                 self.armed = armed;

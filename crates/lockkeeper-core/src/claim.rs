@@ -28,8 +28,12 @@ pub struct Claim {
     trust: Duration,
     /// How long after the send of the granting request it may be believed in, however often it is renewed.
     max_hold: Option<Duration>,
+    /// How long after the answer of the grant nobody else may hold.
+    min_hold: Option<Duration>,
     /// When the granting request was sent.
     granted: Option<Moment>,
+    /// When nobody else may hold before; `None` if that is of no account.
+    kept_until: Option<Moment>,
     phase: Phase,
     pending: Option<Pending>,
     /// The server may hold something for this claim.
@@ -118,6 +122,13 @@ pub enum Verdict {
         /// How many claims its owner still holds, as far as an answer has said.
         holds: u64,
     },
+    /// The claim is off the server, and the name kept from others.
+    Kept {
+        /// Whether the server let the word of it out.
+        told: bool,
+        /// For how long.
+        left: Duration,
+    },
     /// The claim was no longer on the server when it left.
     WasGone,
     /// The name holds another kind's data.
@@ -135,7 +146,9 @@ impl Claim {
             id,
             trust: ttl.saturating_sub(margin),
             max_hold: None,
+            min_hold: None,
             granted: None,
+            kept_until: None,
             phase: Phase::Asking,
             pending: None,
             present: false,
@@ -148,6 +161,13 @@ impl Claim {
     #[must_use]
     pub const fn with_max_hold(mut self, max_hold: Option<Duration>) -> Self {
         self.max_hold = max_hold;
+        self
+    }
+
+    /// Keeps the name from others for at least so long, counted from the answer of the grant, also when it leaves sooner.
+    #[must_use]
+    pub const fn with_min_hold(mut self, min_hold: Option<Duration>) -> Self {
+        self.min_hold = min_hold;
         self
     }
 
@@ -175,6 +195,14 @@ impl Claim {
     /// When the granting request was sent; `None` before the grant.
     pub const fn granted(&self) -> Option<Moment> {
         self.granted
+    }
+
+    /// For how long after `now` a leave is to keep the name from others.
+    pub const fn keep(&self, now: Moment) -> Duration {
+        match self.kept_until {
+            Some(moment) => moment.since(now),
+            None => Duration::ZERO,
+        }
     }
 
     /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
@@ -271,6 +299,7 @@ impl Claim {
                     deadline,
                     doubtful: false,
                 };
+                self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
                 Verdict::Granted(token)
             }
             Answer::Busy(left) => {
@@ -279,6 +308,11 @@ impl Claim {
             }
             Answer::Gone => {
                 self.present = self.stray_acquire;
+                self.phase = Phase::Ended(Ending::Withdrawn);
+                Verdict::Spent
+            }
+            // Granted unseen, and told to leave before that was known.
+            Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Spent
             }
@@ -310,6 +344,7 @@ impl Claim {
             }
             // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
             (Verb::Acquire, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            (_, Answer::Revoked) => self.lost(LossReason::Revoked),
             (Verb::Renew, Answer::Gone)
             | (Verb::Acquire, Answer::Gone | Answer::Busy(_) | Answer::WrongKind) => {
                 self.present = self.stray_acquire;
@@ -334,6 +369,7 @@ impl Claim {
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
         let verdict = match answer {
             Answer::Left { told, holds } => Verdict::Left { told, holds },
+            Answer::Kept { told, left } => Verdict::Kept { told, left },
             // It had left; whether its wake went out was told to nobody.
             Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
             Answer::NotHeld { .. } => Verdict::WasGone,
@@ -363,6 +399,13 @@ impl Claim {
         if let Phase::Held { .. } = self.phase {
             self.present = self.stray_acquire;
             self.lost(LossReason::Gone);
+        }
+    }
+
+    /// Somebody has told the claim to leave: it is believed in no longer, and on the server until it has left.
+    pub fn revoke(&mut self) {
+        if let Phase::Held { .. } = self.phase {
+            self.lost(LossReason::Revoked);
         }
     }
 

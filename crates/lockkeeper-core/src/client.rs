@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::builder::ClientBuilder;
 use crate::engine::Engine;
+use crate::error::Result;
+use crate::inspection::{self, Inspection};
 use crate::owner::Owner;
 
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
@@ -38,6 +40,108 @@ impl Client {
     /// A new logical holder, unlike any other.
     pub fn new_owner(&self) -> Owner {
         self.engine.new_owner()
+    }
+
+    /// Looks at the lock called `name`, of whatever kind: who holds it, for how long, and how many wait. Changes nothing.
+    ///
+    /// What it returns was so when the server was asked, and may be over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer; [`Error::WrongKind`](crate::Error::WrongKind) if the name holds no lock;
+    /// [`Error::Config`](crate::Error::Config) for a bad name; [`Error::Closed`](crate::Error::Closed) if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// let seen = client.inspect("report").await?;
+    /// assert_eq!(seen.kind.as_deref(), Some("mutex"));
+    /// assert_eq!(seen.token, Some(guard.fencing_token()));
+    /// assert_eq!(seen.holders[0].owner, Some(guard.owner()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn inspect(&self, name: &str) -> Result<Inspection> {
+        inspection::inspect(&self.engine, &self.engine.name(name)?).await
+    }
+
+    /// Asks whoever holds the lock called `name` to let it go. How many claims were told; none if nobody holds it.
+    ///
+    /// When it returns `Ok`, those claims are renewed no more and nobody re-enters. Their holders are told at once: their
+    /// leases are lost for [`Revoked`](crate::LossReason::Revoked). The lock is free when their guards are gone, at the latest
+    /// when their leases end. A holder that is told by no message learns of it at its next renewal.
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect); a lock of another library is [`Error::WrongKind`](crate::Error::WrongKind), for it has no word for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the holders were told. Calling it again tells them again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, End, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// assert_eq!(client.revoke("report").await?, 1);
+    /// assert_eq!(guard.ended().await, End::Lost(LossReason::Revoked));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn revoke(&self, name: &str) -> Result<u64> {
+        inspection::revoke(&self.engine, &self.engine.name(name)?).await
+    }
+
+    /// Takes the lock called `name` away by force if `claim`, as [`inspect`](Self::inspect) shows it, has a part in it;
+    /// whether it had.
+    ///
+    /// **Unsafe for what the lock protects:** the holder may work on until it hears of it, which takes a round trip at best
+    /// and a renewal if the message is lost. For a holder that is known to be dead; otherwise [`revoke`](Self::revoke). All
+    /// claims of the same hold go with it. The next holder's fencing token is larger, as ever.
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the lock was taken away. Calling it again harms nobody else: a claim lives
+    /// once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// # std::mem::forget(Mutex::new(&client, "report").acquire().await?);
+    /// let seen = client.inspect("report").await?;
+    /// assert!(client.force_release("report", &seen.holders[0].claim).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn force_release(&self, name: &str, claim: &str) -> Result<bool> {
+        inspection::force_release(&self.engine, &self.engine.name(name)?, claim).await
     }
 
     /// Ends the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are lost, what was given up is

@@ -13,6 +13,7 @@ use crate::exchange::Line;
 use crate::hold::Armed;
 use crate::name::Name;
 use crate::notify::Hub;
+use crate::notify::presence::Presence;
 use crate::owner::{ClaimId, Owner};
 use crate::pass::{Pass, Passes};
 use crate::protocol::Protocol;
@@ -74,7 +75,16 @@ impl Engine {
     ) -> Arc<Self> {
         let line = Arc::new(Line::new(Arc::clone(&store), settings.observed.clone()));
         let renewals = Arc::new(Renewals::new(Arc::clone(&line)));
-        let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals));
+        let mut random = settings
+            .seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        let id = match settings.seed {
+            None => Uuid::new_v4(),
+            Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
+        };
+        let label = settings.label();
+        let presence = Presence { id, label };
+        let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals), presence);
         let (reaper, reaper_task) = reaper::Handle::new(Arc::clone(&line), Arc::clone(&hub));
         let closed = Arc::new(watch::Sender::new(false));
         let finished = watch::Sender::new(false);
@@ -90,13 +100,6 @@ impl Engine {
             store.close().await;
         });
 
-        let mut random = settings
-            .seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
-        let id = match settings.seed {
-            None => Uuid::new_v4(),
-            Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
-        };
         Arc::new(Self {
             line,
             renewals,

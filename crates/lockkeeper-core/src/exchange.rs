@@ -182,14 +182,24 @@ impl Line {
             .ok_or_else(|| bad_answer(&reply))
     }
 
+    /// Runs a script that is of no claim and may be repeated.
+    pub(crate) async fn run(
+        &self,
+        item: impl Fn() -> Item,
+        timeout: Duration,
+    ) -> Result<Reply, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (_, reply) = self.call(request, timeout, item, || true).await?;
+        Ok(reply)
+    }
+
     fn ask<'a>(&self, tenure: &'a Tenure) -> Ask<'a> {
-        let token = tenure.claim().token();
-        Ask::new(
-            &tenure.id,
-            tenure.terms.ttl,
-            self.floor.load(Ordering::Relaxed),
-            token,
-        )
+        let (token, keep) = {
+            let claim = tenure.claim();
+            (claim.token(), claim.keep(self.clock.now()))
+        };
+        let floor = self.floor.load(Ordering::Relaxed);
+        Ask::new(&tenure.id, tenure.terms.ttl, floor, token).keeping(keep)
     }
 
     fn item(&self, tenure: &Tenure, verb: Verb, overtakes: bool) -> Item {

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::claim::{Belief, Departure, Ending};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::leave::{self, Attempt};
+use crate::notify::presence::Ear;
 use crate::pause::Pauses;
 use crate::protocol::FencingToken;
 use crate::store::StoreError;
@@ -22,6 +24,9 @@ pub enum Released {
     Free,
     /// The same owner still holds it by this many other claims.
     StillHeld(u64),
+    /// Nobody holds it, and nobody may for this much longer: it was let go before the shortest time to hold was over, see
+    /// [`min_hold`](crate::Acquire::min_hold).
+    Kept(Duration),
 }
 
 /// A claim that may be on the server, and the duty to leave for it. It exists before the first request is sent.
@@ -59,16 +64,22 @@ impl Drop for Armed {
 pub struct Hold {
     armed: Armed,
     lease: Lease,
+    _ear: Option<Ear>,
 }
 
 impl Hold {
-    pub(crate) fn new(armed: Armed, token: FencingToken) -> Self {
+    /// What the maker of the claim's owner is told about it is heard by `ear`, if that is another client.
+    pub(crate) fn new(armed: Armed, token: FencingToken, ear: Option<Ear>) -> Self {
         let lease = Lease::new(
             Arc::clone(&armed.tenure),
             Arc::clone(&armed.engine.line),
             token,
         );
-        Self { armed, lease }
+        Self {
+            armed,
+            lease,
+            _ear: ear,
+        }
     }
 
     /// Lets the lock go and waits until the server has confirmed it.

@@ -59,6 +59,9 @@ pub enum LossReason {
     Expired,
     /// The server said that the claim is not there: the key was deleted, or the server lost its data.
     Gone,
+    /// Somebody has asked for the lock back, by [`Client::revoke`](crate::Client::revoke). The lock stays taken until the guard
+    /// is gone, or the lease ends on the server.
+    Revoked,
     /// The longest time to hold, which was set for this acquisition, is over.
     MaxHold,
     /// The client was closed while the guard lived.
@@ -70,6 +73,7 @@ impl fmt::Display for LossReason {
         f.write_str(match self {
             Self::Expired => "its deadline passed",
             Self::Gone => "the server no longer knows the claim",
+            Self::Revoked => "it was revoked",
             Self::MaxHold => "the longest time to hold it is over",
             Self::ClientClosed => "the client was closed",
         })
@@ -173,8 +177,12 @@ impl Lease {
                     return self.ensure_held().and(Err(backend(answer)));
                 }
             }
-        } else if self.line.verify(&self.tenure).await.map_err(backend)? == Answer::Gone {
-            self.tenure.change(Claim::seen_gone);
+        } else {
+            match self.line.verify(&self.tenure).await.map_err(backend)? {
+                Answer::Gone => self.tenure.change(Claim::seen_gone),
+                Answer::Revoked => self.tenure.change(Claim::revoke),
+                _ => {}
+            }
         }
         let held = self.ensure_held();
         if let Err(Error::Lost { reason, .. }) = held {

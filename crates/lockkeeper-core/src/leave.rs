@@ -29,19 +29,18 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
     match line.exchange(tenure, Verb::Leave).await {
         Ok(Verdict::Left { told, holds }) => {
             tracing::debug!(name = name.as_str(), claim = %tenure.id, told, holds, "released");
-            let now = line.clock.now();
-            let (belief, _) = tenure.belief(now);
-            let granted = tenure.claim().granted();
-            // A lease that was lost has been told as lost, even if the server still had it.
-            if let (Belief::Ended(Ending::Released), Some(granted)) = (belief, granted) {
-                let held = now.since(granted);
-                line.observed.tell(tenure, LeaseEvent::Released { held });
-            }
+            observe_released(line, tenure);
             if holds > 0 {
                 return Attempt::Final(Ok(Released::StillHeld(holds)));
             }
             hub.left(&*tenure.protocol, told);
             Attempt::Final(Ok(Released::Free))
+        }
+        Ok(Verdict::Kept { told, left }) => {
+            tracing::debug!(name = name.as_str(), claim = %tenure.id, told, ?left, "released, and kept");
+            observe_released(line, tenure);
+            hub.left(&*tenure.protocol, told);
+            Attempt::Final(Ok(Released::Kept(left)))
         }
         Ok(Verdict::WasGone) => Attempt::Final(Err(Error::lost(name, LossReason::Gone))),
         Ok(verdict) => unexpected(format!("a leave was answered by {verdict:?}")),
@@ -57,6 +56,17 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
                 Attempt::Final(Err(error))
             }
         }
+    }
+}
+
+/// Tells of the end of a hold, unless it was told as a loss, even if the server still had it.
+fn observe_released(line: &Line, tenure: &Tenure) {
+    let now = line.clock.now();
+    let (belief, _) = tenure.belief(now);
+    let granted = tenure.claim().granted();
+    if let (Belief::Ended(Ending::Released), Some(granted)) = (belief, granted) {
+        let held = now.since(granted);
+        line.observed.tell(tenure, LeaseEvent::Released { held });
     }
 }
 

@@ -32,6 +32,11 @@ impl Owner {
     pub(crate) const fn new(client: Uuid, number: u64) -> Self {
         Self { client, number }
     }
+
+    /// The client that made it.
+    pub(crate) const fn client(self) -> Uuid {
+        self.client
+    }
 }
 
 impl fmt::Display for Owner {

@@ -139,6 +139,8 @@ pub struct Ask<'a> {
     pub floor: u64,
     /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
     pub token: Option<FencingToken>,
+    /// For how long a leave keeps the name from others.
+    pub keep: Duration,
 }
 
 impl<'a> Ask<'a> {
@@ -154,7 +156,20 @@ impl<'a> Ask<'a> {
             ttl,
             floor,
             token,
+            keep: Duration::ZERO,
         }
+    }
+
+    /// The same for a leave that keeps the name from others for so long.
+    #[must_use]
+    pub const fn keeping(mut self, keep: Duration) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// The time to keep as a script takes it: whole milliseconds, never less.
+    pub fn keep_ms(&self) -> String {
+        self.keep.as_micros().div_ceil(1000).to_string()
     }
 
     /// The token as a script takes it: 0 for none.
@@ -199,11 +214,20 @@ pub enum Answer {
         /// How many claims its owner still holds.
         holds: u64,
     },
+    /// The claim held and is gone; nobody else may hold for a while.
+    Kept {
+        /// False if the server refused to publish: waiters find out by their timers.
+        told: bool,
+        /// For how long.
+        left: Duration,
+    },
     /// There was nothing to leave.
     NotHeld {
         /// How many claims its owner holds.
         holds: u64,
     },
+    /// The claim holds, is to leave, and is not armed again.
+    Revoked,
     /// The claim is not there.
     Gone,
     /// The name holds another kind's data.
@@ -215,6 +239,7 @@ impl Answer {
     pub(crate) const fn of_item(status: Status) -> Option<Self> {
         match status {
             Status::Renewed => Some(Self::Renewed),
+            Status::Revoked => Some(Self::Revoked),
             Status::Gone => Some(Self::Gone),
             _ => None,
         }
@@ -223,6 +248,7 @@ impl Answer {
     /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
     pub fn read(reply: &Reply) -> Option<Self> {
         let number = || reply.field(0).and_then(Value::as_i64);
+        let second = || reply.field(1).and_then(Value::as_i64);
         Some(match reply.status() {
             Status::Granted => {
                 let token = FencingToken(number()?.try_into().ok()?);
@@ -233,8 +259,13 @@ impl Answer {
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
             Status::Left => Self::Left {
                 told: number()? == 1,
-                holds: reply.field(1).and_then(Value::as_i64)?.try_into().ok()?,
+                holds: second()?.try_into().ok()?,
             },
+            Status::Kept => Self::Kept {
+                told: number()? == 1,
+                left: Duration::from_millis(second()?.try_into().unwrap_or(0)),
+            },
+            Status::Revoked => Self::Revoked,
             Status::NotHeld => Self::NotHeld {
                 holds: number()?.try_into().ok()?,
             },
@@ -249,7 +280,7 @@ impl Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// Somebody left: one waiter of the name should look.
+    /// Somebody left, at once or for later: one waiter of the name should look.
     Look,
 }
 
@@ -290,7 +321,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// What a message on [`channel`](Self::channel) means; `None` if nothing.
     fn signal(&self, payload: &[u8]) -> Option<Signal> {
-        (payload == b"free").then_some(Signal::Look)
+        matches!(payload, b"free" | b"kept").then_some(Signal::Look)
     }
 
     /// What a reply means; `None` if it is not one that the script's contract names.

@@ -1,5 +1,6 @@
 //! Settings of a client, checked once and then only read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -31,6 +32,21 @@ const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A request may take at most this part of the lease, so that a lost one can be repeated before the deadline.
 const REQUESTS_PER_TTL: u32 = 6;
 
+/// The longest label: what people read at a glance.
+const LONGEST_LABEL: usize = 256;
+
+/// The machine's name and the number of the process, which is what one needs to find a holder.
+fn whereabouts() -> String {
+    #[cfg(unix)]
+    let machine = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    #[cfg(not(unix))]
+    let machine = std::env::var("COMPUTERNAME").unwrap_or_default();
+    format!("{machine}:{}", std::process::id())
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) namespace: String,
@@ -43,6 +59,8 @@ pub(crate) struct Settings {
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) observed: Observed,
+    /// `None`: where the client runs. Empty: none at all.
+    pub(crate) label: Option<String>,
 }
 
 impl Default for Settings {
@@ -56,6 +74,7 @@ impl Default for Settings {
             release_timeout: RELEASE_TIMEOUT,
             seed: None,
             observed: Observed::default(),
+            label: None,
         }
     }
 }
@@ -73,8 +92,28 @@ impl Settings {
                 "the request timeout and the release timeout must be above zero",
             ));
         }
+        if self
+            .label
+            .as_ref()
+            .is_some_and(|label| label.len() > LONGEST_LABEL)
+        {
+            return Err(Error::config(format!(
+                "a client's label must be at most {LONGEST_LABEL} bytes long: it is for people to read"
+            )));
+        }
         crate::name::Name::new(&self.namespace, "name")?;
         self.terms(None, true).map(drop)
+    }
+
+    /// As whom the client introduces itself, if at all.
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        let label = match &self.label {
+            Some(label) => label.clone(),
+            // What follows from a seed must be the same in every process.
+            None if self.seed.is_some() => String::new(),
+            None => whereabouts(),
+        };
+        (!label.is_empty()).then(|| label.into())
     }
 
     /// What one claim is to have: its own ttl or the client's, renewed or not.
@@ -111,6 +150,43 @@ impl Settings {
             timeout,
             pace,
             max_hold: None,
+            min_hold: None,
         })
+    }
+}
+
+impl Terms {
+    /// Bounds the time of holding from below and from above.
+    pub(crate) fn bound_hold(
+        &mut self,
+        min_hold: Option<Duration>,
+        max_hold: Option<Duration>,
+    ) -> Result<()> {
+        if max_hold.is_some_and(|longest| longest.is_zero()) {
+            return Err(Error::config(
+                "a max_hold of zero would end the lease before it begins",
+            ));
+        }
+        if let Some(shortest) = min_hold {
+            if self.pace.is_none() && shortest > self.ttl {
+                let ttl = self.ttl;
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is longer than the ttl of {ttl:?}, and the lease is not renewed: choose a longer ttl or renew it"
+                )));
+            }
+            if let Some(longest) = max_hold.filter(|longest| *longest < shortest) {
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is longer than the max_hold of {longest:?}"
+                )));
+            }
+            if shortest > LONGEST_TTL {
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is too long: at most a year is allowed"
+                )));
+            }
+        }
+        self.max_hold = max_hold;
+        self.min_hold = min_hold;
+        Ok(())
     }
 }

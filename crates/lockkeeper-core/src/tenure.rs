@@ -24,6 +24,8 @@ pub(crate) struct Terms {
     pub(crate) pace: Option<Pace>,
     /// How long the claim may hold, however often it is renewed.
     pub(crate) max_hold: Option<Duration>,
+    /// How long nobody else may hold from the grant on.
+    pub(crate) min_hold: Option<Duration>,
 }
 
 /// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
@@ -45,7 +47,9 @@ impl Tenure {
         protocol: Arc<dyn Protocol>,
         terms: Terms,
     ) -> Self {
-        let claim = Claim::new(id.clone(), terms.ttl, terms.margin).with_max_hold(terms.max_hold);
+        let claim = Claim::new(id.clone(), terms.ttl, terms.margin)
+            .with_max_hold(terms.max_hold)
+            .with_min_hold(terms.min_hold);
         Self {
             number,
             id,

@@ -73,6 +73,12 @@ impl Bus {
         }
     }
 
+    /// How many connections listen on a channel.
+    pub(crate) fn listening(&self, channel: &[u8]) -> usize {
+        let listeners = str::from_utf8(channel).map(|channel| self.channels.get(channel));
+        listeners.ok().flatten().map_or(0, BTreeSet::len)
+    }
+
     /// Delivers a message; how many connections listen, as `PUBLISH` answers. A muted bus counts them all the same: a
     /// message lost on the way is one that the server believes delivered.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {

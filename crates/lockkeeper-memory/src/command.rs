@@ -55,9 +55,11 @@ const COMMANDS: &[Command] = &[
     command("hdel", Words::AtLeast(3), hashes::hdel),
     command("hget", Words::Exactly(3), hashes::hget),
     command("hgetall", Words::Exactly(2), hashes::hgetall),
+    command("hmget", Words::AtLeast(3), hashes::hmget),
     command("hset", Words::AtLeast(4), hashes::hset),
     command("pexpire", Words::AtLeast(3), keys::pexpire),
     command("pttl", Words::Exactly(2), keys::pttl),
+    command("pubsub", Words::AtLeast(2), pubsub),
     command("publish", Words::Exactly(3), publish),
     command("set", Words::AtLeast(3), strings::set),
     command("time", Words::Exactly(1), time),
@@ -106,6 +108,22 @@ fn unknown(name: &[u8], args: &[Vec<u8>]) -> Refusal {
 
 fn publish(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(count(database.bus.publish(&args[0], &args[1])))
+}
+
+/// `PUBSUB NUMSUB channel …`: each channel and how many listen there.
+fn pubsub(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let (subcommand, channels) = (&args[0], &args[1..]);
+    if !subcommand.eq_ignore_ascii_case(b"numsub") {
+        let name = String::from_utf8_lossy(subcommand);
+        return Err(Refusal(
+            format!("ERR unknown subcommand '{name}'. Try PUBSUB HELP.").into(),
+        ));
+    }
+    let listening = |channel: &Vec<u8>| {
+        let number = count(database.bus.listening(channel));
+        [Resp::Bulk(channel.clone()), number]
+    };
+    Ok(Resp::Array(channels.iter().flat_map(listening).collect()))
 }
 
 fn time(database: &mut Database, _: &[Vec<u8>]) -> Outcome {

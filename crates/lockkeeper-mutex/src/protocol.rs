@@ -59,10 +59,14 @@ impl Protocol for MutexProtocol {
             Item::new(
                 &mutex::LEAVE_MARKED,
                 [self.main(), self.name.gone(ask.claim)],
-                [claim, channel, ask.ttl_ms()],
+                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
             )
         } else {
-            Item::new(&mutex::LEAVE, [self.main()], [claim, channel])
+            Item::new(
+                &mutex::LEAVE,
+                [self.main()],
+                [claim, channel, ask.keep_ms()],
+            )
         }
     }
 

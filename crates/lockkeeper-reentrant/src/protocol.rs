@@ -60,10 +60,14 @@ impl Protocol for ReentrantProtocol {
             Item::new(
                 &reentrant::LEAVE_MARKED,
                 keys,
-                [claim, channel, ask.ttl_ms()],
+                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
             )
         } else {
-            Item::new(&reentrant::LEAVE, [self.main()], [claim, channel])
+            Item::new(
+                &reentrant::LEAVE,
+                [self.main()],
+                [claim, channel, ask.keep_ms()],
+            )
         }
     }
 

@@ -3,7 +3,9 @@
 mod dropping;
 mod edges;
 mod exclusion;
+mod keeping;
 mod leases;
+mod outside;
 mod waiting;
 
 use std::sync::Arc;
@@ -21,7 +23,9 @@ use crate::subject::Subject;
 pub use dropping::*;
 pub use edges::*;
 pub use exclusion::*;
+pub use keeping::*;
 pub use leases::*;
+pub use outside::*;
 pub use waiting::*;
 
 /// Long enough that nothing in a test ends by it unless the test says so.
@@ -55,6 +59,14 @@ macro_rules! contract {
                 a_fixed_lease_ends_by_itself
                 a_renewed_lease_outlives_its_ttl
                 max_hold_ends_belief_and_renewal
+                min_hold_keeps_everybody_out_after_a_release
+                a_release_after_min_hold_frees_at_once
+                min_hold_may_outlast_the_ttl_of_a_renewed_lease
+                bad_bounds_of_holding_are_refused_before_anything_is_sent
+                inspection_shows_who_holds_and_how_many_wait
+                a_revoked_holder_is_told_at_once_and_holds_until_it_leaves
+                a_revoked_lease_ends_although_its_guard_lives
+                force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
                 a_deleted_key_is_noticed
                 verify_asks_the_server
                 run_stops_its_future_when_the_lease_is_lost

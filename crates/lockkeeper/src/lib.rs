@@ -82,9 +82,9 @@ mod url;
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
-    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
-    LeaseEvent, LeaseState, LossReason, Lost, Observation, Observer, Owner, Released, Result,
-    TryAcquire,
+    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Holder,
+    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Observation,
+    Observer, Owner, Released, Result, TryAcquire,
 };
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};

@@ -3,9 +3,11 @@
 //! [`registry`] decides; the hub carries out. Its task reads the store's events, subscribes and unsubscribes, and never
 //! waits for any one channel.
 
+pub(crate) mod presence;
 pub(crate) mod registry;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use crate::owner::Owner;
 use crate::protocol::{Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
+use presence::{Ear, INTRODUCTION, Presence, client_key};
 use registry::{Registry, Step, Turn, WaiterId};
 
 /// Where acquisitions wait for messages.
@@ -27,12 +30,25 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     orders: mpsc::UnboundedSender<Order>,
     clock: Arc<dyn Clock>,
+    presence: Presence,
+    /// The client has introduced itself, and does so again while it holds.
+    introduced: AtomicBool,
+    /// The client listens to what it is told. It does so for the rest of its life.
+    listening: AtomicBool,
+}
+
+/// Who reads the messages of a channel.
+#[derive(Debug, Clone)]
+enum Reader {
+    /// The kind whose waiters are told to look.
+    Waiters(Arc<dyn Protocol>),
+    /// The client, which is told about its claims.
+    Client,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// With each channel the kind that waits there: it reads the messages.
-    registry: Registry<Arc<dyn Protocol>>,
+    registry: Registry<Reader>,
     bells: BTreeMap<WaiterId, Arc<Notify>>,
 }
 
@@ -43,6 +59,8 @@ enum Order {
     Unsubscribe(String),
     /// Sleep no longer than until what the registry now says.
     SetTimer,
+    /// Introduce the client.
+    Introduce,
 }
 
 impl Hub {
@@ -51,12 +69,16 @@ impl Hub {
         store: Arc<dyn Store>,
         events: mpsc::UnboundedReceiver<Event>,
         renewals: Arc<Renewals>,
+        presence: Presence,
     ) -> (Arc<Self>, impl Future<Output = ()>) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let hub = Arc::new(Self {
             state: Mutex::default(),
             orders,
             clock: store.clock(),
+            presence,
+            introduced: AtomicBool::new(false),
+            listening: AtomicBool::new(false),
         });
         let task = run(Arc::downgrade(&hub), store, events, inbox, renewals);
         (hub, task)
@@ -80,9 +102,10 @@ impl Hub {
         let bell = Arc::new(Notify::new());
         let now = self.clock.now();
         let waiter = self.change(|state| {
-            let (waiter, steps) = state
-                .registry
-                .join(&channel, Arc::clone(protocol), owner, now);
+            let (waiter, steps) =
+                state
+                    .registry
+                    .join(&channel, Reader::Waiters(Arc::clone(protocol)), owner, now);
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });
@@ -96,12 +119,34 @@ impl Hub {
         }
     }
 
-    /// A claim of `owner` holds `protocol`'s name.
-    pub(crate) fn granted(&self, protocol: &dyn Protocol, owner: Owner) {
+    /// A claim of `owner` holds `protocol`'s name. With its first grant the client makes itself known and begins to listen to
+    /// what it is told. What the makers of other owners are told it hears as long as the returned ear lives.
+    pub(crate) fn granted(self: &Arc<Self>, protocol: &dyn Protocol, owner: Owner) -> Option<Ear> {
         if protocol.reenters() {
             let channel = protocol.channel();
             self.change(|state| ((), state.registry.granted(&channel, owner)));
         }
+        if !self.introduced.swap(true, Ordering::Relaxed) {
+            // Without a task the client is closed, and nobody is introduced.
+            let _ = self.orders.send(Order::Introduce);
+        }
+        let own = owner.client() == self.presence.id;
+        if own && !self.listening.swap(true, Ordering::Relaxed) {
+            self.listen(&client_key(self.presence.id));
+        }
+        (!own).then(|| Ear::new(self, owner.client()))
+    }
+
+    /// Begins to hear what a client is told.
+    fn listen(&self, channel: &str) {
+        let now = self.clock.now();
+        self.change(|state| ((), state.registry.listen(channel, Reader::Client, now)));
+    }
+
+    /// Hears it no longer.
+    fn turn_away(&self, channel: &str) {
+        let now = self.clock.now();
+        self.change(|state| ((), state.registry.turn_away(channel, now)));
     }
 
     /// A claim of this client has left `protocol`'s name; `told` says whether the server let the wake out.
@@ -145,9 +190,13 @@ impl Hub {
         result
     }
 
-    fn message(&self, channel: &str, payload: &[u8]) {
+    fn message(&self, renewals: &Renewals, channel: &str, payload: &[u8]) {
         let reader = self.with(|state| state.registry.reader(channel).cloned());
-        let signal = reader.and_then(|reader| reader.signal(payload));
+        let signal = match reader {
+            Some(Reader::Client) => return presence::told(renewals, payload),
+            Some(Reader::Waiters(protocol)) => protocol.signal(payload),
+            None => None,
+        };
         let now = self.clock.now();
         match signal {
             Some(Signal::Look) => self.change(|state| ((), state.registry.message(channel, now))),
@@ -260,6 +309,7 @@ impl Drop for Place {
 enum Settled {
     Subscribed(String, Result<(), StoreError>),
     Unsubscribed(String),
+    Introduced,
 }
 
 async fn subscribe(store: Arc<dyn Store>, channel: String) -> Settled {
@@ -272,6 +322,11 @@ async fn unsubscribe(store: Arc<dyn Store>, channel: String) -> Settled {
         tracing::debug!(channel, %error, "could not unsubscribe");
     }
     Settled::Unsubscribed(channel)
+}
+
+async fn introduce(renewals: Arc<Renewals>, presence: Presence) -> Settled {
+    presence::introduce(Arc::clone(&renewals.line), presence).await;
+    Settled::Introduced
 }
 
 /// What the task woke up for.
@@ -292,10 +347,13 @@ async fn run(
 ) {
     let clock = store.clock();
     let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
+    // When to introduce the client again.
+    let mut introduction: Option<Moment> = None;
     loop {
         let next = hub
             .upgrade()
             .and_then(|hub| hub.with(|state| state.registry.next()));
+        let next = next.into_iter().chain(introduction).min();
         let wakeup = tokio::select! {
             biased;
             order = inbox.recv() => order.map_or(Wakeup::End, Wakeup::Order),
@@ -312,18 +370,29 @@ async fn run(
                 operations.push(Box::pin(unsubscribe(Arc::clone(&store), channel)));
             }
             Wakeup::Order(Order::SetTimer) => {}
+            Wakeup::Order(Order::Introduce) => {
+                operations.push(Box::pin(introduce(
+                    Arc::clone(&renewals),
+                    hub.presence.clone(),
+                )));
+                introduction = Some(clock.now().after(INTRODUCTION));
+            }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
                 hub.subscribed(&channel, result);
             }
             Wakeup::Settled(Settled::Unsubscribed(channel)) => {
                 hub.change(|state| ((), state.registry.unsubscribed(&channel)));
             }
-            Wakeup::Event(Event::Message { channel, payload }) => hub.message(&channel, &payload),
+            Wakeup::Settled(Settled::Introduced) => {}
+            Wakeup::Event(Event::Message { channel, payload }) => {
+                hub.message(&renewals, &channel, &payload);
+            }
             Wakeup::Event(Event::Reconnected) => {
                 tracing::debug!("connected again: every waiter looks, every lease is renewed");
                 let now = clock.now();
                 hub.change(|state| ((), state.registry.gap(now)));
                 renewals.all_due();
+                introduction = introduction.map(|_| now);
             }
             Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
             Wakeup::Timer => {
@@ -331,6 +400,16 @@ async fn run(
                 hub.change(|state| ((), state.registry.tick(now)));
             }
             Wakeup::End => return,
+        }
+        if introduction.is_some_and(|due| due <= clock.now()) {
+            introduction = None;
+            if renewals.is_empty() {
+                // It has nothing to show for now. The next grant sends the order anew.
+                hub.introduced.store(false, Ordering::Relaxed);
+            } else {
+                // The inbox is this task's own.
+                let _ = hub.orders.send(Order::Introduce);
+            }
         }
     }
 }

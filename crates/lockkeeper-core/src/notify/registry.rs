@@ -80,6 +80,29 @@ impl<R> Registry<R> {
         (waiter, steps)
     }
 
+    /// Somebody wants the channel's messages without waiting for anything.
+    pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
+        self.channels
+            .entry(name.to_owned())
+            .or_insert_with(|| Channel::new(reader, now));
+        self.at(name, |channel| {
+            channel.listeners += 1;
+            channel.linger = None;
+            channel.open(name)
+        })
+    }
+
+    /// One who listened does so no longer.
+    pub(crate) fn turn_away(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            channel.listeners = channel.listeners.saturating_sub(1);
+            if channel.deserted() {
+                channel.linger = Some(now.after(LINGER));
+            }
+            Vec::new()
+        })
+    }
+
     /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
     /// [`unreachable`](Self::unreachable).
     pub(crate) fn turn(
@@ -145,7 +168,7 @@ impl<R> Registry<R> {
             if granted.is_some() {
                 channel.set_look_at(granted, now);
             }
-            if channel.line.is_empty() {
+            if channel.deserted() {
                 channel.linger = Some(now.after(LINGER));
             }
             let mut steps = match (granted, owner) {
@@ -258,7 +281,7 @@ impl<R> Registry<R> {
             channel.subscription,
             Subscription::None | Subscription::Failed { .. }
         );
-        if channel.line.is_empty() && channel.linger.is_none() && idle {
+        if channel.deserted() && channel.linger.is_none() && idle {
             if let Some(timer) = channel.timer {
                 self.timers.remove(&(timer, name.to_owned()));
             }

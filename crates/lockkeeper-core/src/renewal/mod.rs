@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use crate::claim::{Belief, Ending, Verdict};
+use crate::claim::{Belief, Claim, Ending, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
@@ -35,7 +35,7 @@ const ABREAST: usize = 32;
 pub(crate) struct Renewals {
     state: Mutex<State>,
     bell: Notify,
-    line: Arc<Line>,
+    pub(crate) line: Arc<Line>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +88,30 @@ impl Renewals {
             state.schedule.remove(tenure.number);
             state.tenures.remove(&tenure.number);
         });
+    }
+
+    /// Whether there is no lease.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.with(|state| state.tenures.is_empty())
+    }
+
+    /// Ends the lease of a claim before its time, if there is one; `change` says how.
+    pub(crate) fn end(&self, claim: &str, change: impl FnOnce(&mut Claim)) {
+        let tenure = self.with(|state| {
+            let mut tenures = state.tenures.values();
+            tenures.find(|tenure| tenure.id.as_str() == claim).cloned()
+        });
+        let Some(tenure) = tenure else { return };
+        let ended = tenure.change(|claim| {
+            let held = claim.deadline().is_some();
+            change(claim);
+            held && claim.deadline().is_none()
+        });
+        let (belief, _) = tenure.belief(self.line.clock.now());
+        if let (true, Belief::Ended(Ending::Lost(reason))) = (ended, belief) {
+            self.remove(&tenure);
+            report_lost(&self.line, &tenure, reason);
+        }
     }
 
     /// Messages may have been missed and the server may be another: renew everything now.

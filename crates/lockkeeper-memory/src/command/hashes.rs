@@ -24,6 +24,16 @@ pub(super) fn hget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(value.map_or(Resp::Nil, |value| Resp::Bulk(value.clone())))
 }
 
+/// The values of the fields, nil for one that is not there.
+pub(super) fn hmget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let fields = database.keyspace.hash(&args[0])?;
+    let value = |field: &Vec<u8>| {
+        let value = fields.and_then(|fields| fields.get(field));
+        value.map_or(Resp::Nil, |value| Resp::Bulk(value.clone()))
+    };
+    Ok(Resp::Array(args[1..].iter().map(value).collect()))
+}
+
 /// Field, value, field, value …, in the order of the fields (a server promises none).
 pub(super) fn hgetall(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let fields = database.keyspace.hash(&args[0])?.into_iter().flatten();

@@ -27,7 +27,12 @@ fn acquire(claim: &str) -> Call {
 }
 
 fn leave(claim: &str) -> Call {
-    call(&mutex::LEAVE, Form::Source, &["main"], &[claim, CHANNEL])
+    call(
+        &mutex::LEAVE,
+        Form::Source,
+        &["main"],
+        &[claim, CHANNEL, "0"],
+    )
 }
 
 async fn status(store: &MemoryStore, call: Call) -> Status {

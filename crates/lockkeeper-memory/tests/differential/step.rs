@@ -30,8 +30,16 @@ const ODD_TTLS: &[&str] = &[
 ];
 
 /// The same keys for scripts and commands, so that scripts meet what they did not write.
-const KEYS: &[&str] = &["main", "fence", "gone"];
+const KEYS: &[&str] = &["main", "fence", "gone", "client"];
 const VALUES: &[&str] = &["a", "b", "", "10", "1.5", "4503599627370497"];
+/// What no client of ours writes, and what one does: only that can be revoked.
+const CLAIMS: &[&str] = &[
+    "a",
+    "b",
+    "",
+    "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68",
+    "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
+];
 const FIELDS: &[&str] = &["f", "g", "h"];
 /// Nothing seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
@@ -64,7 +72,10 @@ impl Step {
     pub(crate) fn random(random: &mut Rng) -> Self {
         match random.u8(0..100) {
             0..2 => Self::FlushScripts,
-            2..50 => Self::execute(shipped(random), false),
+            2..50 => {
+                let (words, unordered) = shipped(random);
+                Self::execute(words, unordered)
+            }
             50..75 => {
                 let words = command(random);
                 let unordered = words[0] == "HGETALL";
@@ -134,8 +145,8 @@ fn sorted(value: Value) -> Value {
     Value::List(items)
 }
 
-/// A shipped script by its text or its SHA-1, the keys in their places.
-fn shipped(random: &mut Rng) -> Vec<String> {
+/// A shipped script by its text or its SHA-1, the keys in their places; and whether its reply is in the order of a hash.
+fn shipped(random: &mut Rng) -> (Vec<String>, bool) {
     let script = lockkeeper_lua::ALL[random.usize(..lockkeeper_lua::ALL.len())];
     // A batch of several items on one key: what the first has done the next must see.
     let items = if script.batch { random.usize(1..4) } else { 1 };
@@ -152,22 +163,24 @@ fn shipped(random: &mut Rng) -> Vec<String> {
     for arg in request.iter().chain((0..items).flat_map(|_| args)) {
         words.push(match *arg {
             "request" => "17",
-            "claim" => one(random, &VALUES[..3]),
+            "claim" => one(random, CLAIMS),
             "ttl" => one(random, TTLS),
             "floor" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
+            "keep" => one(random, &["0", "0", "150000"]),
+            "label" => one(random, VALUES),
             "owner" => one(random, &["owner", "other"]),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
             other => panic!("{}: what is {other}?", script.name),
         });
     }
-    owned(&words)
+    (owned(&words), script == &lockkeeper_lua::name::INSPECT)
 }
 
 /// A command, now and then with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
-    let mut words = match random.u8(0..14) {
+    let mut words = match random.u8(0..16) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
         4 => vec!["DEL", key, one(random, KEYS)],
@@ -179,6 +192,8 @@ fn command(random: &mut Rng) -> Vec<String> {
         10 => vec!["HSET", key, field, value, one(random, FIELDS), value],
         11 => vec!["HGET", key, field],
         12 => vec!["HGETALL", key],
+        13 => vec!["HMGET", key, field, one(random, FIELDS)],
+        14 => vec!["PUBSUB", "NUMSUB", one(random, &[CHANNEL, "elsewhere"])],
         _ => vec![
             one(random, &["HDEL", "hdel", "NOPE"]),
             key,

@@ -82,7 +82,12 @@ pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {
 }
 
 pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
-    call(&mutex::LEAVE, &[name.to_owned()], &[claim, "wake"], form)
+    call(
+        &mutex::LEAVE,
+        &[name.to_owned()],
+        &[claim, "wake", "0"],
+        form,
+    )
 }
 
 pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {

@@ -83,7 +83,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
 
 /// See the name.
 pub async fn a_free_lock_leaves_only_its_fence_behind<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+    let client = site.client(Client::builder().label("")).await?;
     let lock = S::new(&client, "name");
     S::release(lock.acquire().await?).await?;
     ensure!(site.keys().await? == ["lockkeeper.fence:{lockkeeper:name}"]);

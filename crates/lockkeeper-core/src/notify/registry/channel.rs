@@ -64,6 +64,8 @@ pub(super) enum Subscription {
 pub(super) struct Channel<R> {
     pub(super) reader: R,
     pub(super) line: VecDeque<WaiterId>,
+    /// How many want the messages without ever looking.
+    pub(super) listeners: usize,
     pub(super) subscription: Subscription,
     /// Since when something may have changed that no look has seen.
     pub(super) unseen: Option<Moment>,
@@ -87,6 +89,7 @@ impl<R> Channel<R> {
         Self {
             reader,
             line: VecDeque::new(),
+            listeners: 0,
             subscription: Subscription::None,
             unseen: None,
             looking: None,
@@ -143,13 +146,18 @@ impl<R> Channel<R> {
             .is_some()
     }
 
-    /// Subscribes if somebody waits and nothing is under way; an unsubscription under way is waited for.
+    /// Whether nobody waits and nobody listens.
+    pub(super) fn deserted(&self) -> bool {
+        self.line.is_empty() && self.listeners == 0
+    }
+
+    /// Subscribes if somebody waits or listens and nothing is under way; an unsubscription under way is waited for.
     pub(super) fn open(&mut self, name: &str) -> Vec<Step> {
         let idle = matches!(
             self.subscription,
             Subscription::None | Subscription::Failed { .. }
         );
-        if !idle || self.line.is_empty() {
+        if !idle || self.deserted() {
             return Vec::new();
         }
         self.subscription = Subscription::Opening;
@@ -171,16 +179,19 @@ impl<R> Channel<R> {
 
     /// When [`tick`](Self::tick) is needed; `None` if only something else can change anything.
     pub(super) fn due(&self) -> Option<Moment> {
-        if self.line.is_empty() {
+        if self.deserted() {
             let closing = matches!(
                 self.subscription,
                 Subscription::Opening | Subscription::Closing
             );
             return self.linger.filter(|_| !closing);
         }
+        let overdue = (!self.line.is_empty()).then(|| self.overdue());
         match self.subscription {
-            Subscription::Failed { retry, .. } => Some(retry.min(self.overdue())),
-            _ => Some(self.overdue()),
+            Subscription::Failed { retry, .. } => {
+                Some(overdue.map_or(retry, |overdue| overdue.min(retry)))
+            }
+            _ => overdue,
         }
     }
 
@@ -194,7 +205,7 @@ impl<R> Channel<R> {
     }
 
     pub(super) fn look_after(&mut self, name: &str, now: Moment) -> Vec<Step> {
-        if self.line.is_empty() {
+        if self.deserted() {
             if self.due().is_none_or(|linger| now < linger) {
                 return Vec::new();
             }
@@ -206,7 +217,7 @@ impl<R> Channel<R> {
             return vec![Step::Unsubscribe(name.to_owned())];
         }
         let mut steps = Vec::new();
-        if now >= self.overdue() {
+        if !self.line.is_empty() && now >= self.overdue() {
             self.line.rotate_left(1);
             self.looking = None;
             self.unseen = None;

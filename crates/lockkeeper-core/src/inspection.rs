@@ -1,0 +1,213 @@
+//! What is done to a name from outside, by people and tools rather than by holders: inspecting it, asking for it back,
+//! taking it by force. It works on names of every kind.
+
+use std::time::Duration;
+
+use lockkeeper_lua::{Status, client, name};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::notify::presence::client_key;
+use crate::owner::Owner;
+use crate::protocol::{FencingToken, Item};
+use crate::store::{Reply, Value};
+
+/// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
+const TRIES: usize = 2;
+
+/// What a name holds, at the moment when the server was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The name.
+    pub name: String,
+    /// The kind of the lock; `None` if nobody holds it, for only a held name has a kind.
+    pub kind: Option<String>,
+    /// The fencing token of those who hold. `None` if nobody does, or if the server has forgotten: a mutex is held by others
+    /// than Lockkeeper, or for longer than its last token is remembered.
+    pub token: Option<FencingToken>,
+    /// Who holds, or keeps others out: the claims, the one with most time left first.
+    pub holders: Vec<Holder>,
+    /// How many wait. Of kinds without a queue: how many clients listen for a word of it, which they do for up to 5 s
+    /// after they have stopped waiting. `None` if the server does not say.
+    pub waiters: Option<u64>,
+}
+
+/// One claim that holds a name or keeps others out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The claim, by which [`force_release`](crate::Client::force_release) knows it.
+    pub claim: String,
+    /// Whose claim it is; `None` of another library's.
+    pub owner: Option<Owner>,
+    /// Who made that owner, as the [label](crate::ClientBuilder::label) of the client says.
+    pub label: Option<String>,
+    /// How long its lease has left; `None`: without end, as some other libraries have it.
+    pub left: Option<Duration>,
+    /// What has become of it.
+    pub state: HolderState,
+}
+
+/// What has become of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HolderState {
+    /// It holds.
+    Held,
+    /// It holds, has been told to leave, and is not renewed.
+    Revoked,
+    /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
+    Kept,
+}
+
+/// Looks at a name.
+pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
+    let item = || {
+        let keys = [name.main().to_owned(), name.part("fence")];
+        Item::new(&name::INSPECT, keys, [name.part("wake")])
+    };
+    let reply = ask(engine, name, "inspect", item).await?;
+    let seen = match reply.status() {
+        Status::Free => free(name, &reply),
+        Status::Found => found(name, &reply),
+        _ => None,
+    };
+    let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
+    for at in 0..seen.holders.len() {
+        let owner = seen.holders[at].owner;
+        let before = seen.holders[..at].iter();
+        let known =
+            before.filter(|other| other.owner.map(Owner::client) == owner.map(Owner::client));
+        seen.holders[at].label = match (known.last(), owner) {
+            (Some(same), _) => same.label.clone(),
+            (None, Some(owner)) => label(engine, name, owner).await?,
+            (None, None) => None,
+        };
+    }
+    Ok(seen)
+}
+
+fn free(name: &Name, reply: &Reply) -> Option<Inspection> {
+    Some(Inspection {
+        name: name.to_string(),
+        kind: None,
+        token: None,
+        holders: Vec::new(),
+        waiters: reply.field(0)?.as_i64()?.try_into().ok(),
+    })
+}
+
+fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
+    let Value::List(claims) = reply.field(3)? else {
+        return None;
+    };
+    let mut holders: Vec<Holder> = claims.iter().map(holder).collect::<Option<_>>()?;
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.left.unwrap_or(Duration::MAX)));
+    let token = reply.field(1)?.as_str()?.parse().ok();
+    Some(Inspection {
+        name: name.to_string(),
+        kind: Some(reply.field(0)?.as_str()?.to_owned()),
+        token: token.map(FencingToken::new),
+        holders,
+        waiters: reply.field(2)?.as_i64()?.try_into().ok(),
+    })
+}
+
+fn holder(fields: &Value) -> Option<Holder> {
+    let Value::List(fields) = fields else {
+        return None;
+    };
+    let [claim, left, state] = &fields[..] else {
+        return None;
+    };
+    let claim = claim.as_str()?.to_owned();
+    let owner = claim.split_once('/').map(|(owner, _)| owner.parse());
+    Some(Holder {
+        owner: owner.and_then(Result::ok),
+        claim,
+        label: None,
+        left: u64::try_from(left.as_i64()?)
+            .ok()
+            .map(Duration::from_millis),
+        state: match state.as_str()? {
+            "held" => HolderState::Held,
+            "revoked" => HolderState::Revoked,
+            "kept" => HolderState::Kept,
+            _ => return None,
+        },
+    })
+}
+
+/// As whom the maker of `owner` has introduced itself.
+async fn label(engine: &Engine, name: &Name, owner: Owner) -> Result<Option<String>> {
+    let item = || Item::new(&client::LABEL, [client_key(owner.client())], []);
+    let reply = ask(engine, name, "inspect", item).await?;
+    match reply.status() {
+        Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(str::to_owned)),
+        Status::Gone => Ok(None),
+        _ => Err(unexpected(name, &reply)),
+    }
+}
+
+/// Tells who holds a name to let it go; how many claims were told.
+pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
+    let item = || Item::new(&name::REVOKE, [name.main().to_owned()], []);
+    let reply = ask(engine, name, "revoke", item).await?;
+    let told = match reply.status() {
+        Status::Free => Some(0),
+        Status::Told => reply.field(0).and_then(Value::as_i64),
+        _ => None,
+    };
+    told.and_then(|told| u64::try_from(told).ok())
+        .ok_or_else(|| unexpected(name, &reply))
+}
+
+/// Takes a name from whoever holds it beside `claim`; whether that claim had a part in it.
+pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
+    let item = || {
+        let args = [claim.to_owned(), name.part("wake")];
+        Item::new(&name::FREE, [name.main().to_owned()], args)
+    };
+    let reply = ask(engine, name, "release", item).await?;
+    match reply.status() {
+        Status::Left => {
+            tracing::warn!(name = name.as_str(), claim, "released by force");
+            Ok(true)
+        }
+        Status::NotHeld => Ok(false),
+        _ => Err(unexpected(name, &reply)),
+    }
+}
+
+async fn ask(engine: &Engine, name: &Name, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {
+    let _pass = engine.enter()?;
+    let timeout = engine.settings.request_timeout;
+    let mut tried = 0;
+    let reply = loop {
+        tried += 1;
+        match engine.line.run(&item, timeout).await {
+            Err(error) if error.is_transient() && tried < TRIES => {}
+            outcome => break outcome,
+        }
+    };
+    let reply = reply
+        .map_err(|error| Error::backend(format!("{doing} lock {:?}", name.as_str()), error))?;
+    if reply.status() == Status::WrongKind {
+        return Err(Error::WrongKind {
+            name: name.to_string(),
+            kind: "known",
+            key: name.main().to_owned(),
+        });
+    }
+    Ok(reply)
+}
+
+fn unexpected(name: &Name, reply: &Reply) -> Error {
+    let status = reply.status().as_str();
+    Error::Protocol {
+        name: name.to_string(),
+        message: format!("an unexpected answer, {status}"),
+    }
+}

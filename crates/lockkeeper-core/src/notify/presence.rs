@@ -1,0 +1,86 @@
+//! A client as others see it: its label on the server, and the channel on which it is told about its claims.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_lua::client;
+use uuid::Uuid;
+
+use super::Hub;
+use crate::claim::Claim;
+use crate::exchange::Line;
+use crate::protocol::Item;
+use crate::renewal::Renewals;
+
+/// How long a label stands. A crashed client's is of use for as long as its leases last; a free name must leave nothing
+/// behind for more than ten minutes.
+const LABEL_TTL: Duration = Duration::from_secs(600);
+
+/// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
+pub(super) const INTRODUCTION: Duration = Duration::from_secs(200);
+
+/// How long an introduction is waited for; nobody depends on it.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Who a client is.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence {
+    /// Its own id, which stands in the owners it makes.
+    pub(crate) id: Uuid,
+    /// As people read it; `None`: it does not introduce itself.
+    pub(crate) label: Option<Arc<str>>,
+}
+
+/// Where a client is told about the claims of the owners it made, and under which key its label stands.
+pub(crate) fn client_key(id: Uuid) -> String {
+    format!("lockkeeper.client:{id}")
+}
+
+/// Writes the label down.
+pub(super) async fn introduce(line: Arc<Line>, presence: Presence) {
+    let Some(label) = &presence.label else { return };
+    let ttl = LABEL_TTL.as_millis().to_string();
+    let item = || {
+        let args = [label.to_string(), ttl.clone()];
+        Item::new(&client::INTRODUCE, [client_key(presence.id)], args)
+    };
+    if let Err(error) = line.run(item, TIMEOUT).await {
+        tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");
+    }
+}
+
+/// Does what a message on a client's channel says: `revoked <claim>` or `gone <claim>`.
+pub(super) fn told(renewals: &Renewals, payload: &[u8]) {
+    let words = str::from_utf8(payload)
+        .ok()
+        .and_then(|text| text.split_once(' '));
+    match words {
+        Some(("revoked", claim)) => renewals.end(claim, Claim::revoke),
+        Some(("gone", claim)) => renewals.end(claim, Claim::seen_gone),
+        _ => tracing::debug!("a message to the client without meaning"),
+    }
+}
+
+/// Listens to what another client is told, for a claim of an owner that was made there. Until dropped.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    hub: Arc<Hub>,
+    channel: String,
+}
+
+impl Ear {
+    pub(super) fn new(hub: &Arc<Hub>, of: Uuid) -> Self {
+        let channel = client_key(of);
+        hub.listen(&channel);
+        Self {
+            hub: Arc::clone(hub),
+            channel,
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.hub.turn_away(&self.channel);
+    }
+}

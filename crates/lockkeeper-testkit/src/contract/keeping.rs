@@ -1,0 +1,97 @@
+//! A lock that is kept from others for a shortest time.
+
+use lockkeeper::Released;
+use tokio::time::Instant;
+
+use super::*;
+
+/// The shortest time to hold in these tests.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// See the name.
+pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let (one, other) = (client(site).await?, client(site).await?);
+    let (lock, contender) = (S::new(&one, "name"), S::new(&other, "name"));
+    for by_drop in [false, true] {
+        let guard = lock.acquire().min_hold(SHORTEST).await?;
+        let granted = Instant::now();
+        let token = guard.fencing_token();
+        let waiter = contender.clone();
+        let waiting = tokio::spawn(async move { waiter.acquire().await });
+        let lease = (*guard).clone();
+        if by_drop {
+            drop(guard);
+        } else {
+            let released = S::release(guard).await?;
+            ensure!(
+                matches!(released, Released::Kept(left) if left <= SHORTEST),
+                "{released:?}"
+            );
+            ensure!(contender.try_acquire().await?.is_none());
+            ensure!(lock.try_acquire().await?.is_none());
+        }
+        // Its holder believes in it no longer.
+        ensure!(lease.state() == LeaseState::Released);
+        // The waiter is told of the new end: it does not wait for the lease that was.
+        let next = tokio::time::timeout(SOON, waiting).await???;
+        let apart = granted.elapsed();
+        ensure!(apart >= SHORTEST, "granted again after {apart:?}");
+        ensure!(next.fencing_token() > token);
+        S::release(next).await?;
+    }
+    Ok(())
+}
+
+/// See the name.
+pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &impl Site) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
+    tokio::time::sleep(SHORT).await;
+    ensure!(S::release(guard).await? == Released::Free);
+    ensure!(lock.try_acquire().await?.is_some());
+    Ok(())
+}
+
+/// See the name.
+pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = client(site).await?;
+    let lock = S::new(&client, "name");
+    let guard = lock.acquire().ttl(SHORT).min_hold(SHORTEST).await?;
+    let granted = Instant::now();
+    ensure!(matches!(S::release(guard).await?, Released::Kept(left) if left > SHORT));
+    S::release(lock.acquire().wait_for(SOON).await?).await?;
+    ensure!(granted.elapsed() >= SHORTEST);
+    Ok(())
+}
+
+/// See the name.
+pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<S: Subject>(
+    site: &impl Site,
+) -> Result<()> {
+    let client = site.client(settings().label("")).await?;
+    let lock = S::new(&client, "name");
+    for (acquire, reason) in [
+        (
+            lock.acquire().ttl(SHORT).no_renewal().min_hold(SHORTEST),
+            "longer than the ttl",
+        ),
+        (
+            lock.acquire().min_hold(LONG).max_hold(SHORTEST),
+            "longer than the max_hold",
+        ),
+        (lock.acquire().min_hold(Duration::MAX), "at most a year"),
+        (lock.acquire().max_hold(Duration::ZERO), "max_hold of zero"),
+    ] {
+        let Err(Error::Config { message, .. }) = acquire.await else {
+            bail!("not refused: {reason}")
+        };
+        ensure!(message.contains(reason), "{message}");
+    }
+    ensure!(site.keys().await?.is_empty());
+    Ok(())
+}
