@@ -6,6 +6,7 @@ mod faults;
 mod input;
 mod notice;
 mod observer;
+mod outside;
 mod processes;
 mod reentrant;
 mod renewals;
