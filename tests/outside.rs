@@ -143,16 +143,12 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
         let acquiring = tokio::spawn({
             let holder = holder.clone();
             async move {
-                Ok::<_, Error>(if reenters {
+                if reenters {
                     let lock = ReentrantLock::new(&holder, "name");
-                    lock.acquire(&holder.new_owner()).await?.verify().await?
+                    lock.acquire(&holder.new_owner()).await?.verify().await
                 } else {
-                    Mutex::new(&holder, "name")
-                        .acquire()
-                        .await?
-                        .verify()
-                        .await?
-                })
+                    Mutex::new(&holder, "name").acquire().await?.verify().await
+                }
             }
         });
         unruly.wait_sent(acquire, 1).await;

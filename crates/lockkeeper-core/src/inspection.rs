@@ -1,6 +1,7 @@
 //! What is done to a name from outside, by people and tools rather than by holders: inspecting it, asking for it back,
 //! taking it by force. It works on names of every kind.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockkeeper_lua::{Status, client, name};
@@ -75,15 +76,18 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         _ => None,
     };
     let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
-    for at in 0..seen.holders.len() {
-        let owner = seen.holders[at].owner;
-        let before = seen.holders[..at].iter();
-        let known =
-            before.filter(|other| other.owner.map(Owner::client) == owner.map(Owner::client));
-        seen.holders[at].label = match (known.last(), owner) {
-            (Some(same), _) => same.label.clone(),
-            (None, Some(owner)) => label(engine, name, owner).await?,
-            (None, None) => None,
+    // Those of one client are asked about once.
+    let mut labels: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for holder in &mut seen.holders {
+        let Some(owner) = holder.owner else { continue };
+        let key = client_key(owner.client());
+        holder.label = match labels.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let label = label(engine, name, &key).await?;
+                labels.insert(key, label.clone());
+                label
+            }
         };
     }
     Ok(seen)
@@ -140,9 +144,9 @@ fn holder(fields: &Value) -> Option<Holder> {
     })
 }
 
-/// As whom the maker of `owner` has introduced itself.
-async fn label(engine: &Engine, name: &Name, owner: Owner) -> Result<Option<String>> {
-    let item = || Item::new(&client::LABEL, [client_key(owner.client())], []);
+/// As whom a client has introduced itself.
+async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
+    let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
     let reply = ask(engine, name, "inspect", item).await?;
     match reply.status() {
         Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(str::to_owned)),
