@@ -1,15 +1,51 @@
 //! The orders of events that broke earlier drafts, each a test by its name. On the embedded engine with paused time and
-//! a store whose every fault is planned, so each happens exactly so, and at once.
+//! a store whose every fault is planned, so each happens exactly so, and at once. Each is run for every kind.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Released};
 use lockkeeper_core::store::{Store, Value};
-use lockkeeper_lua::{Status, mutex};
+use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::subject::{Reentrant, Subject};
 use lockkeeper_testkit::unruly::{Fate, Unruly};
+
+/// Makes a test of each interleaving for each kind.
+macro_rules! interleavings {
+    ($($test:ident)*) => {
+        interleavings!(@kind mutex, Mutex, $($test)*);
+        interleavings!(@kind reentrant, Reentrant, $($test)*);
+    };
+    (@kind $module:ident, $subject:ty, $($test:ident)*) => {
+        mod $module {
+            use super::*;
+            $(#[tokio::test(start_paused = true)]
+            async fn $test() {
+                super::$test::<$subject>().await;
+            })*
+        }
+    };
+}
+
+interleavings! {
+    an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token
+    an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing
+    a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it
+    noscript_never_sends_an_acquire_behind_its_leave
+    a_server_that_forgot_the_scripts_is_taught_them_again
+    a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
+    a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_on_the_server
+    a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free
+    a_release_without_any_answer_fails_and_goes_on_in_the_background
+    a_woken_scout_whose_attempt_errs_hands_the_wake_on
+    without_messages_waiters_find_out_by_the_end_of_the_lease
+    a_renewal_never_outlives_its_leave
+    an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once
+    one_foreign_key_in_a_batch_is_lost_alone
+    two_acquisitions_of_one_owner_never_share_a_claim
+}
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(6);
@@ -34,23 +70,17 @@ async fn pttl(server: &MemoryStore) -> Duration {
     Duration::from_millis(left)
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token() {
+async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
     // The very first call teaches the server the script; only then can a reply be lost.
-    Mutex::new(&client, "other")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    let before = store.sent(&mutex::ACQUIRE);
+    let first = S::new(&client, "other").acquire().await.unwrap();
+    S::release(first).await.unwrap();
+    let before = store.sent(S::ACQUIRE);
 
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    assert_eq!(store.sent(&mutex::ACQUIRE) - before, 2);
+    store.plan(S::ACQUIRE, Fate::LoseReply);
+    let guard = S::new(&client, "name").acquire().await.unwrap();
+    assert_eq!(store.sent(S::ACQUIRE) - before, 2);
     let fence = server
         .command(&["GET", "lockkeeper.fence:{lockkeeper:name}"])
         .await
@@ -69,24 +99,23 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token() {
         "margin: 1 % + 5 ms"
     );
 
-    assert_eq!(guard.release().await.unwrap(), Released::Free);
+    assert_eq!(S::release(guard).await.unwrap(), Released::Free);
     assert_eq!(
-        store.sent_by_source(&mutex::LEAVE_MARKED),
+        store.sent_by_source(S::LEAVE_MARKED),
         1,
         "the first copy may still be on its way"
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing() {
+async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    store.plan(&mutex::ACQUIRE, Fate::Keep);
-    let lock = Mutex::new(&client, "name");
+    store.plan(S::ACQUIRE, Fate::Keep);
+    let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
-    store.wait_sent(&mutex::ACQUIRE, 1).await;
+    store.wait_sent(S::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(&mutex::LEAVE_MARKED, 1).await;
+    store.wait_sent(S::LEAVE_MARKED, 1).await;
     let report = client.close().await;
     assert_eq!((report.confirmed, report.unconfirmed), (1, 0));
 
@@ -95,59 +124,50 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing() 
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it() {
+async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let lock = Mutex::new(&client, "name");
-    store.plan(&mutex::ACQUIRE, Fate::Keep);
+    let lock = S::new(&client, "name");
+    store.plan(S::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
-    guard.release().await.unwrap();
+    S::release(guard).await.unwrap();
     // The kept copy arrives by another connection, after the release was answered.
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(late.status(), Status::Gone);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn noscript_never_sends_an_acquire_behind_its_leave() {
+async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
     // The server's NOSCRIPT is on its way when the caller gives up.
-    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
-    let lock = Mutex::new(&client, "name");
+    store.plan(S::ACQUIRE, Fate::LoseRequest);
+    let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
-    store.wait_sent(&mutex::ACQUIRE, 1).await;
+    store.wait_sent(S::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(&mutex::LEAVE_MARKED, 1).await;
+    store.wait_sent(S::LEAVE_MARKED, 1).await;
     client.close().await;
-    assert_eq!(store.sent_by_source(&mutex::ACQUIRE), 0);
+    assert_eq!(store.sent_by_source(S::ACQUIRE), 0);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_server_that_forgot_the_scripts_is_taught_them_again() {
+async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
     for round in 1..=3 {
         server.flush_scripts();
-        Mutex::new(&client, "name")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        assert_eq!(store.sent_by_source(&mutex::ACQUIRE), round);
+        let first = S::new(&client, "name").acquire().await.unwrap();
+        S::release(first).await.unwrap();
+        assert_eq!(store.sent_by_source(S::ACQUIRE), round);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again() {
+async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    let guard = S::new(&client, "name").acquire().await.unwrap();
+    store.plan(S::RENEW, Fate::LoseRequest);
     // Sent at ttl/3 = 2.0 s, given up at ttl/6 later, repeated at once.
     tokio::time::sleep(Duration::from_millis(2_900)).await;
     assert_eq!(
@@ -157,23 +177,24 @@ async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
     );
     tokio::time::sleep(Duration::from_millis(99)).await;
     guard.ensure_held().unwrap();
-    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    store.plan(S::RENEW, Fate::LoseRequest);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(guard.state(), LeaseState::Uncertain);
     guard.ensure_held().unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(guard.state(), LeaseState::Held);
     tokio::time::sleep(TTL * 3).await;
-    guard.release().await.unwrap();
+    S::release(guard).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_on_the_server() {
+async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_on_the_server<
+    S: Subject,
+>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..10 {
-        store.plan(&mutex::RENEW, Fate::LoseRequest);
+        store.plan(S::RENEW, Fate::LoseRequest);
     }
     let begun = tokio::time::Instant::now();
     assert_eq!(guard.lost().await, LossReason::Expired);
@@ -188,7 +209,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
         "the server still has it"
     );
     assert!(matches!(
-        guard.release().await,
+        S::release(guard).await,
         Err(Error::Lost {
             reason: LossReason::Expired,
             ..
@@ -196,31 +217,29 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
     ));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free() {
+async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    store.plan(&mutex::LEAVE, Fate::Pass); // by its SHA-1, not known yet
-    store.plan(&mutex::LEAVE, Fate::LoseReply);
+    let guard = S::new(&client, "name").acquire().await.unwrap();
+    store.plan(S::LEAVE, Fate::Pass); // by its SHA-1, not known yet
+    store.plan(S::LEAVE, Fate::LoseReply);
     assert_eq!(
-        guard.release().await.unwrap(),
+        S::release(guard).await.unwrap(),
         Released::Free,
         "not held after an unanswered leave of one's own"
     );
-    assert_eq!(store.sent(&mutex::LEAVE), 3);
+    assert_eq!(store.sent(S::LEAVE), 3);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_release_without_any_answer_fails_and_goes_on_in_the_background() {
+async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
+    let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..6 {
-        store.plan(&mutex::LEAVE, Fate::LoseRequest);
+        store.plan(S::LEAVE, Fate::LoseRequest);
     }
-    let error = guard.release().await.unwrap_err();
+    let error = S::release(guard).await.unwrap_err();
     assert!(
         matches!(error, Error::Backend { .. }) && error.is_transient(),
         "{error}"
@@ -229,24 +248,23 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background() {
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on() {
+async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let lock = Mutex::new(&client, "name");
+    let lock = S::new(&client, "name");
     let guard = lock.acquire().await.unwrap();
     let scout = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire().await }
     });
     // By its first try and by the one after it has subscribed, both busy.
-    let before = store.sent(&mutex::ACQUIRE);
-    store.wait_sent(&mutex::ACQUIRE, before + 2).await;
+    let before = store.sent(S::ACQUIRE);
+    store.wait_sent(S::ACQUIRE, before + 2).await;
     let second = tokio::spawn(async move { lock.acquire().wait_for(Duration::from_secs(1)).await });
     tokio::task::yield_now().await;
 
-    store.plan(&mutex::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
-    guard.release().await.unwrap();
+    store.plan(S::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
+    S::release(guard).await.unwrap();
     assert!(matches!(scout.await.unwrap(), Err(Error::Backend { .. })));
     let second = second.await.unwrap();
     assert!(
@@ -255,18 +273,13 @@ async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_messages_waiters_find_out_by_the_end_of_the_lease() {
+async fn without_messages_waiters_find_out_by_the_end_of_the_lease<S: Subject>() {
     let server = MemoryStore::new();
     server.mute(true);
     let (one, other) = (unruly(&server).0, unruly(&server).0);
-    let guard = Mutex::new(&one, "name")
-        .acquire()
-        .no_renewal()
-        .await
-        .unwrap();
+    let guard = S::new(&one, "name").acquire().no_renewal().await.unwrap();
     let begun = tokio::time::Instant::now();
-    let waiting = tokio::spawn(async move { Mutex::new(&other, "name").acquire().await });
+    let waiting = tokio::spawn(async move { S::new(&other, "name").acquire().await });
     drop(guard);
     drop(waiting.await.unwrap().unwrap());
     assert!(
@@ -276,15 +289,14 @@ async fn without_messages_waiters_find_out_by_the_end_of_the_lease() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_renewal_never_outlives_its_leave() {
+async fn a_renewal_never_outlives_its_leave<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
-    let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    store.plan(&mutex::RENEW, Fate::Keep);
-    store.wait_sent(&mutex::RENEW, 1).await;
-    guard.release().await.unwrap();
-    let sent = store.sent(&mutex::RENEW);
+    let guard = S::new(&client, "name").acquire().await.unwrap();
+    store.plan(S::RENEW, Fate::Keep);
+    store.wait_sent(S::RENEW, 1).await;
+    S::release(guard).await.unwrap();
+    let sent = store.sent(S::RENEW);
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(
         late.field(0).and_then(Value::as_str),
@@ -292,17 +304,16 @@ async fn a_renewal_never_outlives_its_leave() {
         "a late renewal creates nothing"
     );
     tokio::time::sleep(TTL * 2).await;
-    assert_eq!(store.sent(&mutex::RENEW), sent);
+    assert_eq!(store.sent(S::RENEW), sent);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once() {
+async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server);
     for _ in 0..200 {
-        store.plan(&mutex::ACQUIRE, Fate::NotSent);
+        store.plan(S::ACQUIRE, Fate::NotSent);
     }
-    let lock = Mutex::new(&client, "name");
+    let lock = S::new(&client, "name");
     let begun = tokio::time::Instant::now();
     assert!(matches!(
         lock.try_acquire().await,
@@ -317,4 +328,49 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once() 
         0,
         "nothing was sent, so nothing is left for"
     );
+}
+
+async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server);
+    let (victim, other) = (
+        S::new(&client, "name").acquire().await.unwrap(),
+        S::new(&client, "other").acquire().await.unwrap(),
+    );
+    server.command(&["DEL", MAIN]).await.unwrap();
+    // A type that neither kind uses there, and one that the other kind does.
+    let foreign = match S::ACQUIRE.name {
+        "mutex/acquire" => ["HSET", MAIN, "field", "value"].as_slice(),
+        _ => ["SET", MAIN, "value"].as_slice(),
+    };
+    server.command(foreign).await.unwrap();
+    assert_eq!(victim.lost().await, LossReason::Gone);
+    assert_eq!(store.sent(S::RENEW), 2, "one batch, by SHA-1 and by text");
+    assert_eq!(other.state(), LeaseState::Held);
+    other.verify().await.unwrap();
+}
+
+async fn two_acquisitions_of_one_owner_never_share_a_claim<S: Subject>() {
+    let server = MemoryStore::new();
+    let (client, _) = unruly(&server);
+    let owner = client.new_owner();
+    let claim = async || {
+        client.inspect("name").await.unwrap().holders[0]
+            .claim
+            .clone()
+    };
+    let first = S::new(&client, "name")
+        .acquire()
+        .owner(&owner)
+        .await
+        .unwrap();
+    let before = claim().await;
+    S::release(first).await.unwrap();
+    let second = S::new(&client, "name")
+        .acquire()
+        .owner(&owner)
+        .await
+        .unwrap();
+    assert_ne!(claim().await, before);
+    assert_eq!(second.owner(), owner);
 }

@@ -36,6 +36,24 @@ async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()> {
+    let server = MemoryStore::new();
+    let (holder, other) = (client(&server).await?, client(&server).await?);
+    let guard = Mutex::new(&holder, "name").acquire().await?;
+    sleep(Duration::from_millis(1)).await;
+    let revoked = Instant::now();
+    let (end, told) = tokio::join!(guard.ended(), other.revoke("name"));
+    ensure!(told? == 1);
+    ensure!(end == End::Lost(LossReason::Revoked));
+    ensure!(
+        revoked.elapsed() <= Duration::from_millis(2),
+        "{:?}",
+        revoked.elapsed()
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn verify_tells_of_a_revocation() -> Result<()> {
     let server = MemoryStore::new();
     let client = client(&server).await?;

@@ -7,11 +7,21 @@ use lockkeeper::{
     Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
     Result, TryAcquire,
 };
+use lockkeeper_lua::{Script, mutex, reentrant};
 
 /// A kind of lock whose holders exclude one another.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     /// Its guard.
     type Guard: Deref<Target = Lease> + fmt::Debug + Send + Sync + 'static;
+
+    /// The script by which a claim is made a holder.
+    const ACQUIRE: &'static Script;
+    /// The one that renews.
+    const RENEW: &'static Script;
+    /// The one that leaves when every acquire was answered.
+    const LEAVE: &'static Script;
+    /// The one that leaves when an acquire may still be executed.
+    const LEAVE_MARKED: &'static Script;
 
     /// The lock called `name`.
     fn new(client: &Client, name: &str) -> Self;
@@ -31,6 +41,11 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
 
 impl Subject for Mutex {
     type Guard = MutexGuard;
+
+    const ACQUIRE: &'static Script = &mutex::ACQUIRE;
+    const RENEW: &'static Script = &mutex::RENEW;
+    const LEAVE: &'static Script = &mutex::LEAVE;
+    const LEAVE_MARKED: &'static Script = &mutex::LEAVE_MARKED;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
@@ -68,6 +83,11 @@ impl Reentrant {
 
 impl Subject for Reentrant {
     type Guard = ReentrantGuard;
+
+    const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
+    const RENEW: &'static Script = &reentrant::RENEW;
+    const LEAVE: &'static Script = &reentrant::LEAVE;
+    const LEAVE_MARKED: &'static Script = &reentrant::LEAVE_MARKED;
 
     fn new(client: &Client, name: &str) -> Self {
         Self {
