@@ -196,7 +196,7 @@ pub enum Verb {
 }
 
 /// A reply in the engine's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
     /// The claim holds.

@@ -42,6 +42,31 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snapshot(BTreeMap<Key, Entry>);
 
+impl Snapshot {
+    /// The same keyspace with every key, field and value put through `rename`: what a model needs to see that two states
+    /// differ in nothing but the names of the clients.
+    #[must_use]
+    pub fn renamed(&self, rename: impl Fn(&[u8]) -> Vec<u8>) -> Self {
+        let data = |data: &Data| match data {
+            Data::Text(text) => Data::Text(rename(text)),
+            Data::Hash(fields) => Data::Hash(
+                fields
+                    .iter()
+                    .map(|(field, value)| (rename(field), rename(value)))
+                    .collect(),
+            ),
+        };
+        let entries = self.0.iter().map(|(key, entry)| {
+            let entry = Entry {
+                data: data(&entry.data),
+                expires_at: entry.expires_at,
+            };
+            (Key::from(rename(key)), entry)
+        });
+        Self(entries.collect())
+    }
+}
+
 /// The data of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
@@ -238,6 +263,21 @@ mod tests {
         keyspace.change_hash(b"h", Fields::clear).unwrap();
         assert_eq!(keyspace.keys().count(), 0);
         assert!(keyspace.expiries.is_empty());
+    }
+
+    #[test]
+    fn a_renamed_snapshot_keeps_shapes_and_expiries() {
+        let mut keyspace = with_key_until(5);
+        keyspace
+            .change_hash(b"h", |fields| fields.insert(b"f".to_vec(), b"v".to_vec()))
+            .unwrap();
+        let before = keyspace.snapshot();
+        let upper = before.renamed(<[u8]>::to_ascii_uppercase);
+        assert_ne!(upper, before);
+        assert_eq!(upper.renamed(<[u8]>::to_ascii_lowercase), before);
+        keyspace.restore(upper);
+        assert_eq!(keyspace.left(b"K"), 5);
+        assert_eq!(keyspace.hash(b"H").unwrap().unwrap()[&b"F"[..]], b"V");
     }
 
     #[test]
