@@ -8,12 +8,16 @@
 //! | [`subject`] | what a test is about: one kind of lock |
 //! | [`mod@contract`] | what every kind must do on every site |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
+//! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
+//! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
 pub mod contract;
 pub mod history;
+pub mod mutants;
 pub mod proxy;
+pub mod search;
 pub mod server;
 pub mod site;
 pub mod stall;

@@ -1,0 +1,106 @@
+//! How far a search goes, and how long a tick is.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockkeeper_core::clock::Moment;
+
+/// The step of time, ms. Nothing happens between two of them.
+pub(super) const TICK: u64 = 10;
+
+/// A lease ends so much before a whole number of ticks, on the server. ms.
+const EARLY: u64 = 5;
+
+/// How much earlier it ends for its holder: as little as there is, so that what is wrong by a tick shows.
+pub(super) const MARGIN: Duration = Duration::from_millis(1);
+
+/// The server's clock at tick zero, ms.
+const BEGINNING: u64 = 1_000_000;
+
+/// More clients than this are not worth waiting for; a state has room for so many.
+pub const MOST_CLIENTS: usize = 3;
+
+/// How far a search goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many clients there are, at most [`MOST_CLIENTS`].
+    pub clients: u8,
+    /// How many acquisitions each of them begins, by how many ticks the lease of each lasts.
+    pub leases: Vec<u8>,
+    /// How often time moves on.
+    pub ticks: u8,
+    /// How many requests are given up, refused or not sent. Those given up may be executed any time later, any number of
+    /// times, or never.
+    pub faults: u8,
+    /// How many clients crash or close.
+    pub endings: u8,
+    /// Whether the server's clock is behind the last token it gave, as after it was stepped back: then a token is the last one
+    /// plus one. Else it is the time, and states that differ in nothing but their tokens are not one.
+    pub clock_behind: bool,
+    /// Stops after so many states. The search is unfinished then.
+    pub states: usize,
+}
+
+impl Bounds {
+    /// Two clients with two attempts each.
+    pub fn small() -> Self {
+        Self {
+            clients: 2,
+            leases: vec![2, 2],
+            ticks: 3,
+            faults: 1,
+            endings: 1,
+            clock_behind: true,
+            states: usize::MAX,
+        }
+    }
+
+    /// The length of the lease of an attempt on the server.
+    pub(super) fn ttl(&self, attempt: u8) -> Duration {
+        let ticks = u64::from(self.leases[usize::from(attempt)]);
+        Duration::from_millis(ticks * TICK - EARLY)
+    }
+
+    /// How many acquisitions each client begins.
+    pub(super) fn attempts(&self) -> u8 {
+        u8::try_from(self.leases.len()).unwrap_or(u8::MAX)
+    }
+
+    /// The longest lease, ticks.
+    pub(super) fn longest(&self) -> u8 {
+        self.leases.iter().copied().max().unwrap_or(1)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} clients, leases of {:?} ticks each, {} ticks, {} faults, {} endings, clock {}",
+            self.clients,
+            self.leases,
+            self.ticks,
+            self.faults,
+            self.endings,
+            if self.clock_behind { "behind" } else { "right" },
+        )
+    }
+}
+
+/// The clients' time at a tick.
+pub(super) fn moment(tick: u8) -> Moment {
+    Moment::from_elapsed(Duration::from_millis(u64::from(tick) * TICK))
+}
+
+/// The server's time at a tick, µs.
+pub(super) fn server_time(tick: u8) -> i64 {
+    let millis = BEGINNING + u64::from(tick) * TICK;
+    i64::try_from(millis * 1000).unwrap_or(i64::MAX)
+}
+
+/// The first tick at which `left` will have passed.
+pub(super) fn after(tick: u8, left: Option<Duration>) -> u8 {
+    let Some(left) = left else { return u8::MAX };
+    let ticks = left.as_millis().div_ceil(u128::from(TICK));
+    tick.saturating_add(u8::try_from(ticks).unwrap_or(u8::MAX))
+}

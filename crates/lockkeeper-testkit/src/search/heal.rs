@@ -1,0 +1,123 @@
+//! Progress: from every state, once nothing goes wrong any more, every waiter is served.
+//!
+//! One run is followed from each state, not all of them: first everything that was on its way is executed, stray or not,
+//! and answered; then whoever holds lets go, whoever waits asks again and again, and time passes. Whoever still waits after
+//! every lease there can be has ended is never served.
+
+use anyhow::Result;
+use lockkeeper_core::claim::Belief;
+use lockkeeper_core::protocol::Verb;
+
+use super::bounds::moment;
+use super::explore::Search;
+use super::model::Seat;
+use super::moves::heard;
+use super::property::Violation;
+use super::state::{Attempt, Client, Flight, Presence, World};
+use super::step::Sending;
+
+/// A client that is served lets go, and leaves: at most so many requests of one attempt within a tick.
+const REQUESTS: usize = 8;
+
+impl Search {
+    /// The waiter that is never served from here, if there is one.
+    pub(super) fn judge_progress(&mut self, world: World) -> Result<Option<Violation>> {
+        if self.waiters(world).is_empty() {
+            return Ok(None);
+        }
+        let mut world = self.calm(world)?;
+        let folded = self.folded(world);
+        if !self.healthy.insert(folded) {
+            return Ok(None);
+        }
+        for _ in 0..=2 * self.bounds.longest() + 1 {
+            for seat in self.seats() {
+                world = self.proceed(world, seat)?;
+            }
+            if self.waiters(world).is_empty() {
+                return Ok(None);
+            }
+            world = self.tick(world);
+        }
+        Ok(self
+            .waiters(world)
+            .first()
+            .copied()
+            .map(Violation::NotServed))
+    }
+
+    /// Executes what is astray, and forgets what does not matter to progress.
+    fn calm(&mut self, mut world: World) -> Result<World> {
+        for seat in self.seats() {
+            let strays = self.attempt(world, seat).strays;
+            for asked in strays {
+                let client = self.clients.value(world.clients[usize::from(seat.client)]);
+                world = self.execute(world, &client, seat, asked, true)?.1;
+            }
+        }
+        for seat in self.seats() {
+            let mut attempt = self.attempt(world, seat);
+            attempt.strays.clear();
+            (attempt.sleeps, attempt.gone) = (None, None);
+            world = self.change(world, seat, attempt);
+        }
+        (world.faults, world.endings, world.last) = (0, 0, None);
+        Ok(world)
+    }
+
+    /// Does for one attempt what a client does that lets go as soon as it holds.
+    fn proceed(&mut self, mut world: World, seat: Seat) -> Result<World> {
+        for _ in 0..REQUESTS {
+            let now = moment(world.tick);
+            let client = self.clients.value(world.clients[usize::from(seat.client)]);
+            let mut attempt = client.attempts[usize::from(seat.attempt)].clone();
+            if client.presence == Presence::Crashed {
+                return Ok(world);
+            }
+            if let Some(Flight { asked, reply }) = attempt.flight {
+                world = match reply {
+                    None => self.execute(world, &client, seat, asked, false)?.1,
+                    Some((told, until)) => {
+                        let heard = heard(&attempt, asked, told, until, world.tick);
+                        self.change(world, seat, heard)
+                    }
+                };
+                continue;
+            }
+            let Some(belief) = attempt.claim().map(|claim| claim.belief(now)) else {
+                return Ok(world);
+            };
+            let sent = match belief {
+                Belief::None if attempt.sleeps.is_some() => return Ok(world),
+                Belief::None => self.sent(&client, seat, Verb::Acquire, Sending::Again, world.tick),
+                _ => {
+                    attempt.change(|claim| claim.end(now));
+                    let client = with(&client, seat, attempt.clone());
+                    self.sent(&client, seat, Verb::Leave, Sending::Leave, world.tick)
+                }
+            };
+            let Some((_, sent)) = sent else {
+                return Ok(self.change(world, seat, attempt));
+            };
+            world = self.change(world, seat, sent);
+        }
+        Ok(world)
+    }
+
+    fn attempt(&self, world: World, seat: Seat) -> Attempt {
+        let client = self.clients.value(world.clients[usize::from(seat.client)]);
+        client.attempts[usize::from(seat.attempt)].clone()
+    }
+
+    fn change(&mut self, world: World, seat: Seat, attempt: Attempt) -> World {
+        let client = self.clients.value(world.clients[usize::from(seat.client)]);
+        let changed = with(&client, seat, attempt);
+        self.with(world, seat.client, changed)
+    }
+}
+
+fn with(client: &Client, seat: Seat, attempt: Attempt) -> Client {
+    let mut changed = client.clone();
+    changed.attempts[usize::from(seat.attempt)] = attempt;
+    changed
+}

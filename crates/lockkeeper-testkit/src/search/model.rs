@@ -1,0 +1,129 @@
+//! What the search must know of a kind: its protocol, and which claims may not hold at once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::{ClaimId, Name, Owner, Result};
+
+/// One acquisition of one client: its place in the model, by which its claim is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seat {
+    /// Which client, counted from zero.
+    pub client: u8,
+    /// Which of its acquisitions, counted from zero.
+    pub attempt: u8,
+}
+
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", letter(self.client), self.attempt + 1)
+    }
+}
+
+/// The client as traces call it.
+pub(super) fn letter(client: u8) -> char {
+    char::from(b'A'.saturating_add(client))
+}
+
+/// A kind of lock, as far as the search must know it.
+///
+/// A new kind joins by one value of this type. Whose attempts use another protocol, a reader's and a writer's for
+/// example, gives another one by the seat's attempt.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// What builds the requests and reads the replies.
+    pub protocol: Arc<dyn Protocol>,
+    /// Whether claims of one client's owner may hold together: they share a token then, and a client begins its next
+    /// attempt while an earlier one lives.
+    pub together: bool,
+}
+
+impl Model {
+    /// One holder at a time.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the name is a good one.
+    pub fn mutex() -> Result<Self> {
+        Ok(Self {
+            protocol: lockkeeper_mutex::protocol(name()?),
+            together: false,
+        })
+    }
+
+    /// One owner at a time, each claim of which has a lease of its own.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the name is a good one.
+    pub fn reentrant() -> Result<Self> {
+        Ok(Self {
+            protocol: lockkeeper_reentrant::protocol(name()?),
+            together: true,
+        })
+    }
+
+    /// Whether the two may never hold at once.
+    pub fn exclude(&self, one: Seat, other: Seat) -> bool {
+        one != other && !(self.together && one.client == other.client)
+    }
+}
+
+fn name() -> Result<Name> {
+    Name::new("", "n")
+}
+
+/// What every client's uuid ends with; the digit before it tells the clients apart.
+const TAIL: &[u8] = b"-0000-4000-8000-000000000000";
+
+/// The claims by seat. All attempts of a client are of one owner.
+pub(super) fn claims(clients: u8, attempts: u8) -> Result<Vec<Vec<ClaimId>>> {
+    let of_client = |client: u8| {
+        let tail = String::from_utf8_lossy(TAIL);
+        let owner: Owner = format!("0000000{client}{tail}:1").parse()?;
+        Ok((0..attempts)
+            .map(|attempt| ClaimId::new(owner, attempt.into()))
+            .collect())
+    };
+    (0..clients).map(of_client).collect()
+}
+
+/// Gives the clients in `text` other names: what was client `i` becomes client `names[i]`.
+pub(super) fn rename(text: &[u8], names: &[u8]) -> Vec<u8> {
+    let mut renamed = text.to_vec();
+    for at in 1..text.len() {
+        if text[at..].starts_with(TAIL) {
+            let client = usize::from(text[at - 1] - b'0');
+            renamed[at - 1] = b'0' + names[client];
+        }
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renaming_exchanges_the_clients_wherever_they_are_named() {
+        let claims = claims(2, 2).unwrap();
+        let text = |one: usize, other: usize| {
+            format!("gone:{{n}}:{} {}", claims[one][0], claims[other][1]).into_bytes()
+        };
+        assert_eq!(rename(&text(0, 1), &[1, 0]), text(1, 0));
+        assert_eq!(rename(&text(0, 1), &[0, 1]), text(0, 1));
+    }
+
+    #[test]
+    fn only_claims_of_one_reentrant_owner_hold_together() {
+        let seat = |client, attempt| Seat { client, attempt };
+        let (mutex, reentrant) = (Model::mutex().unwrap(), Model::reentrant().unwrap());
+        assert!(mutex.exclude(seat(0, 0), seat(0, 1)));
+        assert!(!reentrant.exclude(seat(0, 0), seat(0, 1)));
+        for model in [mutex, reentrant] {
+            assert!(model.exclude(seat(0, 0), seat(1, 0)));
+            assert!(!model.exclude(seat(0, 0), seat(0, 0)));
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! What can happen next: every step that a state allows.
+//!
+//! The steps may do more than the engine does, never less: a waiter may look, a holder may renew and anybody may let go
+//! at any moment, requests overtake one another, and what was given up is executed whenever and as often as it likes. What
+//! the steps may *not* do is decided by the engine's own [`Claim`].
+
+use anyhow::Result;
+use lockkeeper_core::claim::{Belief, Claim, Departure, Verdict};
+use lockkeeper_core::protocol::{Answer, Verb};
+use lockkeeper_core::store::Outcome;
+
+use super::bounds::{MARGIN, after, moment};
+use super::explore::Search;
+use super::model::Seat;
+use super::property::Violation;
+use super::state::{Asked, Attempt, Client, Flight, Grant, Presence, Question, Stage, Told, World};
+use super::step::{Sending, Step};
+
+/// A step, where it leads to, and the property that the step itself breaks.
+pub(super) type Move = (Step, World, Option<Violation>);
+
+impl Search {
+    /// Every step from `world`, in an order that depends on `world` alone.
+    pub(super) fn moves(&mut self, world: World) -> Result<Vec<Move>> {
+        let mut moves = Vec::new();
+        for client in 0..self.bounds.clients {
+            let place = usize::from(client);
+            let value = self.clients.value(world.clients[place]);
+            for attempt in 0..self.bounds.attempts() {
+                let seat = Seat { client, attempt };
+                self.at_server(world, &value, seat, &mut moves)?;
+                if value.presence == Presence::Crashed {
+                    continue;
+                }
+                for (step, changed, faults) in self.by_client(world, &value, seat) {
+                    if world.faults + faults <= self.bounds.faults {
+                        let mut world = self.with(world, client, changed);
+                        world.faults += faults;
+                        moves.push((step, world, None));
+                    }
+                }
+            }
+            if world.endings < self.bounds.endings && value.presence == Presence::Open {
+                let endings = world.endings + 1;
+                for (step, changed) in [
+                    (Step::Closes(client), closed(&value, world.tick)),
+                    (Step::Crashes(client), crashed(&value)),
+                ] {
+                    let world = self.with(world, client, changed);
+                    moves.push((step, World { endings, ..world }, None));
+                }
+            }
+        }
+        if world.tick < self.bounds.ticks {
+            let tick = Step::Tick(world.tick + 1);
+            moves.push((tick, self.tick(world), None));
+        }
+        Ok(moves)
+    }
+
+    /// The world with one client changed.
+    pub(super) fn with(&mut self, mut world: World, client: u8, changed: Client) -> World {
+        world.clients[usize::from(client)] = self.clients.number(changed);
+        world
+    }
+
+    /// The server executes what is on its way from a seat.
+    fn at_server(
+        &mut self,
+        world: World,
+        client: &Client,
+        seat: Seat,
+        moves: &mut Vec<Move>,
+    ) -> Result<()> {
+        let attempt = &client.attempts[usize::from(seat.attempt)];
+        for &asked in &attempt.strays {
+            moves.push(self.execute(world, client, seat, asked, true)?);
+        }
+        if let Some(Flight { asked, reply: None }) = attempt.flight {
+            moves.push(self.execute(world, client, seat, asked, false)?);
+        }
+        Ok(())
+    }
+
+    /// The server executes one request; `late` if nobody waits for it any more.
+    pub(super) fn execute(
+        &mut self,
+        mut world: World,
+        client: &Client,
+        seat: Seat,
+        asked: Asked,
+        late: bool,
+    ) -> Result<Move> {
+        let run = self.server.run(world.server, world.tick, seat, asked)?;
+        let violation = self.judge_grant(world, seat, run.told)?;
+        if let Told::Answer(Answer::Granted(token)) = run.told
+            && world.last.is_none_or(|last| last.token < token)
+        {
+            world.last = Some(Grant { token, seat });
+        }
+        world.server = run.server;
+        let mut changed = client.clone();
+        let attempt = &mut changed.attempts[usize::from(seat.attempt)];
+        if late {
+            overtaken(attempt, asked, run.told, world.tick);
+        } else {
+            let mut told = run.told;
+            if let Told::Answer(Answer::Busy(left)) = told {
+                attempt.sleeps = Some(after(world.tick, left));
+                // For how long is the waiter's timer's concern: to the claim all such answers are one.
+                told = Told::Answer(Answer::Busy(None));
+            }
+            let until = self.gone_until(seat, asked, world.tick);
+            attempt.flight = Some(Flight {
+                asked,
+                reply: Some((told, until)),
+            });
+        }
+        world = self.with(world, seat.client, changed);
+        if run.published {
+            world = self.wake_all(world);
+        }
+        let step = if late {
+            Step::ExecutesLate(seat, asked, run.told)
+        } else {
+            Step::Executes(seat, asked, run.told)
+        };
+        Ok((step, world, violation))
+    }
+
+    /// Until when nothing of a claim may be on the server after this leave: as long as its mark lives, or for ever if no
+    /// acquire of it is unanswered.
+    fn gone_until(&self, seat: Seat, asked: Asked, tick: u8) -> u8 {
+        match asked.question {
+            Question::Leave { overtakes: true } => {
+                tick + self.bounds.leases[usize::from(seat.attempt)] - 1
+            }
+            Question::Leave { overtakes: false } => u8::MAX,
+            _ => 0,
+        }
+    }
+
+    /// A message has gone out. It may arrive late or never: a waiter may look at any moment anyhow.
+    fn wake_all(&mut self, mut world: World) -> World {
+        for client in 0..self.bounds.clients {
+            let value = self.clients.value(world.clients[usize::from(client)]);
+            if value
+                .attempts
+                .iter()
+                .any(|attempt| attempt.sleeps.is_some())
+            {
+                let mut changed = Client::clone(&value);
+                for attempt in &mut changed.attempts {
+                    attempt.sleeps = None;
+                }
+                world = self.with(world, client, changed);
+            }
+        }
+        world
+    }
+
+    /// Time moves on, for the server and the clients alike.
+    pub(super) fn tick(&mut self, mut world: World) -> World {
+        world.tick += 1;
+        let now = world.tick;
+        world.server = self.server.settle(world.server, now);
+        for client in 0..self.bounds.clients {
+            let value = self.clients.value(world.clients[usize::from(client)]);
+            let mut changed = Client::clone(&value);
+            for attempt in &mut changed.attempts {
+                attempt.sleeps = attempt.sleeps.filter(|until| *until > now);
+                attempt.gone = attempt.gone.filter(|until| *until >= now);
+            }
+            if changed != *value {
+                world = self.with(world, client, changed);
+            }
+        }
+        world
+    }
+
+    /// What a client may do by itself or hear for one of its attempts, and the faults that it takes.
+    fn by_client(&self, world: World, client: &Client, seat: Seat) -> Vec<(Step, Client, u8)> {
+        let (place, now) = (usize::from(seat.attempt), world.tick);
+        let mut steps = Vec::new();
+        let mut push = |step, attempt: Attempt, faults| {
+            let mut changed = client.clone();
+            if let Step::Hears(_, Told::Answer(Answer::Granted(token))) = step {
+                changed.floor = changed.floor.max(token.get());
+            }
+            changed.attempts[place] = attempt;
+            steps.push((step, changed, faults));
+        };
+        let attempt = &client.attempts[place];
+        if let Some(flight) = &attempt.flight {
+            let executed = flight.reply.is_some();
+            let failed = |outcome| failed(attempt, flight.asked, outcome);
+            if let Some((told, until)) = flight.reply {
+                let heard = heard(attempt, flight.asked, told, until, now);
+                push(Step::Hears(seat, told), heard, 0);
+            } else {
+                push(Step::NotSent(seat), failed(Outcome::NotSent), 1);
+                push(Step::Refuses(seat), failed(Outcome::Refused), 1);
+            }
+            push(Step::GivesUp(seat, executed), failed(Outcome::Unknown), 1);
+        }
+        for (verb, sending) in [
+            (Verb::Acquire, Sending::First),
+            (Verb::Acquire, Sending::Again),
+            (Verb::Renew, Sending::Renewal),
+            (Verb::Leave, Sending::Leave),
+        ] {
+            if let Some((asked, sent)) = self.sent(client, seat, verb, sending, now) {
+                push(Step::Sends(seat, asked, sending), sent, 0);
+            }
+        }
+        if let Some(claim) = attempt.claim()
+            && (claim.deadline().is_some() || claim.belief(moment(now)) == Belief::None)
+        {
+            let mut changed = attempt.clone();
+            changed.sleeps = None;
+            changed.change(|claim| claim.end(moment(now)));
+            push(Step::Ends(seat), changed, 0);
+        }
+        steps
+    }
+
+    /// The attempt with a request of that sort on its way, if it may be sent.
+    pub(super) fn sent(
+        &self,
+        client: &Client,
+        seat: Seat,
+        verb: Verb,
+        sending: Sending,
+        now: u8,
+    ) -> Option<(Asked, Attempt)> {
+        let mut changed = client.attempts[usize::from(seat.attempt)].clone();
+        let belief = changed.claim().map(|claim| claim.belief(moment(now)));
+        let verb = match (sending, belief) {
+            (Sending::First, None) if self.may_begin(client, seat, now) => {
+                let claim = self
+                    .server
+                    .claim(Seat {
+                        client: 0,
+                        attempt: 0,
+                    })
+                    .clone();
+                let ttl = self.bounds.ttl(seat.attempt);
+                changed.stage = Stage::Living(Claim::new(claim, ttl, MARGIN));
+                verb
+            }
+            (Sending::Again, Some(Belief::None)) | (Sending::Leave, Some(Belief::Ended(_))) => verb,
+            (Sending::Renewal, Some(Belief::Held | Belief::Uncertain)) => {
+                changed.claim().map_or(verb, Claim::renewal)
+            }
+            _ => return None,
+        };
+        let Stage::Living(claim) = &mut changed.stage else {
+            return None;
+        };
+        let overtakes = claim.departure() == Departure::Overtaking;
+        if verb == Verb::Leave && claim.departure() == Departure::None {
+            return None;
+        }
+        let asked = Asked {
+            question: match verb {
+                Verb::Acquire => Question::Acquire,
+                Verb::Renew => Question::Renew,
+                Verb::Leave => Question::Leave { overtakes },
+                _ => return None,
+            },
+            floor: client.floor,
+            token: claim.token(),
+        };
+        claim
+            .send(verb, asked.question.number(), moment(now))
+            .ok()?;
+        // Behind a leave, whatever was on its way is waited for no longer; its answer would change nothing.
+        changed.stray();
+        changed.sleeps = None;
+        changed.flight = Some(Flight { asked, reply: None });
+        Some((asked, changed))
+    }
+
+    /// Whether a client may begin this attempt: it begins them in order, and the next before the last has ended only if
+    /// they can hold together.
+    fn may_begin(&self, client: &Client, seat: Seat, now: u8) -> bool {
+        let place = usize::from(seat.attempt);
+        let ended = |attempt: &Attempt| match &attempt.stage {
+            Stage::Unborn => false,
+            Stage::Living(claim) => {
+                self.model.together || matches!(claim.belief(moment(now)), Belief::Ended(_))
+            }
+            Stage::Over => true,
+        };
+        client.presence == Presence::Open
+            && matches!(client.attempts[place].stage, Stage::Unborn)
+            && client.attempts[..place].iter().all(ended)
+    }
+}
+
+impl Attempt {
+    /// Changes the claim, and forgets one for which nothing is left to do.
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
+        let Stage::Living(claim) = &mut self.stage else {
+            return None;
+        };
+        let result = change(claim);
+        let ended = claim.deadline().is_none()
+            && matches!(claim.belief(moment(0)), Belief::Ended(_))
+            && claim.departure() == Departure::None;
+        if ended && self.flight.is_none() {
+            self.stage = Stage::Over;
+        }
+        Some(result)
+    }
+}
+
+/// The reply has arrived.
+pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now: u8) -> Attempt {
+    let mut changed = attempt.clone();
+    changed.flight = None;
+    let number = asked.question.number();
+    let verdict = changed.change(|claim| match told {
+        Told::Answer(answer) => {
+            let verdict = claim.answered(number, answer, moment(now));
+            // The engine gives up on such a name.
+            if let Verdict::WrongKind | Verdict::Nonsense = verdict
+                && claim.token().is_none()
+            {
+                claim.end(moment(now));
+            }
+            Some(verdict)
+        }
+        Told::Refused => {
+            claim.failed(number, Outcome::Refused);
+            None
+        }
+        Told::Unreadable => {
+            claim.failed(number, Outcome::Unknown);
+            None
+        }
+    });
+    if let Some(Some(Verdict::Left { .. } | Verdict::WasGone)) = verdict {
+        changed.gone = Some(until).filter(|until| *until >= now);
+    }
+    changed
+}
+
+/// The claim learns that there will be no answer.
+fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome) -> Attempt {
+    let mut changed = attempt.clone();
+    if outcome == Outcome::Unknown {
+        changed.stray();
+    }
+    changed.flight = None;
+    changed.change(|claim| claim.failed(asked.question.number(), outcome));
+    changed
+}
+
+/// A request is answered behind the leave that overtook it: the claim hears of it and must not mind.
+fn overtaken(attempt: &mut Attempt, asked: Asked, told: Told, now: u8) {
+    let leaving = attempt
+        .flight
+        .as_ref()
+        .is_some_and(|flight| flight.asked.question.verb() == Some(Verb::Leave));
+    if let (true, Told::Answer(answer)) = (leaving, told)
+        && asked.question.verb() != Some(Verb::Leave)
+    {
+        attempt.change(|claim| claim.answered(asked.question.number(), answer, moment(now)));
+    }
+}
+
+/// The client after it was closed: what it held is lost to it and left to expire, what it asked for is given up.
+fn closed(client: &Client, now: u8) -> Client {
+    let mut changed = client.clone();
+    changed.presence = Presence::Closed;
+    for attempt in &mut changed.attempts {
+        attempt.sleeps = None;
+        attempt.change(|claim| {
+            if !claim.forsake(moment(now)) {
+                claim.end(moment(now));
+            }
+        });
+    }
+    changed
+}
+
+/// The client after its process died: what was on its way may yet be executed.
+fn crashed(client: &Client) -> Client {
+    let mut changed = client.clone();
+    changed.presence = Presence::Crashed;
+    changed.floor = 0;
+    for attempt in &mut changed.attempts {
+        attempt.stray();
+        attempt.stage = Stage::Over;
+        attempt.sleeps = None;
+        attempt.gone = None;
+    }
+    changed
+}

@@ -1,0 +1,159 @@
+//! What must hold in every state and at every step.
+
+use std::fmt;
+
+use anyhow::Result;
+use lockkeeper_core::FencingToken;
+use lockkeeper_core::claim::Belief;
+use lockkeeper_core::protocol::Answer;
+
+use super::bounds::moment;
+use super::explore::Search;
+use super::model::Seat;
+use super::state::{Presence, Told, World};
+
+/// A property that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// Two claims that exclude one another are believed in.
+    Overlap(Seat, Seat),
+    /// A grant does not have a larger token than the grant before, which excludes it.
+    TokenNotLarger(Seat, FencingToken),
+    /// A re-entry does not share the token of those it joins.
+    TokenNotShared(Seat, FencingToken),
+    /// A claim is believed in whose token is smaller than one that another client has been given.
+    TokenPassed(Seat, FencingToken),
+    /// The leave was confirmed, and the server has the claim.
+    NotGone(Seat),
+    /// The name is free, a waiter sleeps, and nobody has told it.
+    NotWoken(Seat),
+    /// Without any further fault, a waiter is not served.
+    NotServed(Seat),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Overlap(one, other) => write!(f, "{one} and {other} both believe that they hold"),
+            Self::TokenNotLarger(seat, token) => write!(
+                f,
+                "{seat} is granted token {token}, which is not larger than that of the grant before"
+            ),
+            Self::TokenNotShared(seat, token) => write!(
+                f,
+                "{seat} joins its owner's other claims and is granted token {token}, which is not theirs"
+            ),
+            Self::TokenPassed(seat, token) => write!(
+                f,
+                "{seat} believes in token {token}, and another client has been given a larger one"
+            ),
+            Self::NotGone(seat) => {
+                write!(
+                    f,
+                    "the leave of {seat} was confirmed, and the server has its claim"
+                )
+            }
+            Self::NotWoken(seat) => {
+                write!(f, "the name is free, {seat} sleeps, and nobody has told it")
+            }
+            Self::NotServed(seat) => {
+                write!(
+                    f,
+                    "{seat} is never served, though nothing goes wrong any more"
+                )
+            }
+        }
+    }
+}
+
+impl Search {
+    /// The property that a grant breaks. `world` is the one before it.
+    pub(super) fn judge_grant(
+        &mut self,
+        world: World,
+        seat: Seat,
+        told: Told,
+    ) -> Result<Option<Violation>> {
+        let (Told::Answer(Answer::Granted(token)), Some(last)) = (told, world.last) else {
+            return Ok(None);
+        };
+        if token < last.token || token == last.token && self.model.exclude(seat, last.seat) {
+            return Ok(Some(Violation::TokenNotLarger(seat, token)));
+        }
+        if token == last.token || !self.model.together {
+            return Ok(None);
+        }
+        let alive = self.server.alive(world.server, world.tick)?;
+        let joined = self
+            .seats()
+            .any(|other| !self.model.exclude(seat, other) && alive & self.server.bit(other) != 0);
+        Ok(joined.then_some(Violation::TokenNotShared(seat, token)))
+    }
+
+    /// The property that does not hold in this state, progress apart.
+    pub(super) fn judge(&mut self, world: World) -> Result<Option<Violation>> {
+        let now = moment(world.tick);
+        let clients: Vec<_> = (0..self.bounds.clients)
+            .map(|client| self.clients.value(world.clients[usize::from(client)]))
+            .collect();
+        let mut believed: Vec<(Seat, FencingToken)> = Vec::new();
+        let (mut gone, mut asleep) = (Vec::new(), Vec::new());
+        for seat in self.seats() {
+            let client = &clients[usize::from(seat.client)];
+            let attempt = &client.attempts[usize::from(seat.attempt)];
+            gone.extend(attempt.gone.map(|_| seat));
+            asleep.extend(attempt.sleeps.map(|_| seat));
+            if let Some(claim) = attempt.claim()
+                && let Belief::Held | Belief::Uncertain = claim.belief(now)
+                && let Some(token) = claim.token()
+            {
+                believed.push((seat, token));
+            }
+        }
+        for (place, (one, token)) in believed.iter().enumerate() {
+            for (other, _) in &believed[..place] {
+                if self.model.exclude(*one, *other) {
+                    return Ok(Some(Violation::Overlap(*other, *one)));
+                }
+            }
+            let passed = |(index, client): (usize, &std::rc::Rc<super::state::Client>)| {
+                index != usize::from(one.client) && client.floor > token.get()
+            };
+            if clients.iter().enumerate().any(passed) {
+                return Ok(Some(Violation::TokenPassed(*one, *token)));
+            }
+        }
+        if gone.is_empty() && asleep.is_empty() {
+            return Ok(None);
+        }
+        let alive = self.server.alive(world.server, world.tick)?;
+        let back = gone
+            .into_iter()
+            .find(|seat| alive & self.server.bit(*seat) != 0);
+        let forgotten = asleep.first().filter(|_| alive == 0);
+        Ok(back
+            .map(Violation::NotGone)
+            .or(forgotten.copied().map(Violation::NotWoken)))
+    }
+
+    /// Every seat there is.
+    pub(super) fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        let attempts = self.bounds.attempts();
+        (0..self.bounds.clients)
+            .flat_map(move |client| (0..attempts).map(move |attempt| Seat { client, attempt }))
+    }
+
+    /// Who asks and would be served one day, in order.
+    pub(super) fn waiters(&self, world: World) -> Vec<Seat> {
+        let now = moment(world.tick);
+        self.seats()
+            .filter(|seat| {
+                let client = self.clients.value(world.clients[usize::from(seat.client)]);
+                let claim = client.attempts[usize::from(seat.attempt)].claim();
+                client.presence == Presence::Open
+                    && claim.is_some_and(|claim| claim.belief(now) == Belief::None)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! The steps from one state to the next, in words.
+
+use std::fmt;
+
+use lockkeeper_core::protocol::{Answer, Verb};
+
+use super::model::{Seat, letter};
+use super::state::{Asked, Question, Told};
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A client sends a request for a claim.
+    Sends(Seat, Asked, Sending),
+    /// The holder lets go, or whoever asked stops asking. The leave is another step.
+    Ends(Seat),
+    /// The server executes a request.
+    Executes(Seat, Asked, Told),
+    /// The server executes a request that nobody waits for any more.
+    ExecutesLate(Seat, Asked, Told),
+    /// The reply arrives.
+    Hears(Seat, Told),
+    /// The client waits no longer; whether the request had been executed.
+    GivesUp(Seat, bool),
+    /// The request never left, and the client knows.
+    NotSent(Seat),
+    /// The server refuses the request, and the engine does not send it again.
+    Refuses(Seat),
+    /// A client is closed.
+    Closes(u8),
+    /// A client's process dies.
+    Crashes(u8),
+    /// Time passes until this tick.
+    Tick(u8),
+}
+
+/// Why a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    First,
+    Again,
+    Renewal,
+    Leave,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Sends(seat, asked, Sending::First) => {
+                write!(f, "{seat} begins and sends {asked}")
+            }
+            Self::Sends(seat, asked, Sending::Again) => write!(f, "{seat} sends {asked} again"),
+            Self::Sends(seat, asked, Sending::Renewal) => {
+                write!(f, "{seat} sends {asked} to renew its lease")
+            }
+            Self::Sends(seat, asked, Sending::Leave) => write!(f, "{seat} sends {asked}"),
+            Self::Ends(seat) => write!(f, "{seat} lets go: it believes no longer"),
+            Self::Executes(seat, asked, told) => {
+                write!(f, "the server executes {asked} of {seat}: {told}")
+            }
+            Self::ExecutesLate(seat, asked, told) => write!(
+                f,
+                "the server executes {asked} of {seat} late, which nobody waits for: {told}"
+            ),
+            Self::Hears(seat, told) => write!(f, "{seat} hears {told}"),
+            Self::GivesUp(seat, true) => {
+                write!(
+                    f,
+                    "the reply to {seat} is lost, and {seat} gives up waiting for it"
+                )
+            }
+            Self::GivesUp(seat, false) => write!(
+                f,
+                "{seat} gives up waiting; its request may be executed later"
+            ),
+            Self::NotSent(seat) => write!(f, "{seat} learns that its request was not sent"),
+            Self::Refuses(seat) => write!(f, "the server refuses the request of {seat}"),
+            Self::Closes(client) => write!(f, "client {} is closed", letter(client)),
+            Self::Crashes(client) => write!(f, "client {} crashes", letter(client)),
+            Self::Tick(tick) => write!(f, "time passes: tick {tick}"),
+        }
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.question {
+            Question::Acquire => "acquire",
+            Question::Renew => "renew",
+            Question::Leave { overtakes: true } => "leave with a mark",
+            Question::Leave { overtakes: false } => "leave",
+            Question::Verify => "verify",
+        })?;
+        match (self.question.verb(), self.token) {
+            (Some(Verb::Acquire), Some(token)) => write!(f, " (repeats grant {token})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Answer(Answer::Granted(token)) => write!(f, "GRANTED {token}"),
+            Self::Answer(Answer::Busy(_)) => f.write_str("BUSY"),
+            Self::Answer(Answer::Renewed) => f.write_str("RENEWED"),
+            Self::Answer(Answer::Held(_)) => f.write_str("HELD"),
+            Self::Answer(Answer::Left { holds, .. }) => write!(f, "LEFT, {holds} held"),
+            Self::Answer(Answer::NotHeld { .. }) => f.write_str("NOT_HELD"),
+            Self::Answer(Answer::Gone) => f.write_str("GONE"),
+            Self::Answer(Answer::WrongKind) => f.write_str("WRONG_KIND"),
+            Self::Answer(answer) => write!(f, "{answer:?}"),
+            Self::Refused => f.write_str("an error"),
+            Self::Unreadable => f.write_str("a reply that cannot be read"),
+        }
+    }
+}
