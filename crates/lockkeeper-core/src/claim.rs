@@ -425,6 +425,10 @@ impl Claim {
         if held {
             self.present = false;
             self.stray_acquire = false;
+            // A repeat on its way that turns out not to have been sent brings neither of them back.
+            if let Some(pending) = &mut self.pending {
+                pending.present_before = false;
+            }
             self.lost(LossReason::ClientClosed);
         }
         held

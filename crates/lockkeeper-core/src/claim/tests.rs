@@ -83,6 +83,23 @@ fn belief_ends_before_the_leave_is_sent_and_never_comes_back() {
 }
 
 #[test]
+fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
+    let mut claim = claim();
+    claim.send(Verb::Acquire, 1, at(0)).unwrap();
+    claim.failed(1, Outcome::Unknown);
+    claim.send(Verb::Acquire, 2, at(10)).unwrap();
+    claim.answered(2, Answer::Granted(TOKEN), at(20));
+    claim.send(Verb::Acquire, 3, at(300)).unwrap();
+    assert!(claim.forsake(at(301)));
+    claim.failed(3, Outcome::NotSent);
+    assert_eq!(
+        claim.departure(),
+        Departure::None,
+        "a plain leave would let the copy of request 1 create the claim again"
+    );
+}
+
+#[test]
 fn a_renewal_answered_after_the_deadline_brings_nothing_back() {
     let mut claim = held(1);
     claim.send(Verb::Renew, 2, at(980)).unwrap();

@@ -52,7 +52,9 @@ impl Search {
             let strays = self.attempt(world, seat).strays;
             for asked in strays {
                 let client = self.clients.value(world.clients[usize::from(seat.client)]);
-                world = self.execute(world, &client, seat, asked, true)?.1;
+                world = self
+                    .execute(world, Client::clone(&client), seat, asked, true)?
+                    .1;
             }
         }
         for seat in self.seats() {
@@ -76,7 +78,10 @@ impl Search {
             }
             if let Some(Flight { asked, reply }) = attempt.flight {
                 world = match reply {
-                    None => self.execute(world, &client, seat, asked, false)?.1,
+                    None => {
+                        self.execute(world, Client::clone(&client), seat, asked, false)?
+                            .1
+                    }
                     Some((told, until)) => {
                         let heard = heard(&attempt, asked, told, until, world.tick);
                         self.change(world, seat, heard)

@@ -1,8 +1,13 @@
 //! What can happen next: every step that a state allows.
 //!
+//! A request goes well or is in trouble. One that goes well is sent, executed and answered in one step. One in trouble takes a
+//! fault, and then anything can become of it: it is executed at once, later or never, its answer is heard, late or never,
+//! it is given up, refused, not sent; and once it is given up it may be executed whenever and as often as it likes. Nothing
+//! is lost by taking a request that goes well as one step: between its parts only others could act, and they cannot tell
+//! when within the tick it was sent, nor does it help them that an answer is heard later than it could be.
+//!
 //! The steps may do more than the engine does, never less: a waiter may look, a holder may renew and anybody may let go
-//! at any moment, requests overtake one another, and what was given up is executed whenever and as often as it likes. What
-//! the steps may *not* do is decided by the engine's own [`Claim`].
+//! at any moment, and requests overtake one another. What they may *not* do is decided by the engine's own [`Claim`].
 
 use anyhow::Result;
 use lockkeeper_core::claim::{Belief, Claim, Departure, Verdict};
@@ -13,6 +18,7 @@ use super::bounds::{MARGIN, after, moment};
 use super::explore::Search;
 use super::model::Seat;
 use super::property::Violation;
+use super::server::Run;
 use super::state::{Asked, Attempt, Client, Flight, Grant, Presence, Question, Stage, Told, World};
 use super::step::{Sending, Step};
 
@@ -23,32 +29,28 @@ impl Search {
     /// Every step from `world`, in an order that depends on `world` alone.
     pub(super) fn moves(&mut self, world: World) -> Result<Vec<Move>> {
         let mut moves = Vec::new();
-        for client in 0..self.bounds.clients {
-            let place = usize::from(client);
-            let value = self.clients.value(world.clients[place]);
-            for attempt in 0..self.bounds.attempts() {
-                let seat = Seat { client, attempt };
-                self.at_server(world, &value, seat, &mut moves)?;
-                if value.presence == Presence::Crashed {
-                    continue;
-                }
-                for (step, changed, faults) in self.by_client(world, &value, seat) {
-                    if world.faults + faults <= self.bounds.faults {
-                        let mut world = self.with(world, client, changed);
-                        world.faults += faults;
-                        moves.push((step, world, None));
-                    }
-                }
+        for seat in self.seats() {
+            let client = self.clients.value(world.clients[usize::from(seat.client)]);
+            for &asked in &client.attempts[usize::from(seat.attempt)].strays {
+                moves.push(self.execute(world, Client::clone(&client), seat, asked, true)?);
             }
-            if world.endings < self.bounds.endings && value.presence == Presence::Open {
-                let endings = world.endings + 1;
-                for (step, changed) in [
-                    (Step::Closes(client), closed(&value, world.tick)),
-                    (Step::Crashes(client), crashed(&value)),
-                ] {
-                    let world = self.with(world, client, changed);
-                    moves.push((step, World { endings, ..world }, None));
-                }
+            if client.presence != Presence::Crashed {
+                self.on_its_way(world, &client, seat, &mut moves)?;
+                self.of_its_own(world, &client, seat, &mut moves)?;
+            }
+        }
+        for client in 0..self.bounds.clients {
+            let value = self.clients.value(world.clients[usize::from(client)]);
+            if world.endings == self.bounds.endings || value.presence != Presence::Open {
+                continue;
+            }
+            for (step, changed) in [
+                (Step::Closes(client), closed(&value, world.tick)),
+                (Step::Crashes(client), crashed(&value)),
+            ] {
+                let mut next = self.with(world, client, changed);
+                next.endings += 1;
+                moves.push((step, next, None));
             }
         }
         if world.tick < self.bounds.ticks {
@@ -58,14 +60,8 @@ impl Search {
         Ok(moves)
     }
 
-    /// The world with one client changed.
-    pub(super) fn with(&mut self, mut world: World, client: u8, changed: Client) -> World {
-        world.clients[usize::from(client)] = self.clients.number(changed);
-        world
-    }
-
-    /// The server executes what is on its way from a seat.
-    fn at_server(
+    /// What can become of a request in trouble.
+    fn on_its_way(
         &mut self,
         world: World,
         client: &Client,
@@ -73,59 +69,171 @@ impl Search {
         moves: &mut Vec<Move>,
     ) -> Result<()> {
         let attempt = &client.attempts[usize::from(seat.attempt)];
-        for &asked in &attempt.strays {
-            moves.push(self.execute(world, client, seat, asked, true)?);
+        let Some(Flight { asked, reply }) = attempt.flight else {
+            return Ok(());
+        };
+        let mut ways = vec![(Step::GivesUp(seat, reply.is_some()), Outcome::Unknown)];
+        if let Some((told, until)) = reply {
+            let mut changed = client.clone();
+            hears(&mut changed, seat, asked, told, until, world.tick);
+            let next = self.with(world, seat.client, changed);
+            moves.push((Step::Hears(seat, told), next, None));
+        } else {
+            moves.push(self.execute(world, client.clone(), seat, asked, false)?);
+            ways.push((Step::NotSent(seat), Outcome::NotSent));
+            ways.push((Step::Refuses(seat), Outcome::Refused));
         }
-        if let Some(Flight { asked, reply: None }) = attempt.flight {
-            moves.push(self.execute(world, client, seat, asked, false)?);
+        for (step, outcome) in ways {
+            let mut changed = client.clone();
+            changed.attempts[usize::from(seat.attempt)] = failed(attempt, asked, outcome);
+            moves.push((step, self.with(world, seat.client, changed), None));
         }
         Ok(())
+    }
+
+    /// What a client can do by itself for one of its attempts.
+    fn of_its_own(
+        &mut self,
+        world: World,
+        client: &Client,
+        seat: Seat,
+        moves: &mut Vec<Move>,
+    ) -> Result<()> {
+        let (place, now) = (usize::from(seat.attempt), world.tick);
+        let living = |attempt: &Attempt| {
+            attempt.claim().is_some_and(|claim| {
+                claim.deadline().is_some() || claim.belief(moment(now)) == Belief::None
+            })
+        };
+        let mut sends = Vec::new();
+        for (verb, sending) in [
+            (Verb::Acquire, Sending::First),
+            (Verb::Acquire, Sending::Again),
+            (Verb::Renew, Sending::Renewal),
+            (Verb::Leave, Sending::Leave),
+        ] {
+            let sent = self.sent(client, seat, verb, sending, now);
+            sends.extend(sent.map(|(asked, sent)| (asked, sending, sent)));
+        }
+        if living(&client.attempts[place]) {
+            let mut ended = client.clone();
+            let attempt = &mut ended.attempts[place];
+            attempt.sleeps = None;
+            attempt.change(|claim| claim.end(moment(now)));
+            let leave = self.sent(&ended, seat, Verb::Leave, Sending::Leave, now);
+            // Whoever lets go leaves at once. To leave later is to have held on until then, unless an answer comes between.
+            if leave.is_none() || client.attempts[place].flight.is_some() {
+                let next = self.with(world, seat.client, ended);
+                moves.push((Step::Ends(seat), next, None));
+            }
+            sends.extend(leave.map(|(asked, sent)| (asked, Sending::LetsGo, sent)));
+        }
+        for (asked, sending, sent) in sends {
+            let mut changed = client.clone();
+            changed.attempts[place] = sent;
+            if world.faults < self.bounds.faults {
+                let mut next = self.with(world, seat.client, changed.clone());
+                next.faults += 1;
+                moves.push((Step::Sends(seat, asked, sending), next, None));
+            }
+            moves.push(self.exchange(world, changed, seat, asked, sending)?);
+        }
+        Ok(())
+    }
+
+    /// A request that goes well: executed and answered.
+    fn exchange(
+        &mut self,
+        mut world: World,
+        mut client: Client,
+        seat: Seat,
+        asked: Asked,
+        sending: Sending,
+    ) -> Result<Move> {
+        let (run, violation) = self.run_script(&mut world, &mut client, seat, asked, false)?;
+        let flight = &client.attempts[usize::from(seat.attempt)].flight;
+        if let Some(Flight {
+            reply: Some((told, until)),
+            ..
+        }) = *flight
+        {
+            hears(&mut client, seat, asked, told, until, world.tick);
+        }
+        let next = self.after_run(world, client, seat, run);
+        let step = Step::Exchanges(seat, asked, sending, run.told);
+        Ok((step, next, violation))
     }
 
     /// The server executes one request; `late` if nobody waits for it any more.
     pub(super) fn execute(
         &mut self,
         mut world: World,
-        client: &Client,
+        mut client: Client,
         seat: Seat,
         asked: Asked,
         late: bool,
     ) -> Result<Move> {
+        let (run, violation) = self.run_script(&mut world, &mut client, seat, asked, late)?;
+        let step = if late {
+            Step::ExecutesLate(seat, asked, run.told)
+        } else {
+            Step::Executes(seat, asked, run.told)
+        };
+        Ok((step, self.after_run(world, client, seat, run), violation))
+    }
+
+    /// Runs a script, and puts its reply on the way.
+    fn run_script(
+        &mut self,
+        world: &mut World,
+        client: &mut Client,
+        seat: Seat,
+        asked: Asked,
+        late: bool,
+    ) -> Result<(Run, Option<Violation>)> {
         let run = self.server.run(world.server, world.tick, seat, asked)?;
-        let violation = self.judge_grant(world, seat, run.told)?;
+        let mut violation = self.judge_grant(*world, seat, run.told)?;
+        if let Question::Leave { .. } = asked.question {
+            violation = violation.or(self.judge_wake(*world, run)?);
+        }
         if let Told::Answer(Answer::Granted(token)) = run.told
             && world.last.is_none_or(|last| last.token < token)
         {
             world.last = Some(Grant { token, seat });
         }
         world.server = run.server;
-        let mut changed = client.clone();
-        let attempt = &mut changed.attempts[usize::from(seat.attempt)];
+        let until = self.gone_until(seat, asked, world.tick);
+        let attempt = &mut client.attempts[usize::from(seat.attempt)];
         if late {
             overtaken(attempt, asked, run.told, world.tick);
-        } else {
-            let mut told = run.told;
-            if let Told::Answer(Answer::Busy(left)) = told {
-                attempt.sleeps = Some(after(world.tick, left));
-                // For how long is the waiter's timer's concern: to the claim all such answers are one.
-                told = Told::Answer(Answer::Busy(None));
-            }
-            let until = self.gone_until(seat, asked, world.tick);
-            attempt.flight = Some(Flight {
-                asked,
-                reply: Some((told, until)),
-            });
+            return Ok((run, violation));
         }
-        world = self.with(world, seat.client, changed);
+        let mut told = run.told;
+        if let Told::Answer(Answer::Busy(left)) = told {
+            attempt.sleeps = Some(after(world.tick, left));
+            // For how long is the waiter's timer's concern: to the claim all such answers are one.
+            told = Told::Answer(Answer::Busy(None));
+        }
+        attempt.flight = Some(Flight {
+            asked,
+            reply: Some((told, until)),
+        });
+        Ok((run, violation))
+    }
+
+    fn after_run(&mut self, world: World, client: Client, seat: Seat, run: Run) -> World {
+        let world = self.with(world, seat.client, client);
         if run.published {
-            world = self.wake_all(world);
-        }
-        let step = if late {
-            Step::ExecutesLate(seat, asked, run.told)
+            self.wake_all(world)
         } else {
-            Step::Executes(seat, asked, run.told)
-        };
-        Ok((step, world, violation))
+            world
+        }
+    }
+
+    /// The world with one client changed.
+    pub(super) fn with(&mut self, mut world: World, client: u8, changed: Client) -> World {
+        world.clients[usize::from(client)] = self.clients.number(changed);
+        world
     }
 
     /// Until when nothing of a claim may be on the server after this leave: as long as its mark lives, or for ever if no
@@ -176,52 +284,6 @@ impl Search {
             }
         }
         world
-    }
-
-    /// What a client may do by itself or hear for one of its attempts, and the faults that it takes.
-    fn by_client(&self, world: World, client: &Client, seat: Seat) -> Vec<(Step, Client, u8)> {
-        let (place, now) = (usize::from(seat.attempt), world.tick);
-        let mut steps = Vec::new();
-        let mut push = |step, attempt: Attempt, faults| {
-            let mut changed = client.clone();
-            if let Step::Hears(_, Told::Answer(Answer::Granted(token))) = step {
-                changed.floor = changed.floor.max(token.get());
-            }
-            changed.attempts[place] = attempt;
-            steps.push((step, changed, faults));
-        };
-        let attempt = &client.attempts[place];
-        if let Some(flight) = &attempt.flight {
-            let executed = flight.reply.is_some();
-            let failed = |outcome| failed(attempt, flight.asked, outcome);
-            if let Some((told, until)) = flight.reply {
-                let heard = heard(attempt, flight.asked, told, until, now);
-                push(Step::Hears(seat, told), heard, 0);
-            } else {
-                push(Step::NotSent(seat), failed(Outcome::NotSent), 1);
-                push(Step::Refuses(seat), failed(Outcome::Refused), 1);
-            }
-            push(Step::GivesUp(seat, executed), failed(Outcome::Unknown), 1);
-        }
-        for (verb, sending) in [
-            (Verb::Acquire, Sending::First),
-            (Verb::Acquire, Sending::Again),
-            (Verb::Renew, Sending::Renewal),
-            (Verb::Leave, Sending::Leave),
-        ] {
-            if let Some((asked, sent)) = self.sent(client, seat, verb, sending, now) {
-                push(Step::Sends(seat, asked, sending), sent, 0);
-            }
-        }
-        if let Some(claim) = attempt.claim()
-            && (claim.deadline().is_some() || claim.belief(moment(now)) == Belief::None)
-        {
-            let mut changed = attempt.clone();
-            changed.sleeps = None;
-            changed.change(|claim| claim.end(moment(now)));
-            push(Step::Ends(seat), changed, 0);
-        }
-        steps
     }
 
     /// The attempt with a request of that sort on its way, if it may be sent.
@@ -344,6 +406,15 @@ pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now:
         changed.gone = Some(until).filter(|until| *until >= now);
     }
     changed
+}
+
+/// The reply has arrived at its client.
+fn hears(client: &mut Client, seat: Seat, asked: Asked, told: Told, until: u8, now: u8) {
+    if let Told::Answer(Answer::Granted(token)) = told {
+        client.floor = client.floor.max(token.get());
+    }
+    let attempt = &mut client.attempts[usize::from(seat.attempt)];
+    *attempt = heard(attempt, asked, told, until, now);
 }
 
 /// The claim learns that there will be no answer.

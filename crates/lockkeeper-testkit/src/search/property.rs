@@ -10,6 +10,7 @@ use lockkeeper_core::protocol::Answer;
 use super::bounds::moment;
 use super::explore::Search;
 use super::model::Seat;
+use super::server::Run;
 use super::state::{Presence, Told, World};
 
 /// A property that does not hold.
@@ -26,7 +27,7 @@ pub enum Violation {
     TokenPassed(Seat, FencingToken),
     /// The leave was confirmed, and the server has the claim.
     NotGone(Seat),
-    /// The name is free, a waiter sleeps, and nobody has told it.
+    /// A leave has made the name free, a waiter sleeps, and nobody has told it.
     NotWoken(Seat),
     /// Without any further fault, a waiter is not served.
     NotServed(Seat),
@@ -55,7 +56,10 @@ impl fmt::Display for Violation {
                 )
             }
             Self::NotWoken(seat) => {
-                write!(f, "the name is free, {seat} sleeps, and nobody has told it")
+                write!(
+                    f,
+                    "the leave has made the name free, {seat} sleeps, and nobody has told it"
+                )
             }
             Self::NotServed(seat) => {
                 write!(
@@ -98,12 +102,11 @@ impl Search {
             .map(|client| self.clients.value(world.clients[usize::from(client)]))
             .collect();
         let mut believed: Vec<(Seat, FencingToken)> = Vec::new();
-        let (mut gone, mut asleep) = (Vec::new(), Vec::new());
+        let mut gone = Vec::new();
         for seat in self.seats() {
             let client = &clients[usize::from(seat.client)];
             let attempt = &client.attempts[usize::from(seat.attempt)];
             gone.extend(attempt.gone.map(|_| seat));
-            asleep.extend(attempt.sleeps.map(|_| seat));
             if let Some(claim) = attempt.claim()
                 && let Belief::Held | Belief::Uncertain = claim.belief(now)
                 && let Some(token) = claim.token()
@@ -124,17 +127,27 @@ impl Search {
                 return Ok(Some(Violation::TokenPassed(*one, *token)));
             }
         }
-        if gone.is_empty() && asleep.is_empty() {
+        if gone.is_empty() {
             return Ok(None);
         }
         let alive = self.server.alive(world.server, world.tick)?;
         let back = gone
             .into_iter()
             .find(|seat| alive & self.server.bit(*seat) != 0);
-        let forgotten = asleep.first().filter(|_| alive == 0);
-        Ok(back
-            .map(Violation::NotGone)
-            .or(forgotten.copied().map(Violation::NotWoken)))
+        Ok(back.map(Violation::NotGone))
+    }
+
+    /// The waiter that sleeps on, though this run of a leave has made the name free. `world` is the one before it.
+    pub(super) fn judge_wake(&mut self, world: World, run: Run) -> Result<Option<Violation>> {
+        let sleeper = self.seats().find(|seat| {
+            let client = self.clients.value(world.clients[usize::from(seat.client)]);
+            client.attempts[usize::from(seat.attempt)].sleeps.is_some()
+        });
+        let freed = !run.published
+            && sleeper.is_some()
+            && self.server.alive(world.server, world.tick)? != 0
+            && self.server.alive(run.server, world.tick)? == 0;
+        Ok(sleeper.filter(|_| freed).map(Violation::NotWoken))
     }
 
     /// Every seat there is.

@@ -12,6 +12,8 @@ use super::state::{Asked, Question, Told};
 pub(super) enum Step {
     /// A client sends a request for a claim.
     Sends(Seat, Asked, Sending),
+    /// A request goes well: it is sent, executed and answered.
+    Exchanges(Seat, Asked, Sending, Told),
     /// The holder lets go, or whoever asked stops asking. The leave is another step.
     Ends(Seat),
     /// The server executes a request.
@@ -41,19 +43,19 @@ pub(super) enum Sending {
     Again,
     Renewal,
     Leave,
+    /// A leave, with which belief ends.
+    LetsGo,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Sends(seat, asked, Sending::First) => {
-                write!(f, "{seat} begins and sends {asked}")
+            Self::Sends(seat, asked, sending) => {
+                write!(f, "{seat} {sending}sends {asked}, which is on its way")
             }
-            Self::Sends(seat, asked, Sending::Again) => write!(f, "{seat} sends {asked} again"),
-            Self::Sends(seat, asked, Sending::Renewal) => {
-                write!(f, "{seat} sends {asked} to renew its lease")
+            Self::Exchanges(seat, asked, sending, told) => {
+                write!(f, "{seat} {sending}sends {asked}, and hears {told}")
             }
-            Self::Sends(seat, asked, Sending::Leave) => write!(f, "{seat} sends {asked}"),
             Self::Ends(seat) => write!(f, "{seat} lets go: it believes no longer"),
             Self::Executes(seat, asked, told) => {
                 write!(f, "the server executes {asked} of {seat}: {told}")
@@ -79,6 +81,18 @@ impl fmt::Display for Step {
             Self::Crashes(client) => write!(f, "client {} crashes", letter(client)),
             Self::Tick(tick) => write!(f, "time passes: tick {tick}"),
         }
+    }
+}
+
+impl fmt::Display for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::First => "begins: it ",
+            Self::Again => "asks again: it ",
+            Self::Renewal => "renews its lease: it ",
+            Self::Leave => "",
+            Self::LetsGo => "lets go, believes no longer, and ",
+        })
     }
 }
 
