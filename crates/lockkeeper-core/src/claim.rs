@@ -458,6 +458,34 @@ impl Claim {
         }
     }
 
+    /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that
+    /// two claims differ in nothing but their pasts. Not for the engine, which tells observers of the past.
+    #[doc(hidden)]
+    pub fn fold(&mut self, now: Moment) {
+        let past = Moment::from_elapsed(Duration::ZERO);
+        if self.max_hold.is_none() {
+            self.granted = None;
+        }
+        // From when an answer counts matters to those alone that can still be prolonged by it.
+        let over = match &mut self.phase {
+            Phase::Asking => false,
+            Phase::Held { deadline, .. } if now < *deadline => false,
+            Phase::Held { deadline, .. } => {
+                *deadline = past;
+                true
+            }
+            Phase::Ended(ending) => {
+                *ending = Ending::Withdrawn;
+                true
+            }
+        };
+        if let Some(pending) = &mut self.pending
+            && (over || pending.verb == Verb::Leave)
+        {
+            pending.sent = past;
+        }
+    }
+
     /// The moment beyond which the deadline never moves.
     fn limit(&self) -> Option<Moment> {
         Some(self.granted?.after(self.max_hold?))

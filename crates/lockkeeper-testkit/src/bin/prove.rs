@@ -49,6 +49,7 @@ fn main() -> Result<ExitCode> {
         ticks: options.ticks,
         faults: options.faults,
         endings: options.endings,
+        forgets: false,
         clock_behind: !options.clock_right,
         states: options.states,
     };

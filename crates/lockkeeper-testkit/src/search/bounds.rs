@@ -37,6 +37,9 @@ pub struct Bounds {
     /// Whether the server's clock is behind the last token it gave, as after it was stepped back: then a token is the last one
     /// plus one. Else it is the time, and states that differ in nothing but their tokens are not one.
     pub clock_behind: bool,
+    /// Whether the server may lose the key with the last token, which takes an ending. Then requests carry the largest token
+    /// that their client has seen; else they carry none, for it makes no difference while the server remembers more.
+    pub forgets: bool,
     /// Stops after so many states. The search is unfinished then.
     pub states: usize,
 }
@@ -51,6 +54,7 @@ impl Bounds {
             faults: 1,
             endings: 1,
             clock_behind: true,
+            forgets: false,
             states: usize::MAX,
         }
     }
@@ -96,11 +100,4 @@ pub(super) fn moment(tick: u8) -> Moment {
 pub(super) fn server_time(tick: u8) -> i64 {
     let millis = BEGINNING + u64::from(tick) * TICK;
     i64::try_from(millis * 1000).unwrap_or(i64::MAX)
-}
-
-/// The first tick at which `left` will have passed.
-pub(super) fn after(tick: u8, left: Option<Duration>) -> u8 {
-    let Some(left) = left else { return u8::MAX };
-    let ticks = left.as_millis().div_ceil(u128::from(TICK));
-    tick.saturating_add(u8::try_from(ticks).unwrap_or(u8::MAX))
 }

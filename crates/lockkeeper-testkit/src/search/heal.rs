@@ -13,7 +13,7 @@ use super::explore::Search;
 use super::model::Seat;
 use super::moves::heard;
 use super::property::Violation;
-use super::state::{Attempt, Client, Flight, Presence, World};
+use super::state::{Attempt, Client, Flight, World};
 use super::step::Sending;
 
 /// A client that is served lets go, and leaves: at most so many requests of one attempt within a tick.
@@ -60,7 +60,7 @@ impl Search {
         for seat in self.seats() {
             let mut attempt = self.attempt(world, seat);
             attempt.strays.clear();
-            (attempt.sleeps, attempt.gone) = (None, None);
+            (attempt.sleeps, attempt.gone) = (false, None);
             world = self.change(world, seat, attempt);
         }
         (world.faults, world.endings, world.last) = (0, 0, None);
@@ -69,13 +69,11 @@ impl Search {
 
     /// Does for one attempt what a client does that lets go as soon as it holds.
     fn proceed(&mut self, mut world: World, seat: Seat) -> Result<World> {
+        let mut asked_now = false;
         for _ in 0..REQUESTS {
             let now = moment(world.tick);
             let client = self.clients.value(world.clients[usize::from(seat.client)]);
             let mut attempt = client.attempts[usize::from(seat.attempt)].clone();
-            if client.presence == Presence::Crashed {
-                return Ok(world);
-            }
             if let Some(Flight { asked, reply }) = attempt.flight {
                 world = match reply {
                     None => {
@@ -93,10 +91,10 @@ impl Search {
                 return Ok(world);
             };
             let sent = match belief {
-                Belief::None if attempt.sleeps.is_some() => return Ok(world),
+                Belief::None if attempt.sleeps && asked_now => return Ok(world),
                 Belief::None => self.sent(&client, seat, Verb::Acquire, Sending::Again, world.tick),
                 _ => {
-                    attempt.change(|claim| claim.end(now));
+                    attempt.change(world.tick, |claim| claim.end(now));
                     let client = with(&client, seat, attempt.clone());
                     self.sent(&client, seat, Verb::Leave, Sending::Leave, world.tick)
                 }
@@ -105,6 +103,7 @@ impl Search {
                 return Ok(self.change(world, seat, attempt));
             };
             world = self.change(world, seat, sent);
+            asked_now = true;
         }
         Ok(world)
     }

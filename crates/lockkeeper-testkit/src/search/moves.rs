@@ -14,12 +14,12 @@ use lockkeeper_core::claim::{Belief, Claim, Departure, Verdict};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Outcome;
 
-use super::bounds::{MARGIN, after, moment};
+use super::bounds::{MARGIN, moment};
 use super::explore::Search;
 use super::model::Seat;
 use super::property::Violation;
 use super::server::Run;
-use super::state::{Asked, Attempt, Client, Flight, Grant, Presence, Question, Stage, Told, World};
+use super::state::{Asked, Attempt, Client, Flight, Grant, Question, Stage, Told, World};
 use super::step::{Sending, Step};
 
 /// A step, where it leads to, and the property that the step itself breaks.
@@ -34,24 +34,30 @@ impl Search {
             for &asked in &client.attempts[usize::from(seat.attempt)].strays {
                 moves.push(self.execute(world, Client::clone(&client), seat, asked, true)?);
             }
-            if client.presence != Presence::Crashed {
-                self.on_its_way(world, &client, seat, &mut moves)?;
-                self.of_its_own(world, &client, seat, &mut moves)?;
-            }
+            self.on_its_way(world, &client, seat, &mut moves)?;
+            self.of_its_own(world, &client, seat, &mut moves)?;
         }
         for client in 0..self.bounds.clients {
             let value = self.clients.value(world.clients[usize::from(client)]);
-            if world.endings == self.bounds.endings || value.presence != Presence::Open {
-                continue;
+            if world.endings == self.bounds.endings {
+                break;
             }
             for (step, changed) in [
                 (Step::Closes(client), closed(&value, world.tick)),
                 (Step::Crashes(client), crashed(&value)),
             ] {
-                let mut next = self.with(world, client, changed);
-                next.endings += 1;
-                moves.push((step, next, None));
+                if changed != *value {
+                    let mut next = self.with(world, client, changed);
+                    next.endings += 1;
+                    moves.push((step, next, None));
+                }
             }
+        }
+        if self.bounds.forgets && world.endings < self.bounds.endings {
+            let mut next = world;
+            next.endings += 1;
+            next.server = self.server.without_fence(world.server)?;
+            moves.push((Step::Forgets, next, None));
         }
         if world.tick < self.bounds.ticks {
             let tick = Step::Tick(world.tick + 1);
@@ -75,7 +81,7 @@ impl Search {
         let mut ways = vec![(Step::GivesUp(seat, reply.is_some()), Outcome::Unknown)];
         if let Some((told, until)) = reply {
             let mut changed = client.clone();
-            hears(&mut changed, seat, asked, told, until, world.tick);
+            self.hears(&mut changed, seat, asked, (told, until), world.tick);
             let next = self.with(world, seat.client, changed);
             moves.push((Step::Hears(seat, told), next, None));
         } else {
@@ -85,7 +91,8 @@ impl Search {
         }
         for (step, outcome) in ways {
             let mut changed = client.clone();
-            changed.attempts[usize::from(seat.attempt)] = failed(attempt, asked, outcome);
+            changed.attempts[usize::from(seat.attempt)] =
+                failed(attempt, asked, outcome, world.tick);
             moves.push((step, self.with(world, seat.client, changed), None));
         }
         Ok(())
@@ -118,8 +125,8 @@ impl Search {
         if living(&client.attempts[place]) {
             let mut ended = client.clone();
             let attempt = &mut ended.attempts[place];
-            attempt.sleeps = None;
-            attempt.change(|claim| claim.end(moment(now)));
+            attempt.sleeps = false;
+            attempt.change(now, |claim| claim.end(moment(now)));
             let leave = self.sent(&ended, seat, Verb::Leave, Sending::Leave, now);
             // Whoever lets go leaves at once. To leave later is to have held on until then, unless an answer comes between.
             if leave.is_none() || client.attempts[place].flight.is_some() {
@@ -157,7 +164,7 @@ impl Search {
             ..
         }) = *flight
         {
-            hears(&mut client, seat, asked, told, until, world.tick);
+            self.hears(&mut client, seat, asked, (told, until), world.tick);
         }
         let next = self.after_run(world, client, seat, run);
         let step = Step::Exchanges(seat, asked, sending, run.told);
@@ -209,8 +216,8 @@ impl Search {
             return Ok((run, violation));
         }
         let mut told = run.told;
-        if let Told::Answer(Answer::Busy(left)) = told {
-            attempt.sleeps = Some(after(world.tick, left));
+        if let Told::Answer(Answer::Busy(_)) = told {
+            attempt.sleeps = true;
             // For how long is the waiter's timer's concern: to the claim all such answers are one.
             told = Told::Answer(Answer::Busy(None));
         }
@@ -219,6 +226,24 @@ impl Search {
             reply: Some((told, until)),
         });
         Ok((run, violation))
+    }
+
+    /// The reply has arrived at its client.
+    fn hears(
+        &self,
+        client: &mut Client,
+        seat: Seat,
+        asked: Asked,
+        (told, until): (Told, u8),
+        now: u8,
+    ) {
+        if let Told::Answer(Answer::Granted(token)) = told
+            && self.bounds.forgets
+        {
+            client.floor = client.floor.max(token.get());
+        }
+        let attempt = &mut client.attempts[usize::from(seat.attempt)];
+        *attempt = heard(attempt, asked, told, until, now);
     }
 
     fn after_run(&mut self, world: World, client: Client, seat: Seat, run: Run) -> World {
@@ -252,14 +277,10 @@ impl Search {
     fn wake_all(&mut self, mut world: World) -> World {
         for client in 0..self.bounds.clients {
             let value = self.clients.value(world.clients[usize::from(client)]);
-            if value
-                .attempts
-                .iter()
-                .any(|attempt| attempt.sleeps.is_some())
-            {
+            if value.attempts.iter().any(|attempt| attempt.sleeps) {
                 let mut changed = Client::clone(&value);
                 for attempt in &mut changed.attempts {
-                    attempt.sleeps = None;
+                    attempt.sleeps = false;
                 }
                 world = self.with(world, client, changed);
             }
@@ -276,7 +297,7 @@ impl Search {
             let value = self.clients.value(world.clients[usize::from(client)]);
             let mut changed = Client::clone(&value);
             for attempt in &mut changed.attempts {
-                attempt.sleeps = attempt.sleeps.filter(|until| *until > now);
+                attempt.fold(now);
                 attempt.gone = attempt.gone.filter(|until| *until >= now);
             }
             if changed != *value {
@@ -338,7 +359,7 @@ impl Search {
             .ok()?;
         // Behind a leave, whatever was on its way is waited for no longer; its answer would change nothing.
         changed.stray();
-        changed.sleeps = None;
+        changed.sleeps = false;
         changed.flight = Some(Flight { asked, reply: None });
         Some((asked, changed))
     }
@@ -354,26 +375,34 @@ impl Search {
             }
             Stage::Over => true,
         };
-        client.presence == Presence::Open
-            && matches!(client.attempts[place].stage, Stage::Unborn)
+        matches!(client.attempts[place].stage, Stage::Unborn)
             && client.attempts[..place].iter().all(ended)
     }
 }
 
 impl Attempt {
-    /// Changes the claim, and forgets one for which nothing is left to do.
-    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
+    /// Changes the claim.
+    pub(super) fn change<T>(&mut self, now: u8, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
         let Stage::Living(claim) = &mut self.stage else {
             return None;
         };
         let result = change(claim);
+        self.fold(now);
+        Some(result)
+    }
+
+    /// Forgets what makes no difference from `now` on, and a claim for which nothing is left to do altogether.
+    pub(super) fn fold(&mut self, now: u8) {
+        let Stage::Living(claim) = &mut self.stage else {
+            return;
+        };
+        claim.fold(moment(now));
         let ended = claim.deadline().is_none()
-            && matches!(claim.belief(moment(0)), Belief::Ended(_))
+            && matches!(claim.belief(moment(now)), Belief::Ended(_))
             && claim.departure() == Departure::None;
         if ended && self.flight.is_none() {
             self.stage = Stage::Over;
         }
-        Some(result)
     }
 }
 
@@ -382,7 +411,7 @@ pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now:
     let mut changed = attempt.clone();
     changed.flight = None;
     let number = asked.question.number();
-    let verdict = changed.change(|claim| match told {
+    let verdict = changed.change(now, |claim| match told {
         Told::Answer(answer) => {
             let verdict = claim.answered(number, answer, moment(now));
             // The engine gives up on such a name.
@@ -408,23 +437,14 @@ pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now:
     changed
 }
 
-/// The reply has arrived at its client.
-fn hears(client: &mut Client, seat: Seat, asked: Asked, told: Told, until: u8, now: u8) {
-    if let Told::Answer(Answer::Granted(token)) = told {
-        client.floor = client.floor.max(token.get());
-    }
-    let attempt = &mut client.attempts[usize::from(seat.attempt)];
-    *attempt = heard(attempt, asked, told, until, now);
-}
-
 /// The claim learns that there will be no answer.
-fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome) -> Attempt {
+fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome, now: u8) -> Attempt {
     let mut changed = attempt.clone();
     if outcome == Outcome::Unknown {
         changed.stray();
     }
     changed.flight = None;
-    changed.change(|claim| claim.failed(asked.question.number(), outcome));
+    changed.change(now, |claim| claim.failed(asked.question.number(), outcome));
     changed
 }
 
@@ -437,17 +457,22 @@ fn overtaken(attempt: &mut Attempt, asked: Asked, told: Told, now: u8) {
     if let (true, Told::Answer(answer)) = (leaving, told)
         && asked.question.verb() != Some(Verb::Leave)
     {
-        attempt.change(|claim| claim.answered(asked.question.number(), answer, moment(now)));
+        attempt.change(now, |claim| {
+            claim.answered(asked.question.number(), answer, moment(now))
+        });
     }
 }
 
-/// The client after it was closed: what it held is lost to it and left to expire, what it asked for is given up.
+/// The client after it was closed: what it held is lost to it and left to expire, what it asked for is given up, and it
+/// begins nothing more. Leaves still go out.
 fn closed(client: &Client, now: u8) -> Client {
     let mut changed = client.clone();
-    changed.presence = Presence::Closed;
     for attempt in &mut changed.attempts {
-        attempt.sleeps = None;
-        attempt.change(|claim| {
+        attempt.sleeps = false;
+        if let Stage::Unborn = attempt.stage {
+            attempt.stage = Stage::Over;
+        }
+        attempt.change(now, |claim| {
             if !claim.forsake(moment(now)) {
                 claim.end(moment(now));
             }
@@ -456,15 +481,14 @@ fn closed(client: &Client, now: u8) -> Client {
     changed
 }
 
-/// The client after its process died: what was on its way may yet be executed.
+/// The client after its process died: it has forgotten everything, and what was on its way may yet be executed.
 fn crashed(client: &Client) -> Client {
     let mut changed = client.clone();
-    changed.presence = Presence::Crashed;
     changed.floor = 0;
     for attempt in &mut changed.attempts {
         attempt.stray();
         attempt.stage = Stage::Over;
-        attempt.sleeps = None;
+        attempt.sleeps = false;
         attempt.gone = None;
     }
     changed

@@ -11,7 +11,7 @@ use super::bounds::moment;
 use super::explore::Search;
 use super::model::Seat;
 use super::server::Run;
-use super::state::{Presence, Told, World};
+use super::state::{Told, World};
 
 /// A property that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub enum Violation {
     TokenNotLarger(Seat, FencingToken),
     /// A re-entry does not share the token of those it joins.
     TokenNotShared(Seat, FencingToken),
-    /// A claim is believed in whose token is smaller than one that another client has been given.
-    TokenPassed(Seat, FencingToken),
+    /// A claim is believed in, and a larger token has been granted to one that excludes it.
+    TokenPassed(Seat, FencingToken, Seat),
     /// The leave was confirmed, and the server has the claim.
     NotGone(Seat),
     /// A leave has made the name free, a waiter sleeps, and nobody has told it.
@@ -45,9 +45,9 @@ impl fmt::Display for Violation {
                 f,
                 "{seat} joins its owner's other claims and is granted token {token}, which is not theirs"
             ),
-            Self::TokenPassed(seat, token) => write!(
+            Self::TokenPassed(seat, token, other) => write!(
                 f,
-                "{seat} believes in token {token}, and another client has been given a larger one"
+                "{seat} believes in token {token}, and {other} has been granted a larger one"
             ),
             Self::NotGone(seat) => {
                 write!(
@@ -120,11 +120,11 @@ impl Search {
                     return Ok(Some(Violation::Overlap(*other, *one)));
                 }
             }
-            let passed = |(index, client): (usize, &std::rc::Rc<super::state::Client>)| {
-                index != usize::from(one.client) && client.floor > token.get()
-            };
-            if clients.iter().enumerate().any(passed) {
-                return Ok(Some(Violation::TokenPassed(*one, *token)));
+            if let Some(last) = world.last
+                && last.token > *token
+                && self.model.exclude(*one, last.seat)
+            {
+                return Ok(Some(Violation::TokenPassed(*one, *token, last.seat)));
             }
         }
         if gone.is_empty() {
@@ -141,7 +141,7 @@ impl Search {
     pub(super) fn judge_wake(&mut self, world: World, run: Run) -> Result<Option<Violation>> {
         let sleeper = self.seats().find(|seat| {
             let client = self.clients.value(world.clients[usize::from(seat.client)]);
-            client.attempts[usize::from(seat.attempt)].sleeps.is_some()
+            client.attempts[usize::from(seat.attempt)].sleeps
         });
         let freed = !run.published
             && sleeper.is_some()
@@ -164,8 +164,7 @@ impl Search {
             .filter(|seat| {
                 let client = self.clients.value(world.clients[usize::from(seat.client)]);
                 let claim = client.attempts[usize::from(seat.attempt)].claim();
-                client.presence == Presence::Open
-                    && claim.is_some_and(|claim| claim.belief(now) == Belief::None)
+                claim.is_some_and(|claim| claim.belief(now) == Belief::None)
             })
             .collect()
     }

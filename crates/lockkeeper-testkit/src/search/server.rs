@@ -165,6 +165,14 @@ impl Server {
         look
     }
 
+    /// The state without the key of the last token.
+    pub(super) fn without_fence(&mut self, server: u32) -> Result<u32> {
+        self.store.restore(&self.snapshots.value(server));
+        let fence = self.model.protocol.name().part("fence");
+        self.store.execute(&["DEL", &fence])?;
+        Ok(self.snapshots.number(self.store.snapshot()))
+    }
+
     /// The state at a later tick, without what has expired.
     pub(super) fn settle(&mut self, server: u32, tick: u8) -> u32 {
         if let Some(settled) = self.settled.get(&(server, tick)) {

@@ -36,19 +36,9 @@ pub(super) struct Grant {
 /// One client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Client {
-    pub(super) presence: Presence,
-    /// The largest token seen.
+    /// The largest token seen, if that matters: see [`Bounds::forgets`](super::Bounds::forgets).
     pub(super) floor: u64,
     pub(super) attempts: Vec<Attempt>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Presence {
-    Open,
-    /// It begins nothing more, and leaves for claims that do not hold.
-    Closed,
-    /// It has forgotten everything.
-    Crashed,
 }
 
 /// One acquisition.
@@ -59,8 +49,8 @@ pub(super) struct Attempt {
     pub(super) flight: Option<Flight>,
     /// Requests that nobody waits for any more and that may yet be executed, ordered.
     pub(super) strays: Vec<Asked>,
-    /// The server has said that somebody holds, and nobody has called since: the waiter sleeps until this tick.
-    pub(super) sleeps: Option<u8>,
+    /// The server has said that somebody holds, and nobody has called since.
+    pub(super) sleeps: bool,
     /// The server has confirmed the leave: up to this tick nothing of the claim may be there.
     pub(super) gone: Option<u8>,
 }
@@ -69,7 +59,7 @@ pub(super) struct Attempt {
 pub(super) enum Stage {
     Unborn,
     Living(Claim),
-    /// It has ended and there is nothing left to do for it.
+    /// It has ended and there is nothing left to do for it, or it will never begin.
     Over,
 }
 
@@ -134,11 +124,10 @@ impl Client {
             stage: Stage::Unborn,
             flight: None,
             strays: Vec::new(),
-            sleeps: None,
+            sleeps: false,
             gone: None,
         };
         Self {
-            presence: Presence::Open,
             floor: 0,
             attempts: vec![attempt; attempts.into()],
         }

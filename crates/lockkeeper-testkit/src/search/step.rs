@@ -32,6 +32,8 @@ pub(super) enum Step {
     Closes(u8),
     /// A client's process dies.
     Crashes(u8),
+    /// The server loses the key with the last token.
+    Forgets,
     /// Time passes until this tick.
     Tick(u8),
 }
@@ -79,6 +81,7 @@ impl fmt::Display for Step {
             Self::Refuses(seat) => write!(f, "the server refuses the request of {seat}"),
             Self::Closes(client) => write!(f, "client {} is closed", letter(client)),
             Self::Crashes(client) => write!(f, "client {} crashes", letter(client)),
+            Self::Forgets => f.write_str("the server loses the key of the last token"),
             Self::Tick(tick) => write!(f, "time passes: tick {tick}"),
         }
     }
