@@ -1,7 +1,13 @@
-//! Mutants of the scripts: checked text patches.
+//! Mutants of the scripts: one mistake each, as a checked patch of the text that is shipped.
+//!
+//! Some are mistakes that others in this field have made, the rest are the laws of the design left out one by one. The
+//! search runs the patched text in place of the shipped one and must find a violation; [`Mutant::bounds`] is how far
+//! it looks.
 
-use anyhow::{Result, ensure};
-use lockkeeper_lua::Script;
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper_lua::{Script, mutex, reentrant};
+
+use crate::search::{Bounds, Found, Model, search};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -34,3 +40,224 @@ impl Patch {
         (script.name == self.script).then_some(self.source.as_str())
     }
 }
+
+/// A mistake in one script, by name.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Mutant {
+    /// What the script does wrong, as a sentence without blanks.
+    pub name: &'static str,
+    /// Which script.
+    pub script: &'static Script,
+    /// What stands there, once.
+    pub text: &'static str,
+    /// What stands there instead.
+    pub replacement: &'static str,
+    /// Where it shows.
+    world: Where,
+}
+
+/// Which bounds show a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// The [small](Bounds::small) ones.
+    Small,
+    /// A lease that lasts longer than the one after it.
+    UnequalLeases,
+    /// A server that loses the key of the last token, and one client: tokens of others are not promised then.
+    Forgetting,
+}
+
+impl Mutant {
+    /// The text patch.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Patch::new`].
+    pub fn patch(&self) -> Result<Patch> {
+        Patch::new(self.script, self.text, self.replacement)
+            .with_context(|| format!("the mutant {} no longer applies", self.name))
+    }
+
+    /// How far a search must look for it.
+    pub fn bounds(&self) -> Bounds {
+        let mut bounds = Bounds::small();
+        match self.world {
+            Where::Small => {}
+            Where::UnequalLeases => bounds.leases = vec![3, 2],
+            Where::Forgetting => {
+                bounds.clients = 1;
+                bounds.forgets = true;
+            }
+        }
+        bounds
+    }
+
+    /// What the search finds; `None` if the mutant survives.
+    ///
+    /// # Errors
+    ///
+    /// If the patch no longer applies, or there is no such kind to search.
+    pub fn hunt(&self) -> Result<Option<Found>> {
+        let patch = self.patch()?;
+        let kind = self.script.name.split('/').next();
+        let model = Model::all()?
+            .into_iter()
+            .find(|model| Some(model.protocol.kind().as_str()) == kind)
+            .with_context(|| format!("no model for {}", self.script.name))?;
+        Ok(search(&model, &self.bounds(), Some(&patch), |_| {})?.violation)
+    }
+}
+
+const fn mutant(
+    name: &'static str,
+    script: &'static Script,
+    text: &'static str,
+    replacement: &'static str,
+    world: Where,
+) -> Mutant {
+    Mutant {
+        name,
+        script,
+        text,
+        replacement,
+        world,
+    }
+}
+
+/// Every mutant of a script.
+pub const ALL: &[Mutant] = &[
+    mutant(
+        "mutex_renew_creates",
+        &mutex::RENEW,
+        "    reply[i + 2] = 'GONE'\n",
+        "    if not holder then\n      redis.call('SET', KEYS[i], ARGV[2 * i], 'PX', ARGV[2 * i + 1])\n    end\n    reply[i + 2] = holder and 'GONE' or 'RENEWED'\n",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_acquire_repeated_does_not_arm",
+        &mutex::ACQUIRE,
+        "  arm(KEYS[1], ttl)\n",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_acquire_ignores_the_mark",
+        &mutex::ACQUIRE,
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_acquire_takes_what_is_held",
+        &mutex::ACQUIRE,
+        "if holder then\n",
+        "if holder and redis.call('PTTL', KEYS[1]) > 5 then\n",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_acquire_arms_nothing",
+        &mutex::ACQUIRE,
+        "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])",
+        "redis.call('SET', KEYS[1], ARGV[2])",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_leave_does_not_compare",
+        &mutex::LEAVE,
+        "if holder ~= ARGV[2] then",
+        "if not holder then",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_leave_wakes_nobody",
+        &mutex::LEAVE,
+        "wake(ARGV[3], 'free')",
+        "'1'",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_leave_marked_leaves_no_mark",
+        &mutex::LEAVE_MARKED,
+        "redis.call('SET', KEYS[2], '1', 'PX', ARGV[4])\n",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_token_is_the_last_one_again",
+        &mutex::ACQUIRE,
+        "math.max(last + 1, now,",
+        "math.max(last, now,",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_token_ignores_the_floor",
+        &mutex::ACQUIRE,
+        "math.max(last + 1, now, token_number(floor) + 1)",
+        "math.max(last + 1, now)",
+        Where::Forgetting,
+    ),
+    mutant(
+        "reentrant_acquire_ignores_the_mark",
+        &reentrant::ACQUIRE,
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_acquire_repeated_does_not_arm",
+        &reentrant::ACQUIRE,
+        "math.max(held.leases[ARGV[2]] or 0, now + ttl)",
+        "held.leases[ARGV[2]] or now + ttl",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_acquire_shortens_the_key",
+        &reentrant::ACQUIRE,
+        "if redis.call('PTTL', key) < ttl then",
+        "if ttl then",
+        Where::UnequalLeases,
+    ),
+    mutant(
+        "reentrant_acquire_lets_others_in_when_one_claim_has_ended",
+        &reentrant::ACQUIRE,
+        "if held.alive > 0 and held.owner ~= ARGV[6] then",
+        "local ended = false\nfor _, lease in pairs(held.leases) do\n  ended = ended or lease <= now\nend\nif held.alive > 0 and not ended and held.owner ~= ARGV[6] then",
+        Where::UnequalLeases,
+    ),
+    mutant(
+        "reentrant_acquire_draws_a_token_for_each_re_entry",
+        &reentrant::ACQUIRE,
+        "  redis.call('HSET', KEYS[1], ARGV[2], lease)\n",
+        "  held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)\n  redis.call('HSET', KEYS[1], ARGV[2], lease, 'token', held.token)\n",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_renew_revives_the_dead",
+        &reentrant::RENEW,
+        "if lease > now then",
+        "if lease > 0 then",
+        Where::UnequalLeases,
+    ),
+    mutant(
+        "reentrant_renew_does_not_arm_the_key",
+        &reentrant::RENEW,
+        "    arm(KEYS[i], ttl)\n",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_leave_takes_all_claims_out",
+        &reentrant::LEAVE,
+        "  if rest == 0 then\n",
+        "  if rest >= 0 then\n",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_leave_wakes_nobody",
+        &reentrant::LEAVE,
+        "freed and wake(ARGV[3], 'free') or '1'",
+        "'1'",
+        Where::Small,
+    ),
+];

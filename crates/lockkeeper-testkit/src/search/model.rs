@@ -40,6 +40,15 @@ pub struct Model {
 }
 
 impl Model {
+    /// Every kind there is, by its word.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the name is a good one.
+    pub fn all() -> Result<Vec<Self>> {
+        Ok(vec![Self::mutex()?, Self::reentrant()?])
+    }
+
     /// One holder at a time.
     ///
     /// # Errors

@@ -200,6 +200,7 @@ impl Search {
     ) -> Result<(Run, Option<Violation>)> {
         let run = self.server.run(world.server, world.tick, seat, asked)?;
         let mut violation = self.judge_grant(*world, seat, run.told)?;
+        violation = violation.or(self.judge_revival(*world, seat, asked, run.told)?);
         if let Question::Leave { .. } = asked.question {
             violation = violation.or(self.judge_wake(*world, run)?);
         }

@@ -11,7 +11,7 @@ use super::bounds::moment;
 use super::explore::Search;
 use super::model::Seat;
 use super::server::Run;
-use super::state::{Told, World};
+use super::state::{Asked, Told, World};
 
 /// A property that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Violation {
     TokenNotShared(Seat, FencingToken),
     /// A claim is believed in, and a larger token has been granted to one that excludes it.
     TokenPassed(Seat, FencingToken, Seat),
+    /// A request that may not create has made a claim hold that did not.
+    Revived(Seat),
     /// The leave was confirmed, and the server has the claim.
     NotGone(Seat),
     /// A leave has made the name free, a waiter sleeps, and nobody has told it.
@@ -49,6 +51,12 @@ impl fmt::Display for Violation {
                 f,
                 "{seat} believes in token {token}, and {other} has been granted a larger one"
             ),
+            Self::Revived(seat) => {
+                write!(
+                    f,
+                    "{seat} held no longer, and a request that may not create has brought it back"
+                )
+            }
             Self::NotGone(seat) => {
                 write!(
                     f,
@@ -72,6 +80,25 @@ impl fmt::Display for Violation {
 }
 
 impl Search {
+    /// The property that an answer breaks, other than that of an acquire that may create: only those create. `world` is the
+    /// one before it.
+    pub(super) fn judge_revival(
+        &mut self,
+        world: World,
+        seat: Seat,
+        asked: Asked,
+        told: Told,
+    ) -> Result<Option<Violation>> {
+        let prolongs = match told {
+            Told::Answer(Answer::Renewed) => true,
+            Told::Answer(Answer::Granted(_)) => asked.token.is_some(),
+            _ => false,
+        };
+        let revived =
+            prolongs && self.server.alive(world.server, world.tick)? & self.server.bit(seat) == 0;
+        Ok(revived.then_some(Violation::Revived(seat)))
+    }
+
     /// The property that a grant breaks. `world` is the one before it.
     pub(super) fn judge_grant(
         &mut self,
@@ -114,17 +141,19 @@ impl Search {
                 believed.push((seat, token));
             }
         }
-        for (place, (one, token)) in believed.iter().enumerate() {
+        for (place, (one, _)) in believed.iter().enumerate() {
             for (other, _) in &believed[..place] {
                 if self.model.exclude(*one, *other) {
                     return Ok(Some(Violation::Overlap(*other, *one)));
                 }
             }
-            if let Some(last) = world.last
-                && last.token > *token
-                && self.model.exclude(*one, last.seat)
-            {
-                return Ok(Some(Violation::TokenPassed(*one, *token, last.seat)));
+        }
+        if let Some(last) = world.last {
+            let passed = |(seat, token): &&(Seat, FencingToken)| {
+                last.token > *token && self.model.exclude(*seat, last.seat)
+            };
+            if let Some((seat, token)) = believed.iter().find(passed) {
+                return Ok(Some(Violation::TokenPassed(*seat, *token, last.seat)));
             }
         }
         if gone.is_empty() {
