@@ -1,37 +1,48 @@
-//! The proving ground's command line: exhaustive searches with bounds of one's own. `cargo xtask prove` runs it.
+//! The exhaustive searches by hand: `cargo xtask prove` builds this with optimisation and runs it.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::search::{Bounds, Model, search};
+use lockkeeper_testkit::mutants::lua;
+use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, Model, search};
 
-/// Searches all states of a kind of lock, within bounds.
+/// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
+///
+/// A bound that is given replaces that of two clients with two attempts each, and only that one search is made.
 #[derive(Debug, Parser)]
+#[command(name = "cargo xtask prove", bin_name = "cargo xtask prove")]
 struct Options {
+    /// The bounds that every change must pass.
+    #[arg(long, conflicts_with = "mutants")]
+    quick: bool,
+    /// Hunts the mutants of the scripts instead, and shows how each is caught.
+    #[arg(long)]
+    mutants: bool,
     /// Only this kind.
     #[arg(long)]
     kind: Option<Kind>,
-    /// How many clients, at most 3.
-    #[arg(long, default_value_t = 2)]
-    clients: u8,
-    /// For each attempt of a client, how many ticks its lease lasts.
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 2])]
-    leases: Vec<u8>,
+    /// How many clients there are.
+    #[arg(long)]
+    clients: Option<u8>,
+    /// For each attempt of a client, how many ticks its lease lasts: 2,2 for two attempts.
+    #[arg(long, value_delimiter = ',')]
+    leases: Option<Vec<u8>>,
     /// How often time moves on.
-    #[arg(long, default_value_t = 3)]
-    ticks: u8,
-    /// How many requests are given up, refused or not sent.
-    #[arg(long, default_value_t = 1)]
-    faults: u8,
+    #[arg(long)]
+    ticks: Option<u8>,
+    /// How many requests are in trouble.
+    #[arg(long)]
+    faults: Option<u8>,
     /// How many clients crash or close.
-    #[arg(long, default_value_t = 1)]
-    endings: u8,
-    /// The server's clock is right: tokens are times.
+    #[arg(long)]
+    endings: Option<u8>,
+    /// The server's clock is right, so tokens are times.
     #[arg(long)]
     clock_right: bool,
-    /// Stops after so many states.
-    #[arg(long, default_value_t = 20_000_000)]
+    /// Gives a search up after so many states; one takes about 100 bytes.
+    #[arg(long, default_value_t = 50_000_000)]
     states: usize,
 }
 
@@ -41,35 +52,107 @@ enum Kind {
     Reentrant,
 }
 
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Reentrant => "reentrant",
+        }
+    }
+}
+
+impl Options {
+    fn bounds(&self) -> Result<Vec<Bounds>> {
+        let own = self.clients.is_some()
+            || self.leases.is_some()
+            || self.ticks.is_some()
+            || self.faults.is_some()
+            || self.endings.is_some()
+            || self.clock_right;
+        let mut searches = match (own, self.quick) {
+            (true, _) => vec![self.own()],
+            (false, true) => Bounds::quick(),
+            (false, false) => Bounds::thorough(),
+        };
+        for bounds in &mut searches {
+            bounds.states = self.states;
+            ensure!(
+                (1..=MOST_CLIENTS).contains(&bounds.clients.into()),
+                "there must be from 1 to {MOST_CLIENTS} clients"
+            );
+            ensure!(
+                !bounds.leases.contains(&0) && (1..=5).contains(&bounds.leases.len()),
+                "there must be from 1 to 5 leases, of at least a tick each"
+            );
+        }
+        Ok(searches)
+    }
+
+    fn own(&self) -> Bounds {
+        let mut bounds = Bounds::small();
+        bounds.clients = self.clients.unwrap_or(bounds.clients);
+        bounds.leases = self.leases.clone().unwrap_or(bounds.leases);
+        bounds.ticks = self.ticks.unwrap_or(bounds.ticks);
+        bounds.faults = self.faults.unwrap_or(bounds.faults);
+        bounds.endings = self.endings.unwrap_or(bounds.endings);
+        bounds.clock_behind = !self.clock_right;
+        bounds
+    }
+
+    fn asks_for(&self, kind: &str) -> bool {
+        self.kind.is_none_or(|only| only.as_str() == kind)
+    }
+}
+
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    let bounds = Bounds {
-        clients: options.clients,
-        leases: options.leases,
-        ticks: options.ticks,
-        faults: options.faults,
-        endings: options.endings,
-        forgets: false,
-        clock_behind: !options.clock_right,
-        states: options.states,
+    let begun = Instant::now();
+    let holds = if options.mutants {
+        hunt(&options)?
+    } else {
+        prove(&options)?
     };
-    let mut holds = true;
-    for (kind, model) in [
-        (Kind::Mutex, Model::mutex()?),
-        (Kind::Reentrant, Model::reentrant()?),
-    ] {
-        if options.kind.is_some_and(|only| only != kind) {
-            continue;
-        }
-        let report = search(&model, &bounds, None, |progress| {
-            eprintln!("{} {progress}", model.protocol.kind());
-        })?;
-        println!("{report}");
-        holds &= report.finished && report.violation.is_none();
-    }
+    println!("{:.1} s in all", begun.elapsed().as_secs_f64());
     Ok(if holds {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Whether every property holds in every state.
+fn prove(options: &Options) -> Result<bool> {
+    let mut holds = true;
+    for model in Model::all()? {
+        let kind = model.protocol.kind();
+        if !options.asks_for(kind.as_str()) {
+            continue;
+        }
+        for bounds in options.bounds()? {
+            let report = search(&model, &bounds, None, |progress| {
+                eprintln!("{kind} {progress}");
+            })?;
+            println!("{report}");
+            holds &= report.finished && report.violation.is_none();
+        }
+    }
+    Ok(holds)
+}
+
+/// Whether every mutant is caught.
+fn hunt(options: &Options) -> Result<bool> {
+    let mut caught = true;
+    for mutant in lua::ALL {
+        if !options.asks_for(mutant.kind()) {
+            continue;
+        }
+        match mutant.hunt()? {
+            Some(found) => println!("{}: caught\n{found}\n", mutant.name),
+            None => {
+                println!("{}: SURVIVES\n", mutant.name);
+                caught = false;
+            }
+        }
+    }
+    Ok(caught)
 }

@@ -79,6 +79,14 @@ impl Mutant {
             .with_context(|| format!("the mutant {} no longer applies", self.name))
     }
 
+    /// The kind whose script it is.
+    pub fn kind(&self) -> &'static str {
+        self.script
+            .name
+            .split_once('/')
+            .map_or(self.script.name, |(kind, _)| kind)
+    }
+
     /// How far a search must look for it.
     pub fn bounds(&self) -> Bounds {
         let mut bounds = Bounds::small();
@@ -100,10 +108,9 @@ impl Mutant {
     /// If the patch no longer applies, or there is no such kind to search.
     pub fn hunt(&self) -> Result<Option<Found>> {
         let patch = self.patch()?;
-        let kind = self.script.name.split('/').next();
         let model = Model::all()?
             .into_iter()
-            .find(|model| Some(model.protocol.kind().as_str()) == kind)
+            .find(|model| model.protocol.kind().as_str() == self.kind())
             .with_context(|| format!("no model for {}", self.script.name))?;
         Ok(search(&model, &self.bounds(), Some(&patch), |_| {})?.violation)
     }

@@ -45,18 +45,98 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Two clients with two attempts each.
+    /// Two clients with two attempts each, one request in trouble, one client that ends.
     pub fn small() -> Self {
         Self {
             clients: 2,
             leases: vec![2, 2],
-            ticks: 3,
+            ticks: 4,
             faults: 1,
             endings: 1,
             clock_behind: true,
             forgets: false,
             states: usize::MAX,
         }
+    }
+
+    /// What every change must pass: each goes far in one direction, and together they take less than half a minute.
+    pub fn quick() -> Vec<Self> {
+        let small = Self::small;
+        vec![
+            small(),
+            // Many things go wrong, around few claims.
+            Self {
+                leases: vec![2],
+                faults: 3,
+                ..small()
+            },
+            // Two requests in trouble at the same time.
+            Self {
+                leases: vec![1, 2],
+                ticks: 3,
+                faults: 2,
+                endings: 0,
+                ..small()
+            },
+            // A nested claim that ends before the one around it.
+            Self {
+                leases: vec![3, 2],
+                ticks: 5,
+                endings: 0,
+                ..small()
+            },
+            // Three claims want the same name.
+            Self {
+                clients: 3,
+                leases: vec![2],
+                ticks: 3,
+                endings: 0,
+                ..small()
+            },
+            Self {
+                ticks: 3,
+                endings: 0,
+                clock_behind: false,
+                ..small()
+            },
+        ]
+    }
+
+    /// The same further out: minutes, and gigabytes.
+    pub fn thorough() -> Vec<Self> {
+        let small = Self::small;
+        vec![
+            Self {
+                faults: 2,
+                ..small()
+            },
+            Self {
+                leases: vec![2],
+                ticks: 5,
+                faults: 4,
+                ..small()
+            },
+            Self {
+                leases: vec![3, 2],
+                ticks: 6,
+                ..small()
+            },
+            Self {
+                clients: 3,
+                leases: vec![2],
+                faults: 2,
+                ..small()
+            },
+            Self {
+                leases: vec![2, 2, 2],
+                ..small()
+            },
+            Self {
+                ticks: 6,
+                clock_behind: false,
+                ..small()
+            },
+        ]
     }
 
     /// The length of the lease of an attempt on the server.

@@ -27,7 +27,7 @@ pub(super) struct Search {
     pub(super) clients: Interned<Client>,
     /// States, calmed, from which every waiter is served.
     pub(super) healthy: FxHashSet<World>,
-    beginning: World,
+    pub(super) beginning: World,
     /// Every state found, folded.
     found: IndexSet<World, FxBuildHasher>,
     /// From which state each was found first.
@@ -50,7 +50,7 @@ pub fn search(
 }
 
 impl Search {
-    fn new(model: &Model, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
+    pub(super) fn new(model: &Model, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
         let (server, empty) = Server::new(model, bounds, patch)?;
         let mut clients = Interned::new();
         let client = clients.number(Client::new(bounds.attempts()));

@@ -198,3 +198,36 @@ impl Search {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::claim::Claim;
+    use lockkeeper_core::protocol::Verb;
+
+    use super::super::bounds::{Bounds, MARGIN};
+    use super::super::model::Model;
+    use super::super::state::{Client, Grant, Stage};
+    use super::*;
+
+    #[test]
+    fn a_claim_is_not_to_be_believed_in_when_a_larger_token_has_been_granted_to_another() {
+        let bounds = Bounds::small();
+        let mut search = Search::new(&Model::mutex().unwrap(), &bounds, None).unwrap();
+        let seat = |client| Seat { client, attempt: 0 };
+        let token = FencingToken::new;
+        let mut client = Client::new(bounds.attempts());
+        let id = search.server.claim(seat(0)).clone();
+        let mut claim = Claim::new(id, bounds.ttl(0), MARGIN);
+        claim.send(Verb::Acquire, 1, moment(0)).unwrap();
+        claim.answered(1, Answer::Granted(token(5)), moment(0));
+        client.attempts[0].stage = Stage::Living(claim);
+        let world = search.beginning;
+        let mut world = search.with(world, 0, client);
+        for (last, seat, passed) in [(5, seat(0), false), (6, seat(0), false), (6, seat(1), true)] {
+            let token = token(last);
+            world.last = Some(Grant { token, seat });
+            let judged = search.judge(world).unwrap();
+            assert_eq!(judged.is_some(), passed, "{judged:?}");
+        }
+    }
+}
