@@ -1,9 +1,10 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `prove`, `lock-scripts`.
 
 mod bench;
 mod check;
 mod house;
 mod laws;
+mod prove;
 mod scripts;
 mod steps;
 mod test;
@@ -34,6 +35,8 @@ enum Command {
     Check,
     /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
     Bench(bench::Options),
+    /// Searches every state of the locks within bounds, for as long as that takes.
+    Prove(prove::Options),
     /// Writes lua/scripts.lock anew after a script has changed.
     LockScripts,
 }
@@ -55,6 +58,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Test => test::run(&mut steps),
         Command::Check => check::run(&mut steps),
         Command::Bench(options) => bench::run(&mut steps, options),
+        Command::Prove(options) => prove::run(&mut steps, options),
         Command::LockScripts => scripts::lock(),
     };
     steps.print_summary();

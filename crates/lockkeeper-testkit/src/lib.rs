@@ -1,4 +1,4 @@
-//! What the tests of Lockkeeper share: servers, a fault proxy, the contract suite, histories.
+//! What the tests of Lockkeeper share: servers, a fault proxy, the contract suite, exhaustive search, histories.
 //!
 //! | module | what |
 //! |---|---|

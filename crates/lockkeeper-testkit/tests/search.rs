@@ -4,26 +4,28 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
+use anyhow::Result;
 use lockkeeper_testkit::mutants::lua;
 use lockkeeper_testkit::search::{Bounds, Model, Violation, search};
 
-fn holds_everywhere(model: &Model) {
+fn holds_everywhere(model: &Model) -> Result<()> {
     for bounds in Bounds::quick() {
-        let report = search(model, &bounds, None, |_| {}).unwrap();
+        let report = search(model, &bounds, None, |_| {})?;
         println!("{report}");
         assert!(report.violation.is_none(), "{report}");
         assert!(report.finished, "{report}");
     }
+    Ok(())
 }
 
 #[test]
-fn every_property_of_a_mutex_holds_in_every_state() {
-    holds_everywhere(&Model::mutex().unwrap());
+fn every_property_of_a_mutex_holds_in_every_state() -> Result<()> {
+    holds_everywhere(&Model::mutex()?)
 }
 
 #[test]
-fn every_property_of_a_reentrant_lock_holds_in_every_state() {
-    holds_everywhere(&Model::reentrant().unwrap());
+fn every_property_of_a_reentrant_lock_holds_in_every_state() -> Result<()> {
+    holds_everywhere(&Model::reentrant()?)
 }
 
 #[test]

@@ -72,8 +72,8 @@ impl Bounds {
             },
             // Two requests in trouble at the same time.
             Self {
-                leases: vec![1, 2],
-                ticks: 3,
+                leases: vec![1, 1],
+                ticks: 1,
                 faults: 2,
                 endings: 0,
                 ..small()
@@ -89,8 +89,7 @@ impl Bounds {
             Self {
                 clients: 3,
                 leases: vec![2],
-                ticks: 3,
-                endings: 0,
+                faults: 2,
                 ..small()
             },
             Self {
@@ -107,6 +106,7 @@ impl Bounds {
         let small = Self::small;
         vec![
             Self {
+                ticks: 3,
                 faults: 2,
                 ..small()
             },
@@ -124,7 +124,7 @@ impl Bounds {
             Self {
                 clients: 3,
                 leases: vec![2],
-                faults: 2,
+                faults: 3,
                 ..small()
             },
             Self {

@@ -1,0 +1,23 @@
+//! `cargo xtask prove`: the exhaustive searches, further out than the tests go.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::steps::{Steps, cargo, execute};
+
+/// What the searches are told; see `cargo xtask prove -- --help`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Bounds and choices, as `-- --help` lists them: none for the thorough searches, `--quick` for those of the tests,
+    /// `--mutants` to see every mutant caught.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Fails if a property does not hold, or a search is unfinished.
+pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
+    let mut command = cargo();
+    command.args("run --release --package lockkeeper-testkit --bin prove --".split(' '));
+    command.args(&options.arguments);
+    steps.run("cargo run --bin prove", || execute(&mut command))
+}
