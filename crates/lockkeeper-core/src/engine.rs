@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::client::CloseReport;
@@ -21,6 +21,7 @@ use crate::reaper;
 use crate::renewal::Renewals;
 use crate::settings::Settings;
 use crate::store::{Event, Store};
+use crate::switch::Switch;
 use crate::tenure::{Tenure, Terms};
 
 /// See the module.
@@ -37,30 +38,26 @@ pub(crate) struct Engine {
     random: Mutex<fastrand::Rng>,
     passes: Arc<Passes>,
     /// No new work.
-    closed: Arc<watch::Sender<bool>>,
+    closed: Arc<Switch>,
     /// No work at all.
-    finished: watch::Sender<bool>,
+    finished: Arc<Switch>,
 }
 
 /// Closes the client when one of its tasks ends, however that comes: calls must fail then instead of waiting for ever.
 /// It happens when the runtime of the client is shut down while another one still uses it.
-struct CloseWithTask(Arc<watch::Sender<bool>>);
+struct CloseWithTask(Arc<Switch>);
 
 impl Drop for CloseWithTask {
     fn drop(&mut self) {
-        self.0.send_replace(true);
+        self.0.throw();
     }
 }
 
 /// Runs a task until it ends or `end` says so.
-async fn until(
-    mut end: watch::Receiver<bool>,
-    task: impl Future<Output = ()>,
-    _guard: CloseWithTask,
-) {
+async fn until(end: Arc<Switch>, task: impl Future<Output = ()>, _guard: CloseWithTask) {
     tokio::select! {
-        // An error means that nobody can say so any more; the task then ends by itself.
-        Ok(_) = end.wait_for(|end| *end) => {}
+        biased;
+        () = end.thrown() => {}
         () = task => {}
     }
 }
@@ -86,15 +83,15 @@ impl Engine {
         let presence = Presence { id, label };
         let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals), presence);
         let (reaper, reaper_task) = reaper::Handle::new(Arc::clone(&line), Arc::clone(&hub));
-        let closed = Arc::new(watch::Sender::new(false));
-        let finished = watch::Sender::new(false);
+        let closed = Arc::<Switch>::default();
+        let finished = Arc::<Switch>::default();
 
         let guard = || CloseWithTask(Arc::clone(&closed));
         let watchdog = Arc::clone(&renewals);
         let watchdog_task = async move { watchdog.run().await };
-        runtime.spawn(until(closed.subscribe(), watchdog_task, guard()));
-        runtime.spawn(until(closed.subscribe(), hub_task, guard()));
-        let reaping = until(finished.subscribe(), reaper_task, guard());
+        runtime.spawn(until(Arc::clone(&closed), watchdog_task, guard()));
+        runtime.spawn(until(Arc::clone(&closed), hub_task, guard()));
+        let reaping = until(Arc::clone(&finished), reaper_task, guard());
         runtime.spawn(async move {
             reaping.await;
             store.close().await;
@@ -151,7 +148,7 @@ impl Engine {
     /// A pass for one acquisition or release; closing waits until it is dropped.
     pub(crate) fn enter(&self) -> Result<Pass> {
         let pass = self.passes.issue();
-        if *self.closed.borrow() {
+        if self.closed.is_thrown() {
             Err(Error::Closed)
         } else {
             Ok(pass)
@@ -160,13 +157,12 @@ impl Engine {
 
     /// Resolves when the client is closed.
     pub(crate) async fn closed(&self) {
-        // An error means that every sender is gone: closed too.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+        self.closed.thrown().await;
     }
 
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) -> CloseReport {
-        self.closed.send_replace(true);
+        self.closed.throw();
         let forsaken = self.renewals.forsake_all();
         let orderly = async {
             self.passes.all_returned().await;
@@ -179,7 +175,7 @@ impl Engine {
         let expiring = forsaken + self.renewals.forsake_all();
         let (confirmed, unconfirmed) = self.reaper.counts();
         let unconfirmed = unconfirmed + self.passes.out();
-        self.finished.send_replace(true);
+        self.finished.throw();
         self.line.store.close().await;
         tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
         CloseReport {
@@ -192,6 +188,6 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.closed.send_replace(true);
+        self.closed.throw();
     }
 }

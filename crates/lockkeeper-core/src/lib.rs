@@ -38,6 +38,7 @@ mod reaper;
 mod renewal;
 mod settings;
 pub mod store;
+mod switch;
 mod tenure;
 
 pub use acquire::{Acquire, TryAcquire};
