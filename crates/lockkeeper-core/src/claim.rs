@@ -207,6 +207,9 @@ impl Claim {
 
     /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
     pub fn belief(&self, now: Moment) -> Belief {
+        if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Leave) {
+            return Belief::Held;
+        }
         match self.phase {
             Phase::Asking => Belief::None,
             Phase::Held { deadline, .. } if now >= deadline => {
@@ -245,7 +248,7 @@ impl Claim {
             }
             _ => return Err(NotNow::OutOfOrder),
         }
-        if verb != Verb::Leave && self.pending.is_some() {
+        if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {
             return Err(NotNow::Unanswered);
         }
         self.pending = Some(Pending {
@@ -263,15 +266,20 @@ impl Claim {
     pub fn may_resend(&self, request: Request) -> bool {
         self.pending.is_some_and(|pending| {
             pending.request == request
-                && (pending.verb == Verb::Leave || !matches!(self.phase, Phase::Ended(_)))
+                && (pending.verb == Verb::Leave
+                    || !matches!(self.phase, Phase::Ended(_))
+                    || mutant!(ResendAfterLeave))
         })
     }
 
     /// An answer has come.
     pub fn answered(&mut self, request: Request, answer: Answer, now: Moment) -> Verdict {
-        let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
+        let Some(mut pending) = self.pending.take_if(|pending| pending.request == request) else {
             return Verdict::Stale;
         };
+        if mutant!(DeadlineFromAnswer) {
+            pending.sent = now;
+        }
         match (pending.verb, self.phase) {
             (Verb::Leave, _) => self.leave_answered(answer),
             (Verb::Acquire, Phase::Asking) => self.acquire_answered(pending, answer, now),
@@ -387,6 +395,7 @@ impl Claim {
         };
         match (pending.verb, outcome) {
             (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
+            (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
             (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
             (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
             _ => {}
@@ -449,7 +458,9 @@ impl Claim {
         let on_its_way = self
             .pending
             .is_some_and(|pending| pending.verb == Verb::Acquire);
-        if self.stray_acquire || on_its_way {
+        if mutant!(DropWithoutLeave) && self.granted.is_none() {
+            Departure::None
+        } else if (self.stray_acquire || on_its_way) && !mutant!(LeaveUnmarked) {
             Departure::Overtaking
         } else if self.present {
             Departure::Plain

@@ -137,7 +137,12 @@ impl Engine {
         terms: Terms,
     ) -> Armed {
         let number = self.tenures.fetch_add(1, Ordering::Relaxed);
-        let id = ClaimId::new(owner, self.random());
+        let random = if mutant!(ReuseClaim) {
+            0
+        } else {
+            self.random()
+        };
+        let id = ClaimId::new(owner, random);
         let tenure = Arc::new(Tenure::new(number, id, Arc::clone(protocol), terms));
         Armed {
             tenure,

@@ -13,6 +13,20 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+/// Whether a defect on purpose is on: never, unless this is built for the tests that must find it.
+#[cfg(feature = "mutants")]
+macro_rules! mutant {
+    ($name:ident) => {
+        $crate::mutants::is_active($crate::mutants::Mutant::$name)
+    };
+}
+#[cfg(not(feature = "mutants"))]
+macro_rules! mutant {
+    ($name:ident) => {
+        false
+    };
+}
+
 mod acquire;
 mod acquisition;
 mod builder;
@@ -27,6 +41,8 @@ mod inspection;
 mod lease;
 mod leave;
 mod lock;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 mod name;
 mod notify;
 mod observer;

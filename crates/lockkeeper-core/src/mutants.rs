@@ -1,0 +1,77 @@
+//! Defects on purpose, to show that the tests would find them. For development only: the feature `mutants`, which no
+//! published crate enables, compiles them in, and even then each is off unless a test turns it on for its own thread.
+//!
+//! A mutant is one condition at one place in the engine, `mutant!(Name)`. Without the feature that is the constant
+//! `false`.
+
+use std::cell::Cell;
+
+/// One defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "tests go through all of them, and nobody else can"
+)]
+pub enum Mutant {
+    /// A deadline counts from the answer instead of the send.
+    DeadlineFromAnswer,
+    /// The holder believes as long as on the server: the margin is ignored.
+    NoMargin,
+    /// Belief ends when the leave is answered instead of before it is sent.
+    BelieveWhileLeaving,
+    /// A leave that overtakes an acquire leaves no mark.
+    LeaveUnmarked,
+    /// An acquire without answer counts as one that was not granted.
+    UnknownIsNo,
+    /// A claim may have several unanswered requests.
+    RequestsAbreast,
+    /// What a server without the script refused is sent again by its text, although a leave has gone out.
+    ResendAfterLeave,
+    /// A claim that is spent is claimed again under the same id.
+    ReuseClaim,
+    /// After a gap in the messages nobody looks.
+    DeafToReconnect,
+    /// A scout that goes does not pass its role on.
+    ScoutKeepsRole,
+    /// A claim that is given up before it was granted is not left for.
+    DropWithoutLeave,
+}
+
+impl Mutant {
+    /// Every one there is.
+    pub const ALL: [Self; 11] = [
+        Self::DeadlineFromAnswer,
+        Self::NoMargin,
+        Self::BelieveWhileLeaving,
+        Self::LeaveUnmarked,
+        Self::UnknownIsNo,
+        Self::RequestsAbreast,
+        Self::ResendAfterLeave,
+        Self::ReuseClaim,
+        Self::DeafToReconnect,
+        Self::ScoutKeepsRole,
+        Self::DropWithoutLeave,
+    ];
+}
+
+thread_local! {
+    static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with this defect in everything that the present thread does.
+pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
+    /// Puts back what was before, also after a panic.
+    struct Restore(Option<Mutant>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ACTIVE.set(self.0);
+        }
+    }
+    let _restore = Restore(ACTIVE.replace(Some(mutant)));
+    work()
+}
+
+/// Whether this defect is on for the present thread.
+pub(crate) fn is_active(mutant: Mutant) -> bool {
+    ACTIVE.get() == Some(mutant)
+}
