@@ -10,6 +10,7 @@
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
+//! | [`simulation`] | the real engine over a simulated network, from a seed |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
@@ -19,6 +20,7 @@ pub mod mutants;
 pub mod proxy;
 pub mod search;
 pub mod server;
+pub mod simulation;
 pub mod site;
 pub mod stall;
 pub mod subject;

@@ -1,0 +1,170 @@
+//! Runs histories of the simulation until the time is over or one fails. `cargo xtask simulate` starts it.
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
+use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
+
+/// How many lines before a violation are shown.
+const SHOWN: usize = 60;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Mutex,
+    Reentrant,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Mutex, Self::Reentrant];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => Mutexes::NAME,
+            Self::Reentrant => Reentrants::NAME,
+        }
+    }
+
+    fn run(self, seed: u64, keep_lines: bool) -> Result<Outcome> {
+        Ok(match self {
+            Self::Mutex => run::<Mutexes>(seed, keep_lines)?,
+            Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
+        })
+    }
+}
+
+/// Runs histories of the simulation, each twice, and compares their hashes.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask simulate", bin_name = "cargo xtask simulate")]
+struct Arguments {
+    /// How long to go on [default: 1, or as many histories as are asked for].
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// How many histories.
+    #[arg(long)]
+    histories: Option<u64>,
+    /// The first seed; those after it follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this kind [default: all, in turn].
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// How many threads [default: one for each core].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Prints everything that happens.
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// What all threads have done.
+#[derive(Debug, Default)]
+struct Tally {
+    next: AtomicU64,
+    histories: AtomicU64,
+    events: AtomicU64,
+    requests: AtomicU64,
+    failed: AtomicBool,
+    report: Mutex<Vec<String>>,
+    /// Of all hashes, in whatever order the histories were run.
+    hash: AtomicU64,
+}
+
+fn main() -> ExitCode {
+    match simulate(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn simulate(arguments: &Arguments) -> Result<()> {
+    let started = Instant::now();
+    let minutes = match (arguments.minutes, arguments.histories) {
+        (None, Some(_)) => None,
+        (minutes, _) => Some(minutes.unwrap_or(1.0)),
+    };
+    let until = minutes.map(|minutes| started + Duration::from_secs_f64(60.0 * minutes));
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let tally = Tally::default();
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.unwrap_or(cores).max(1) {
+            scope.spawn(|| {
+                if let Err(error) = work(arguments, until, &tally) {
+                    tally.fail(vec![format!("{error:#}")]);
+                }
+            });
+        }
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let histories = count(&tally.histories);
+    println!(
+        "{histories} histories, each run twice, in {seconds:.1} s: {:.0} runs/s; {} events, {} scripts; hash {:016x}",
+        2.0 * to_f64(histories) / seconds,
+        count(&tally.events),
+        count(&tally.requests),
+        count(&tally.hash),
+    );
+    if tally.failed.load(Ordering::Relaxed) {
+        let report = tally.report.into_inner().unwrap_or_default();
+        bail!("{}", report.join("\n"));
+    }
+    Ok(())
+}
+
+fn to_f64(count: u64) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
+
+fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<()> {
+    let kinds = arguments.kind.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    while until.is_none_or(|until| Instant::now() < until) && !tally.failed.load(Ordering::Relaxed)
+    {
+        let number = tally.next.fetch_add(1, Ordering::Relaxed);
+        if arguments.histories.is_some_and(|histories| number >= histories) {
+            break;
+        }
+        let turn = usize::try_from(number).unwrap_or(0) % kinds.len();
+        let (kind, seed) = (kinds[turn], arguments.seed + number / kinds.len() as u64);
+        let outcome = kind.run(seed, arguments.verbose)?;
+        for line in &outcome.lines {
+            println!("{line}");
+        }
+        let again = kind.run(seed, false)?;
+        tally.histories.fetch_add(1, Ordering::Relaxed);
+        tally.events.fetch_add(outcome.events, Ordering::Relaxed);
+        tally.requests.fetch_add(outcome.requests, Ordering::Relaxed);
+        tally.hash.fetch_xor(outcome.hash.rotate_left(u32::try_from(number % 64)?), Ordering::Relaxed);
+        if again.hash != outcome.hash {
+            tally.fail(vec![format!("seed {seed} of {} does not repeat itself", kind.name())]);
+        } else if let Some(violation) = &outcome.violation {
+            let lines = kind.run(seed, true)?.lines;
+            let mut report = vec![format!("{}: {}", violation.rule, violation.what)];
+            let skipped = lines.len().saturating_sub(SHOWN);
+            report.extend(lines.into_iter().skip(skipped));
+            report.push(format!(
+                "to repeat it: cargo xtask simulate --kind {} --seed {seed} --histories 1 --verbose",
+                kind.name()
+            ));
+            tally.fail(report);
+        }
+    }
+    Ok(())
+}
+
+impl Tally {
+    fn fail(&self, report: Vec<String>) {
+        if !self.failed.swap(true, Ordering::Relaxed)
+            && let Ok(mut told) = self.report.lock()
+        {
+            *told = report;
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The checkers: what must hold at every step of a history. The first violation ends it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::{Lease, LeaseState, Owner};
+use lockkeeper_core::store::{Call, Reply, Value};
+use lockkeeper_lua::Status;
+use lockkeeper_memory::MemoryStore;
+
+use super::plan::Plan;
+use super::species::{Grant, Model};
+use super::trace::short;
+
+/// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
+/// nothing goes wrong any more: two round trips, the jitter of waiters, the longest pause between attempts to leave.
+const PROMPTLY: Duration = Duration::from_millis(700);
+
+/// Something that must not have happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule that was broken, in two or three words.
+    pub rule: &'static str,
+    /// By whom and how.
+    pub what: String,
+}
+
+/// A lease that somebody was given.
+#[derive(Debug)]
+struct Held {
+    name: usize,
+    client: usize,
+    lease: Lease,
+    /// How often the server had lost data when it was granted.
+    era: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Checks {
+    model: Arc<dyn Model>,
+    forgets: bool,
+    longest_ttl: Duration,
+    violation: Option<Violation>,
+    held: Vec<Held>,
+    /// The last grant that the server answered with, by name.
+    last: BTreeMap<usize, Grant>,
+    /// In which era a token was given.
+    eras: BTreeMap<(usize, u64), u64>,
+    era: u64,
+    forgot: Option<Duration>,
+    /// Claims whose leave the server has executed.
+    left: BTreeSet<String>,
+    /// When the server last granted a claim.
+    granted: BTreeMap<String, Duration>,
+    /// The largest token with which the resource behind a name was written.
+    written: BTreeMap<usize, u64>,
+    /// Who acquires or holds, how often.
+    interest: BTreeMap<(usize, String), usize>,
+    /// How many wait, by name.
+    waiting: Vec<usize>,
+    /// Since when a name is free with somebody waiting.
+    idle: Vec<Option<Duration>>,
+    /// Since when a name is held by a claim that nobody wants.
+    ghost: Vec<Option<(String, Duration)>>,
+    /// Requests on their way, by claim.
+    open: BTreeMap<String, Vec<(u64, bool)>>,
+    /// Claims for which a leave was sent.
+    leaving: BTreeSet<String>,
+    /// Claims for which anything was sent, by client.
+    asked: BTreeSet<(usize, String)>,
+}
+
+/// What a request does to claims, as far as the laws care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Acquire,
+    Renew,
+    Leave,
+    /// It changes nothing, or is not about claims.
+    Other,
+}
+
+fn verb(call: &Call) -> Verb {
+    match call.item.script.name.rsplit('/').next() {
+        Some("acquire") => Verb::Acquire,
+        Some("renew") => Verb::Renew,
+        Some(leave) if leave.starts_with("leave") => Verb::Leave,
+        _ => Verb::Other,
+    }
+}
+
+/// The claims that a request is about: the script's own description says where they stand.
+pub(super) fn claims(call: &Call) -> Vec<&str> {
+    let labels = call.item.script.args.get(1..).unwrap_or_default();
+    let items = call.item.args.chunks(labels.len().max(1));
+    let claim = |(label, text)| (label == &"claim").then_some(text);
+    items
+        .flat_map(|item| labels.iter().zip(item))
+        .filter_map(claim)
+        .map(String::as_str)
+        .collect()
+}
+
+impl Checks {
+    pub(super) fn new(model: Arc<dyn Model>, plan: &Plan) -> Self {
+        Self {
+            model,
+            forgets: plan.forgets,
+            longest_ttl: plan.ttl,
+            violation: None,
+            held: Vec::new(),
+            last: BTreeMap::new(),
+            eras: BTreeMap::new(),
+            era: 0,
+            forgot: None,
+            left: BTreeSet::new(),
+            granted: BTreeMap::new(),
+            written: BTreeMap::new(),
+            interest: BTreeMap::new(),
+            waiting: vec![0; plan.names],
+            idle: vec![None; plan.names],
+            ghost: vec![None; plan.names],
+            open: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            asked: BTreeSet::new(),
+        }
+    }
+
+    pub(super) const fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    pub(super) fn violate(&mut self, rule: &'static str, what: String) {
+        self.violation.get_or_insert(Violation { rule, what });
+    }
+
+    /// A client sends a request: the second law of claims. Returns the claims, which are open from now on.
+    pub(super) fn sent(&mut self, client: usize, call: &Call, ticket: u64) -> Vec<String> {
+        let verb = verb(call);
+        if verb == Verb::Other {
+            return Vec::new();
+        }
+        let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
+        for claim in &claims {
+            let leaves = verb == Verb::Leave;
+            self.asked.insert((client, claim.clone()));
+            if !leaves && self.leaving.contains(claim) {
+                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
+                self.violate("a claim lives once", format!("{what}, which has left"));
+            }
+            let open = self.open.entry(claim.clone()).or_default();
+            let crowded = open.iter().any(|(_, leave)| !leaves || *leave);
+            open.push((ticket, leaves));
+            if crowded {
+                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
+                self.violate("one request at a time", format!("{what} behind another"));
+            }
+            if leaves {
+                self.leaving.insert(claim.clone());
+            }
+        }
+        claims
+    }
+
+    /// The caller has an answer, or waits no more.
+    pub(super) fn settled(&mut self, claims: &[String], ticket: u64) {
+        for claim in claims {
+            if let Some(open) = self.open.get_mut(claim) {
+                open.retain(|(other, _)| *other != ticket);
+                if open.is_empty() {
+                    self.open.remove(claim);
+                }
+            }
+        }
+    }
+
+    /// The server has executed a request.
+    pub(super) fn executed(&mut self, call: &Call, reply: &Reply, names: usize, now: Duration) {
+        let main = call.item.keys.first();
+        let name = (0..names).find(|name| main == Some(&Plan::main(*name)));
+        let (Some(name), Some(&claim)) = (name, claims(call).first()) else {
+            return;
+        };
+        match (verb(call), reply.status()) {
+            (Verb::Acquire, Status::Granted) => {
+                let token = reply.field(0).and_then(Value::as_i64).unwrap_or_default();
+                let next = Grant {
+                    owner: claim.split('/').next().unwrap_or_default().to_owned(),
+                    claim: claim.to_owned(),
+                    token: token.try_into().unwrap_or_default(),
+                };
+                self.granted.insert(next.claim.clone(), now);
+                // A server that has gone back to what it was repeats old grants; new ones must still be larger.
+                let known = self.eras.insert((name, next.token), self.era).is_some();
+                if let Some(last) = self.last.get(&name)
+                    && !self.model.follows(last, &next)
+                    && !(known && self.era > 0)
+                {
+                    let what = format!("{} follows {}", told(&next), told(last));
+                    self.violate("token order", what);
+                }
+                self.last.insert(name, next);
+            }
+            (Verb::Leave, Status::Left | Status::NotHeld) => {
+                self.left.insert(claim.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has lost its last writes.
+    pub(super) fn forgot(&mut self, now: Duration) {
+        self.era += 1;
+        self.forgot = Some(now);
+    }
+
+    /// Somebody acquires, and perhaps waits.
+    pub(super) fn wants(&mut self, name: usize, owner: Owner, waits: bool) {
+        *self.interest.entry((name, owner.to_string())).or_default() += 1;
+        self.waiting[name] += usize::from(waits);
+    }
+
+    /// Somebody has what he wants, or does not want it any more.
+    pub(super) fn waited(&mut self, name: usize) {
+        self.waiting[name] = self.waiting[name].saturating_sub(1);
+    }
+
+    /// Somebody neither acquires nor holds any more.
+    pub(super) fn wants_no_more(&mut self, name: usize, owner: Owner) {
+        let key = (name, owner.to_string());
+        if let Some(count) = self.interest.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.interest.remove(&key);
+            }
+        }
+    }
+
+    /// Somebody was given a lease.
+    pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease) {
+        let token = lease.fencing_token().get();
+        let Some(&era) = self.eras.get(&(name, token)) else {
+            let what = format!("token {token} was never given by the server");
+            return self.violate("an invented token", what);
+        };
+        self.held.push(Held {
+            name,
+            client,
+            lease: lease.clone(),
+            era,
+        });
+    }
+
+    /// A client is gone with all that it believed in.
+    pub(super) fn died(&mut self, client: usize) {
+        self.held.retain(|held| held.client != client);
+    }
+
+    /// How many leases a client believes in.
+    pub(super) fn believed(&self, client: usize) -> usize {
+        let mine = self.held.iter().filter(|held| held.client == client);
+        mine.filter(|held| believes(&held.lease)).count()
+    }
+
+    /// For how many claims a client has sent anything.
+    pub(super) fn asked(&self, client: usize) -> usize {
+        self.asked
+            .iter()
+            .filter(|(other, _)| *other == client)
+            .count()
+    }
+
+    /// How many acquire or hold.
+    pub(super) fn interested(&self) -> usize {
+        self.interest.values().sum()
+    }
+
+    /// Whoever believes to hold writes to the resource behind the lock.
+    pub(super) fn write(&mut self, name: usize, lease: &Lease) {
+        let token = lease.fencing_token().get();
+        let last = self.written.entry(name).or_default();
+        if token >= *last {
+            *last = token;
+        } else if !self.forgets && believes(lease) {
+            let what = format!("a holder with token {token} comes after {last}");
+            self.violate("a stale holder", what);
+        }
+    }
+
+    /// Looks at everything: `fair` says since when nothing goes wrong any more.
+    pub(super) fn look(&mut self, server: &MemoryStore, now: Duration, fair: Option<Duration>) {
+        self.held.retain(|held| believes(&held.lease));
+        self.look_for_overlap(now);
+        for name in 0..self.waiting.len() {
+            let holders = self.model.holders(server, &Plan::main(name));
+            if !self.forgets
+                && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
+            {
+                let what = format!("{} has left and holds name{name} again", short(back));
+                self.violate("back after its leave", what);
+            }
+            self.look_for_progress(name, &holders, now, fair);
+        }
+    }
+
+    fn look_for_overlap(&mut self, now: Duration) {
+        let mut overlap = None;
+        for (index, one) in self.held.iter().enumerate() {
+            let others = &self.held[index + 1..];
+            for other in others.iter().filter(|other| other.name == one.name) {
+                let excused = one.era != other.era
+                    && self
+                        .forgot
+                        .is_some_and(|forgot| now <= forgot + self.longest_ttl);
+                let fact = |held: &Held| (held.lease.owner(), held.lease.fencing_token().get());
+                if !excused && !self.model.together(fact(one), fact(other)) {
+                    overlap = Some(format!(
+                        "name{} is held by client {} with {} and by client {} with {}",
+                        one.name,
+                        one.client,
+                        one.lease.fencing_token(),
+                        other.client,
+                        other.lease.fencing_token()
+                    ));
+                }
+            }
+        }
+        if let Some(what) = overlap {
+            self.violate("two holders", what);
+        }
+    }
+
+    fn look_for_progress(
+        &mut self,
+        name: usize,
+        holders: &[String],
+        now: Duration,
+        fair: Option<Duration>,
+    ) {
+        let Some(fair) = fair.filter(|fair| now >= *fair) else {
+            self.idle[name] = None;
+            self.ghost[name] = None;
+            return;
+        };
+        if holders.is_empty() && self.waiting[name] > 0 {
+            let since = *self.idle[name].get_or_insert(now);
+            if now - since > PROMPTLY {
+                self.violate(
+                    "a free name waited for",
+                    format!("name{name} since {since:?}"),
+                );
+            }
+        } else {
+            self.idle[name] = None;
+        }
+        let unwanted = holders.iter().find(|claim| {
+            let owner = claim.split('/').next().unwrap_or_default().to_owned();
+            let young = self
+                .granted
+                .get(*claim)
+                .is_some_and(|granted| *granted >= fair);
+            young && !self.interest.contains_key(&(name, owner))
+        });
+        let Some(claim) = unwanted else {
+            self.ghost[name] = None;
+            return;
+        };
+        let ghost = self.ghost[name].take().filter(|(ghost, _)| ghost == claim);
+        let (ghost, since) = ghost.unwrap_or_else(|| (claim.clone(), now));
+        if now - since > PROMPTLY {
+            let what = format!("{} holds name{name} since {since:?}", short(&ghost));
+            self.violate("a claim nobody wants", what);
+        }
+        self.ghost[name] = Some((ghost, since));
+    }
+
+    /// What must be true when nobody works any more.
+    pub(super) fn look_at_end(&mut self, server: &MemoryStore) {
+        if let Some(held) = self.held.iter().find(|held| believes(&held.lease)) {
+            let what = format!("client {} holds name{}", held.client, held.name);
+            self.violate("a lease without guard", what);
+        }
+        for name in 0..self.waiting.len() {
+            if let Some(claim) = self.model.holders(server, &Plan::main(name)).first() {
+                let what = format!("{} still holds name{name}", short(claim));
+                self.violate("a claim left behind", what);
+            }
+        }
+        if let Some(claim) = self.open.keys().next() {
+            let what = format!("for {}", short(claim));
+            self.violate("a request under way at the end", what);
+        }
+    }
+}
+
+fn believes(lease: &Lease) -> bool {
+    matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
+}
+
+fn told(grant: &Grant) -> String {
+    format!("{} with token {}", short(&grant.claim), grant.token)
+}

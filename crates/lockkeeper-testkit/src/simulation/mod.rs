@@ -1,0 +1,31 @@
+//! Deterministic simulation: the real engine on paused time, over a store that does everything a network may do.
+//!
+//! One *history* follows from one seed: some clients with some tasks each, faults, disasters, then fair weather, the end,
+//! and what must hold at every step of it. The same seed gives the same history in every process; its trace hash says so.
+//!
+//! | module | what |
+//! |---|---|
+//! | `species` | the seam by which a kind joins: its model and its moves |
+//! | `plan` | what chance decides beforehand |
+//! | `network` | the way to the server, and what it does to requests and messages |
+//! | `link` | one client's store over it |
+//! | `work` | what the tasks of clients do |
+//! | `weather` | what befalls clients and the server |
+//! | `checks` | what must hold |
+//! | `trace` | what happened |
+//! | `run` | one history |
+
+mod checks;
+mod link;
+mod network;
+mod plan;
+mod run;
+mod species;
+mod trace;
+mod weather;
+mod work;
+mod world;
+
+pub use checks::Violation;
+pub use run::{Outcome, run};
+pub use species::{Grant, Model, Mutexes, Reentrants, Species};

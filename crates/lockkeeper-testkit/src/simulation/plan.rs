@@ -1,0 +1,162 @@
+//! What a history is to be: everything that chance decides beforehand, drawn from its seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// What may happen to one request or message, each by chance.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Chances {
+    /// It takes long, perhaps longer than anybody waits.
+    pub(super) slow: f64,
+    /// The request never arrives.
+    pub(super) lose_request: f64,
+    /// It is executed, and the reply is lost.
+    pub(super) lose_reply: f64,
+    /// Its connection breaks, and it arrives after requests of the next one.
+    pub(super) stray: f64,
+    /// It is never sent, and the caller knows.
+    pub(super) not_sent: f64,
+    /// The server is not ready and says so.
+    pub(super) refuse: f64,
+    /// The message is lost; the gap is told later.
+    pub(super) lose_message: f64,
+    /// The message comes twice.
+    pub(super) repeat_message: f64,
+    /// The subscription is not confirmed.
+    pub(super) lose_subscription: f64,
+}
+
+/// What may happen to a client or the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disaster {
+    /// The connections of a client break.
+    Cut,
+    /// The server goes down and comes back with all its data, without its scripts.
+    Restart,
+    /// The server forgets its scripts.
+    ForgetScripts,
+    /// A client does not run for a while.
+    Pause,
+    /// A client is closed, and another takes its place.
+    Close,
+    /// A client's process is gone, and another takes its place.
+    Crash,
+    /// The server's clock steps back.
+    ClockBack,
+    /// The server's clock steps forward, less than the margin.
+    ClockForward,
+    /// The server is replaced by one that has not heard of the last writes.
+    Failover,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) clients: usize,
+    /// Of each client.
+    pub(super) tasks: usize,
+    pub(super) names: usize,
+    pub(super) ttl: Duration,
+    /// How long a request and a reply each take at most while nothing goes wrong, ms.
+    pub(super) delay: u64,
+    pub(super) chances: Chances,
+    pub(super) disasters: Vec<Disaster>,
+    /// The mean time between disasters.
+    pub(super) interval: Duration,
+    /// How long things go wrong.
+    pub(super) storm: Duration,
+    /// How long clients go on working after that.
+    pub(super) calm: Duration,
+    /// Whether the server may lose data: then exclusion is not promised for one ttl after.
+    pub(super) forgets: bool,
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let ttl = Duration::from_millis([600, 2_000, 2_000, 6_000][random.usize(..4)]);
+        let forgets = random.u8(..8) == 0;
+        // Some histories are calm, some are storms, and most have a few faults that are strong enough to meet.
+        let strength = [0.0, 0.02, 0.06, 0.12, 0.2][random.usize(..5)];
+        let mut chance = || {
+            if random.bool() {
+                random.f64() * strength
+            } else {
+                0.0
+            }
+        };
+        let chances = Chances {
+            slow: chance() * 2.0,
+            lose_request: chance(),
+            lose_reply: chance(),
+            stray: chance(),
+            not_sent: chance(),
+            refuse: chance(),
+            lose_message: chance() * 2.0,
+            repeat_message: chance() * 2.0,
+            lose_subscription: chance(),
+        };
+        let mut disasters = Vec::new();
+        for disaster in [
+            Disaster::Cut,
+            Disaster::Restart,
+            Disaster::ForgetScripts,
+            Disaster::Pause,
+            Disaster::Close,
+            Disaster::Crash,
+            Disaster::ClockForward,
+        ] {
+            disasters.extend((random.u8(..3) == 0).then_some(disaster));
+        }
+        // Tokens are promised to increase over a failover only if the clock does not step back.
+        if forgets {
+            disasters.extend([Disaster::Failover, Disaster::Failover]);
+        } else if random.u8(..4) == 0 {
+            disasters.push(Disaster::ClockBack);
+        }
+        Self {
+            seed,
+            clients: random.usize(2..=4),
+            tasks: random.usize(1..=3),
+            names: if random.u8(..4) == 0 { 2 } else { 1 },
+            ttl,
+            delay: [0, 1, 3, 20][random.usize(..4)],
+            chances,
+            disasters,
+            interval: ttl.mul_f64(0.2 + random.f64()),
+            storm: ttl.mul_f64(1.0 + 3.0 * random.f64()),
+            calm: ttl.mul_f64(0.5 + random.f64()) + Duration::from_secs(3),
+            forgets,
+        }
+    }
+
+    /// A seed of a part of the history.
+    pub(super) const fn seed_of(&self, part: u64) -> u64 {
+        // The golden ratio keeps the seeds of parts and of neighbours apart.
+        (self.seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+
+    /// How much earlier than on the server a lease ends for its holder, whatever its ttl here: that of the shortest.
+    pub(super) fn margin(&self) -> Duration {
+        self.shortest_ttl() / 100 + Duration::from_millis(5)
+    }
+
+    pub(super) fn shortest_ttl(&self) -> Duration {
+        self.ttl / 2
+    }
+
+    /// How long a request is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.ttl / 6
+    }
+
+    pub(super) fn name(index: usize) -> String {
+        format!("name{index}")
+    }
+
+    pub(super) fn main(index: usize) -> String {
+        format!("lockkeeper:name{index}")
+    }
+}

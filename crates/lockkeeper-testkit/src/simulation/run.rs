@@ -1,0 +1,103 @@
+//! One history, from its seed to its verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::store::Value;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::sleep;
+
+use super::checks::Violation;
+use super::plan::Plan;
+use super::species::Species;
+use super::weather::Weather;
+use super::world::World;
+
+/// For how long a name that nobody uses may leave keys on the server: the token's memory, and then some.
+const FORGOTTEN: Duration = Duration::from_secs(20 * 60);
+
+/// What came of a history.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// From which it follows.
+    pub seed: u64,
+    /// The hash of everything that happened.
+    pub hash: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// How many scripts the server was asked to run.
+    pub requests: u64,
+    /// What must not have happened, and did.
+    pub violation: Option<Violation>,
+    /// Everything that happened, if that was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Runs the history of a seed; with `keep_lines` it can be read afterwards.
+///
+/// # Errors
+///
+/// If there is no runtime to be had from the system.
+pub fn run<S: Species>(seed: u64, keep_lines: bool) -> std::io::Result<Outcome> {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
+    let outcome = runtime.block_on(async {
+        let world = World::new(Plan::new(seed), Arc::new(S::default()), keep_lines);
+        let network = tokio::spawn(Arc::clone(&world).run_network());
+        tokio::select! {
+            biased;
+            () = world.alarm.notified() => {}
+            () = history::<S>(&world) => {}
+        }
+        network.abort();
+        let violation = world.violation();
+        let requests = world.requests();
+        let mut trace = world.trace();
+        Outcome {
+            seed,
+            hash: trace.hash(),
+            events: trace.events(),
+            requests,
+            violation,
+            lines: trace.take_lines(),
+        }
+    });
+    Ok(outcome)
+}
+
+async fn history<S: Species>(world: &Arc<World>) {
+    world.tell(format_args!("{:?}", world.plan));
+    let worked = async {
+        let mut weather = Weather::new::<S>(world)?;
+        weather.storm::<S>().await?;
+        weather.calm().await;
+        weather.finish().await;
+        world.check(|checks| checks.look_at_end(&world.server));
+        weather.leave().await;
+        Ok::<(), lockkeeper::Error>(())
+    };
+    if let Err(error) = worked.await {
+        world.violate("no client", error.to_string());
+    }
+    // The network's own.
+    let tasks = Handle::current().metrics().num_alive_tasks() - 1;
+    if tasks > 0 {
+        world.violate("a task left behind", format!("{tasks} of them"));
+    }
+    for key in world.server.keys() {
+        let left = world.server.execute(&["PTTL", &key]);
+        if !left
+            .as_ref()
+            .is_ok_and(|left| matches!(left, Value::Integer(0..)))
+        {
+            world.violate("a key for ever", key);
+        }
+    }
+    sleep(FORGOTTEN).await;
+    if let Some(key) = world.server.keys().first() {
+        world.violate("a key left behind", key.clone());
+    }
+    world.tell(format_args!("all is over"));
+}

@@ -1,0 +1,184 @@
+//! The seam by which a kind of lock joins the simulation: its moves, and its abstract model in some twenty lines.
+//!
+//! To add a kind, write a unit struct, implement [`Model`] (who may hold together, how tokens follow one another, who holds
+//! on the server) and [`Species`] (how it is acquired, released and taken once more), and give it a line in
+//! `bin/simulate.rs` and in `tests/simulation.rs`. Everything else, from the faults to the checks, is the same for all.
+
+use std::fmt;
+use std::ops::Deref;
+
+use lockkeeper::{
+    Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
+    Result, TryAcquire,
+};
+use lockkeeper_core::store::Value;
+use lockkeeper_memory::MemoryStore;
+
+/// One grant, as the model sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Who holds.
+    pub owner: String,
+    /// The claim that was granted.
+    pub claim: String,
+    /// The token it was given.
+    pub token: u64,
+}
+
+/// The abstract model of a kind.
+pub trait Model: fmt::Debug + Send + Sync + 'static {
+    /// Whether both owners may believe in these tokens at the same time.
+    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool;
+
+    /// Whether the server may answer with `next` when its last answer with a grant of this name was `last`.
+    fn follows(&self, last: &Grant, next: &Grant) -> bool;
+
+    /// The claims that hold the name whose main key this is.
+    fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String>;
+}
+
+/// What clients can do with a kind.
+pub trait Species: Model + Default {
+    /// A lock of this kind.
+    type Lock: Clone + Send + Sync + 'static;
+    /// Its guard.
+    type Guard: Deref<Target = Lease> + Send + Sync + 'static;
+
+    /// How it is called on the command line.
+    const NAME: &'static str;
+    /// Whether several claims of one owner may hold: then tasks of a client sometimes share one.
+    const SHARES_OWNERS: bool;
+
+    /// The lock called `name`.
+    fn lock(client: &Client, name: &str) -> Self::Lock;
+
+    /// Acquires, waiting.
+    fn acquire(lock: &Self::Lock, owner: &Owner) -> Acquire<Self::Guard>;
+
+    /// Acquires if that is possible now.
+    fn try_acquire(lock: &Self::Lock, owner: &Owner) -> TryAcquire<Self::Guard>;
+
+    /// Takes the lock once more beside a guard; `None` if the kind knows no such thing.
+    fn again(guard: &Self::Guard) -> impl Future<Output = Result<Option<Self::Guard>>> + Send;
+
+    /// Releases and waits for the server's word.
+    fn release(guard: Self::Guard) -> impl Future<Output = Result<Released>> + Send;
+}
+
+/// One holder at a time.
+#[derive(Debug, Default)]
+pub struct Mutexes;
+
+impl Model for Mutexes {
+    fn together(&self, _one: (Owner, u64), _other: (Owner, u64)) -> bool {
+        false
+    }
+
+    fn follows(&self, last: &Grant, next: &Grant) -> bool {
+        if last.claim == next.claim {
+            last.token == next.token
+        } else {
+            last.token < next.token
+        }
+    }
+
+    fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
+        let holder = server.execute(&["GET", main]).ok();
+        let holder = holder.as_ref().and_then(Value::as_str).map(str::to_owned);
+        holder.into_iter().collect()
+    }
+}
+
+impl Species for Mutexes {
+    type Lock = Mutex;
+    type Guard = MutexGuard;
+
+    const NAME: &'static str = "mutex";
+    const SHARES_OWNERS: bool = false;
+
+    fn lock(client: &Client, name: &str) -> Mutex {
+        Mutex::new(client, name)
+    }
+
+    fn acquire(lock: &Mutex, owner: &Owner) -> Acquire<MutexGuard> {
+        lock.acquire().owner(owner)
+    }
+
+    fn try_acquire(lock: &Mutex, owner: &Owner) -> TryAcquire<MutexGuard> {
+        lock.try_acquire().owner(owner)
+    }
+
+    async fn again(_guard: &MutexGuard) -> Result<Option<MutexGuard>> {
+        Ok(None)
+    }
+
+    fn release(guard: MutexGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+}
+
+/// One owner at a time, with any number of claims, which share a token.
+#[derive(Debug, Default)]
+pub struct Reentrants;
+
+impl Model for Reentrants {
+    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool {
+        one == other
+    }
+
+    fn follows(&self, last: &Grant, next: &Grant) -> bool {
+        last.token < next.token || last.token == next.token && last.owner == next.owner
+    }
+
+    fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
+        let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
+            return Vec::new();
+        };
+        let time = server.execute(&["TIME"]).ok();
+        let now = match &time {
+            Some(Value::List(parts)) => match &parts[..] {
+                [seconds, micros] => {
+                    seconds.as_i64().unwrap_or(0) * 1000 + micros.as_i64().unwrap_or(0) / 1000
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        let live = |field: &[Value]| match field {
+            [claim, ends] if ends.as_i64().is_some_and(|ends| ends > now) => {
+                let claim = claim.as_str().filter(|claim| claim.contains('/'));
+                claim.map(str::to_owned)
+            }
+            _ => None,
+        };
+        fields.chunks(2).filter_map(live).collect()
+    }
+}
+
+impl Species for Reentrants {
+    type Lock = ReentrantLock;
+    type Guard = ReentrantGuard;
+
+    const NAME: &'static str = "reentrant";
+    const SHARES_OWNERS: bool = true;
+
+    fn lock(client: &Client, name: &str) -> ReentrantLock {
+        ReentrantLock::new(client, name)
+    }
+
+    fn acquire(lock: &ReentrantLock, owner: &Owner) -> Acquire<ReentrantGuard> {
+        lock.acquire(owner)
+    }
+
+    fn try_acquire(lock: &ReentrantLock, owner: &Owner) -> TryAcquire<ReentrantGuard> {
+        lock.try_acquire(owner)
+    }
+
+    async fn again(guard: &ReentrantGuard) -> Result<Option<ReentrantGuard>> {
+        guard.reenter().await.map(Some)
+    }
+
+    fn release(guard: ReentrantGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+}

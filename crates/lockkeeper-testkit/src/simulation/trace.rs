@@ -1,0 +1,65 @@
+//! What happened in a history: a running hash of every line, and the lines themselves if somebody wants to read them.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Trace {
+    hash: u64,
+    events: u64,
+    line: String,
+    /// `None`: only the hash is kept.
+    lines: Option<Vec<String>>,
+}
+
+impl Trace {
+    pub(super) fn new(keep_lines: bool) -> Self {
+        Self {
+            // The offset basis of FNV-1a.
+            hash: 0xcbf2_9ce4_8422_2325,
+            events: 0,
+            line: String::new(),
+            lines: keep_lines.then(Vec::new),
+        }
+    }
+
+    /// Writes one event down.
+    pub(super) fn tell(&mut self, at: Duration, event: fmt::Arguments<'_>) {
+        self.line.clear();
+        // Writing into a string cannot fail.
+        let _ = write!(self.line, "{:>9.3} {event}", at.as_secs_f64());
+        for byte in self.line.bytes() {
+            // The prime of FNV-1a.
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self.events += 1;
+        if let Some(lines) = &mut self.lines {
+            lines.push(self.line.clone());
+        }
+    }
+
+    pub(super) const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) const fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
+        self.lines.take().unwrap_or_default()
+    }
+}
+
+/// A claim or owner in a form that can be read: the beginnings of its uuid and of its random bits.
+pub(super) fn short(claim: &str) -> String {
+    let (owner, random) = claim.split_once('/').unwrap_or((claim, ""));
+    let (client, number) = owner.split_once(':').unwrap_or((owner, ""));
+    let cut = |text: &str| text.chars().take(4).collect::<String>();
+    if random.is_empty() {
+        format!("{}:{number}", cut(client))
+    } else {
+        format!("{}:{number}/{}", cut(client), cut(random))
+    }
+}

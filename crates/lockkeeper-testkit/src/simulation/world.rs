@@ -1,0 +1,149 @@
+//! What all parts of one history share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lockkeeper_core::clock::{Clock, TokioClock};
+use lockkeeper_memory::MemoryStore;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::checks::{Checks, Violation};
+use super::network::Network;
+use super::plan::{Chances, Plan};
+use super::species::Model;
+use super::trace::Trace;
+
+/// Where the server's clock begins, µs since the Unix epoch: any time, but always the same.
+const BEGINNING: i64 = 1_700_000_000_000_000;
+
+/// See the module. One thread runs it all, so no lock here is ever waited for.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) server: MemoryStore,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Rings when something is put on the agenda.
+    pub(super) bell: Notify,
+    /// Rings at the first violation.
+    pub(super) alarm: Notify,
+    beginning: Instant,
+    trace: Mutex<Trace>,
+    network: Mutex<Network>,
+    checks: Mutex<Checks>,
+    course: Mutex<Course>,
+}
+
+/// How far the history has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Course {
+    /// Since when, or from when on, nothing goes wrong any more.
+    fair: Option<Duration>,
+    /// Whether clients begin nothing new.
+    ending: bool,
+    requests: u64,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan, model: Arc<dyn Model>, keep_lines: bool) -> Arc<Self> {
+        let server = MemoryStore::new();
+        server.set_clock(BEGINNING);
+        Arc::new(Self {
+            clock: Arc::new(TokioClock::new()),
+            bell: Notify::new(),
+            alarm: Notify::new(),
+            beginning: Instant::now(),
+            trace: Mutex::new(Trace::new(keep_lines)),
+            network: Mutex::new(Network::new(Rng::with_seed(plan.seed_of(1)), plan.chances)),
+            checks: Mutex::new(Checks::new(model, &plan)),
+            course: Mutex::default(),
+            plan,
+            server,
+        })
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.beginning.elapsed()
+    }
+
+    pub(super) fn instant(&self, at: Duration) -> Instant {
+        self.beginning + at
+    }
+
+    pub(super) fn trace(&self) -> MutexGuard<'_, Trace> {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, event: fmt::Arguments<'_>) {
+        let now = self.now();
+        self.trace().tell(now, event);
+    }
+
+    pub(super) fn network(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the checkers something, and rings the alarm if that was a violation.
+    pub(super) fn check<T>(&self, tell: impl FnOnce(&mut Checks) -> T) -> T {
+        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = checks.violation().is_some();
+        let result = tell(&mut checks);
+        if !before && let Some(violation) = checks.violation() {
+            let Violation { rule, what } = violation;
+            self.tell(format_args!("VIOLATION {rule}: {what}"));
+            self.alarm.notify_one();
+        }
+        result
+    }
+
+    pub(super) fn violate(&self, rule: &'static str, what: String) {
+        self.check(|checks| checks.violate(rule, what));
+    }
+
+    pub(super) fn violation(&self) -> Option<Violation> {
+        self.check(|checks| checks.violation().cloned())
+    }
+
+    /// Lets the checkers look at everything.
+    pub(super) fn look(&self) {
+        let (now, fair) = (self.now(), self.course().fair);
+        self.check(|checks| checks.look(&self.server, now, fair));
+    }
+
+    /// Whether nothing goes wrong any more, and has not since `when`.
+    pub(super) fn is_fair_since(&self, when: Duration) -> bool {
+        self.course().fair.is_some_and(|fair| when >= fair)
+    }
+
+    /// From `when` on nothing goes wrong any more.
+    pub(super) fn fair_from(&self, when: Duration) {
+        self.course().fair = Some(when);
+    }
+
+    /// Lets nothing go wrong with requests and messages from now on.
+    pub(super) fn heal(&self) {
+        self.network().chances = Chances::default();
+    }
+
+    pub(super) fn end(&self) {
+        self.course().ending = true;
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.course().ending
+    }
+
+    pub(super) fn count_request(&self) {
+        self.course().requests += 1;
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.course().requests
+    }
+}
