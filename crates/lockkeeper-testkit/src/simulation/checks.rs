@@ -194,12 +194,16 @@ impl Checks {
                 self.granted.insert(next.claim.clone(), now);
                 // A server that has gone back to what it was repeats old grants; new ones must still be larger.
                 let known = self.eras.insert((name, next.token), self.era).is_some();
-                if let Some(last) = self.last.get(&name)
-                    && !self.model.follows(last, &next)
-                    && !(known && self.era > 0)
-                {
-                    let what = format!("{} follows {}", told(&next), told(last));
-                    self.violate("token order", what);
+                if let Some(last) = self.last.get(&name) {
+                    let follows = if self.era == 0 {
+                        self.model.follows(last, &next)
+                    } else {
+                        known || last.token < next.token
+                    };
+                    if !follows {
+                        let what = format!("{} follows {}", told(&next), told(last));
+                        self.violate("token order", what);
+                    }
                 }
                 self.last.insert(name, next);
             }
@@ -289,10 +293,19 @@ impl Checks {
         }
     }
 
-    /// Looks at everything: `fair` says since when nothing goes wrong any more.
-    pub(super) fn look(&mut self, server: &MemoryStore, now: Duration, fair: Option<Duration>) {
+    /// Looks at who believes to hold.
+    pub(super) fn look(&mut self, now: Duration) {
         self.held.retain(|held| believes(&held.lease));
         self.look_for_overlap(now);
+    }
+
+    /// Looks at the server: `fair` says since when nothing goes wrong any more.
+    pub(super) fn look_at_server(
+        &mut self,
+        server: &MemoryStore,
+        now: Duration,
+        fair: Option<Duration>,
+    ) {
         for name in 0..self.waiting.len() {
             let holders = self.model.holders(server, &Plan::main(name));
             if !self.forgets

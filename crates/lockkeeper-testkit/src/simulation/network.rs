@@ -299,8 +299,9 @@ impl World {
                 Some(at) if at <= now => {
                     let action = self.network().agenda.pop_first();
                     if let Some((_, action)) = action {
+                        let executes = matches!(action, Action::Arrive { .. });
                         self.act(action).await;
-                        self.look();
+                        self.look(executes);
                     }
                     if self.network().random.bool() {
                         tokio::task::yield_now().await;

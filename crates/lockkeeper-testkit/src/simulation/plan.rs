@@ -76,7 +76,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let ttl = Duration::from_millis([600, 2_000, 2_000, 6_000][random.usize(..4)]);
+        let ttl = Duration::from_millis([1_200, 2_400, 6_000, 6_000][random.usize(..4)]);
         let forgets = random.u8(..8) == 0;
         // Some histories are calm, some are storms, and most have a few faults that are strong enough to meet.
         let strength = [0.0, 0.02, 0.06, 0.12, 0.2][random.usize(..5)];
@@ -126,8 +126,8 @@ impl Plan {
             chances,
             disasters,
             interval: ttl.mul_f64(0.2 + random.f64()),
-            storm: ttl.mul_f64(1.0 + 3.0 * random.f64()),
-            calm: ttl.mul_f64(0.5 + random.f64()) + Duration::from_secs(3),
+            storm: ttl.mul_f64(1.0 + 2.0 * random.f64()),
+            calm: ttl.mul_f64(0.3 + random.f64()) + Duration::from_secs(3),
             forgets,
         }
     }

@@ -106,7 +106,7 @@ impl Weather {
             if let Some(disaster) = self.random.choice(plan.disasters.iter().copied()) {
                 self.world.tell(format_args!("{disaster:?}"));
                 self.befall::<S>(disaster).await?;
-                self.world.look();
+                self.world.look(true);
             }
         }
         Ok(())

@@ -70,7 +70,7 @@ impl<S: Species> Worker<S> {
             if self.turn().await.is_err() {
                 return;
             }
-            let pause = Duration::from_millis(self.random.u64(0..40));
+            let pause = self.spell(0.12);
             sleep(pause).await;
         }
     }
@@ -101,7 +101,7 @@ impl<S: Species> Worker<S> {
                 acquire = acquire.no_renewal();
             }
             if limited {
-                acquire = acquire.max_hold(self.spell(1.0) + Duration::from_millis(1));
+                acquire = acquire.max_hold(self.world.plan.timeout() + self.spell(1.0));
             }
             match way {
                 2..=3 => acquire.wait_for(self.spell(1.5)).await.map(Some),
@@ -225,7 +225,7 @@ impl<S: Species> Worker<S> {
         let token = lease.fencing_token();
         world.tell(format_args!("c{link} holds name{name} with {token}"));
         world.check(|checks| checks.given(name, link, lease));
-        world.look();
+        world.look(false);
         let lease = lease.clone();
         tokio::spawn(async move {
             let end = lease.ended().await;

@@ -110,10 +110,15 @@ impl World {
         self.check(|checks| checks.violation().cloned())
     }
 
-    /// Lets the checkers look at everything.
-    pub(super) fn look(&self) {
+    /// Lets the checkers look at what is believed, and at the server too if a script has run or nothing may go wrong.
+    pub(super) fn look(&self, executed: bool) {
         let (now, fair) = (self.now(), self.course().fair);
-        self.check(|checks| checks.look(&self.server, now, fair));
+        self.check(|checks| {
+            checks.look(now);
+            if executed || fair.is_some() {
+                checks.look_at_server(&self.server, now, fair);
+            }
+        });
     }
 
     /// Whether nothing goes wrong any more, and has not since `when`.
