@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
+use lockkeeper_core::mutants::{self, Mutant};
 use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
 
 /// How many lines before a violation are shown.
@@ -56,6 +57,9 @@ struct Arguments {
     /// How many threads [default: one for each core].
     #[arg(long)]
     threads: Option<usize>,
+    /// With this defect of the engine, which must be found: one of `lockkeeper_core::mutants`.
+    #[arg(long, value_parser = mutant)]
+    mutant: Option<Mutant>,
     /// Prints everything that happens.
     #[arg(long)]
     verbose: bool,
@@ -96,7 +100,11 @@ fn simulate(arguments: &Arguments) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..arguments.threads.unwrap_or(cores).max(1) {
             scope.spawn(|| {
-                if let Err(error) = work(arguments, until, &tally) {
+                let work = || work(arguments, until, &tally);
+                if let Err(error) = match arguments.mutant {
+                    Some(mutant) => mutants::with(mutant, work),
+                    None => work(),
+                } {
                     tally.fail(vec![format!("{error:#}")]);
                 }
             });
@@ -119,6 +127,12 @@ fn simulate(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+fn mutant(name: &str) -> Result<Mutant> {
+    let named = |mutant: &Mutant| format!("{mutant:?}") == name;
+    let found = Mutant::ALL.into_iter().find(named);
+    found.with_context(|| format!("the mutants are {:?}", Mutant::ALL))
+}
+
 fn to_f64(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
@@ -128,7 +142,10 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
     while until.is_none_or(|until| Instant::now() < until) && !tally.failed.load(Ordering::Relaxed)
     {
         let number = tally.next.fetch_add(1, Ordering::Relaxed);
-        if arguments.histories.is_some_and(|histories| number >= histories) {
+        if arguments
+            .histories
+            .is_some_and(|histories| number >= histories)
+        {
             break;
         }
         let turn = usize::try_from(number).unwrap_or(0) % kinds.len();
@@ -140,10 +157,18 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
         let again = kind.run(seed, false)?;
         tally.histories.fetch_add(1, Ordering::Relaxed);
         tally.events.fetch_add(outcome.events, Ordering::Relaxed);
-        tally.requests.fetch_add(outcome.requests, Ordering::Relaxed);
-        tally.hash.fetch_xor(outcome.hash.rotate_left(u32::try_from(number % 64)?), Ordering::Relaxed);
+        tally
+            .requests
+            .fetch_add(outcome.requests, Ordering::Relaxed);
+        tally.hash.fetch_xor(
+            outcome.hash.rotate_left(u32::try_from(number % 64)?),
+            Ordering::Relaxed,
+        );
         if again.hash != outcome.hash {
-            tally.fail(vec![format!("seed {seed} of {} does not repeat itself", kind.name())]);
+            tally.fail(vec![format!(
+                "seed {seed} of {} does not repeat itself",
+                kind.name()
+            )]);
         } else if let Some(violation) = &outcome.violation {
             let lines = kind.run(seed, true)?.lines;
             let mut report = vec![format!("{}: {}", violation.rule, violation.what)];

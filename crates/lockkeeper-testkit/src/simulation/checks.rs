@@ -14,8 +14,11 @@ use super::species::{Grant, Model};
 use super::trace::short;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
-/// nothing goes wrong any more: two round trips, the jitter of waiters, the longest pause between attempts to leave.
-const PROMPTLY: Duration = Duration::from_millis(700);
+/// nothing goes wrong any more: a few round trips and the jitter of waiters.
+const PROMPTLY: Duration = Duration::from_millis(300);
+
+/// How long those who wait trust silence.
+const SAFETY_POLL: Duration = Duration::from_secs(5);
 
 /// Something that must not have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub(super) struct Checks {
     waiting: Vec<usize>,
     /// Since when a name is free with somebody waiting.
     idle: Vec<Option<Duration>>,
+    /// When a claim last left a name.
+    freed: Vec<Option<Duration>>,
     /// Since when a name is held by a claim that nobody wants.
     ghost: Vec<Option<(String, Duration)>>,
     /// Requests on their way, by claim.
@@ -121,6 +126,7 @@ impl Checks {
             interest: BTreeMap::new(),
             waiting: vec![0; plan.names],
             idle: vec![None; plan.names],
+            freed: vec![None; plan.names],
             ghost: vec![None; plan.names],
             open: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -208,6 +214,7 @@ impl Checks {
                 self.last.insert(name, next);
             }
             (Verb::Leave, Status::Left | Status::NotHeld) => {
+                self.freed[name] = Some(now);
                 self.left.insert(claim.to_owned());
             }
             _ => {}
@@ -359,7 +366,9 @@ impl Checks {
         };
         if holders.is_empty() && self.waiting[name] > 0 {
             let since = *self.idle[name].get_or_insert(now);
-            if now - since > PROMPTLY {
+            let unheard = self.model.ends_unheard() && self.freed[name] != Some(since);
+            let bound = if unheard { SAFETY_POLL } else { Duration::ZERO } + PROMPTLY;
+            if now - since > bound {
                 self.violate(
                     "a free name waited for",
                     format!("name{name} since {since:?}"),

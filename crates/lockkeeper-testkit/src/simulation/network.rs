@@ -423,8 +423,13 @@ impl World {
     }
 
     async fn execute(&self, link: usize, ticket: u64, call: Call) -> Result<Reply, StoreError> {
+        self.drift();
         let result = {
             let mut network = self.network();
+            let forget = network.chances.forget;
+            if network.chance(forget) {
+                self.server.flush_scripts();
+            }
             let refuse = network.chances.refuse;
             network
                 .chance(refuse)

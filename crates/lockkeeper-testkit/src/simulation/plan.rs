@@ -23,6 +23,8 @@ pub(super) struct Chances {
     pub(super) lose_message: f64,
     /// The message comes twice.
     pub(super) repeat_message: f64,
+    /// The server forgets its scripts.
+    pub(super) forget: f64,
     /// The subscription is not confirmed.
     pub(super) lose_subscription: f64,
 }
@@ -69,6 +71,8 @@ pub(super) struct Plan {
     pub(super) storm: Duration,
     /// How long clients go on working after that.
     pub(super) calm: Duration,
+    /// Whether the server's clock runs faster than it should, by less than the margin in one lease.
+    pub(super) drifts: bool,
     /// Whether the server may lose data: then exclusion is not promised for one ttl after.
     pub(super) forgets: bool,
 }
@@ -96,6 +100,7 @@ impl Plan {
             refuse: chance(),
             lose_message: chance() * 2.0,
             repeat_message: chance() * 2.0,
+            forget: chance(),
             lose_subscription: chance(),
         };
         let mut disasters = Vec::new();
@@ -116,7 +121,13 @@ impl Plan {
         } else if random.u8(..4) == 0 {
             disasters.push(Disaster::ClockBack);
         }
+        let drifts = random.u8(..3) == 0;
+        if drifts {
+            // Both together would be more than the margin.
+            disasters.retain(|disaster| *disaster != Disaster::ClockForward);
+        }
         Self {
+            drifts,
             seed,
             clients: random.usize(2..=4),
             tasks: random.usize(1..=3),
@@ -141,6 +152,16 @@ impl Plan {
     /// How much earlier than on the server a lease ends for its holder, whatever its ttl here: that of the shortest.
     pub(super) fn margin(&self) -> Duration {
         self.shortest_ttl() / 100 + Duration::from_millis(5)
+    }
+
+    /// How far the server's clock has run ahead after so long: by the margin in a lease, less what rounding takes.
+    pub(super) fn drift(&self, now: Duration) -> Duration {
+        if self.drifts {
+            let margin = self.margin() - Duration::from_millis(3);
+            now.mul_f64(margin.as_secs_f64() / self.shortest_ttl().as_secs_f64())
+        } else {
+            Duration::ZERO
+        }
     }
 
     pub(super) fn shortest_ttl(&self) -> Duration {

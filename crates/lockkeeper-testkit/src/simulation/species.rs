@@ -33,6 +33,12 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// Whether the server may answer with `next` when its last answer with a grant of this name was `last`.
     fn follows(&self, last: &Grant, next: &Grant) -> bool;
 
+    /// Whether a name can end sooner than those who wait were told, without a word to them: when the claim with the longest
+    /// lease goes before others, which then run out. They wait for the safety poll then.
+    fn ends_unheard(&self) -> bool {
+        false
+    }
+
     /// The claims that hold the name whose main key this is.
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String>;
 }
@@ -46,8 +52,6 @@ pub trait Species: Model + Default {
 
     /// How it is called on the command line.
     const NAME: &'static str;
-    /// Whether several claims of one owner may hold: then tasks of a client sometimes share one.
-    const SHARES_OWNERS: bool;
 
     /// The lock called `name`.
     fn lock(client: &Client, name: &str) -> Self::Lock;
@@ -94,7 +98,6 @@ impl Species for Mutexes {
     type Guard = MutexGuard;
 
     const NAME: &'static str = "mutex";
-    const SHARES_OWNERS: bool = false;
 
     fn lock(client: &Client, name: &str) -> Mutex {
         Mutex::new(client, name)
@@ -130,6 +133,10 @@ impl Model for Reentrants {
         last.token < next.token || last.token == next.token && last.owner == next.owner
     }
 
+    fn ends_unheard(&self) -> bool {
+        true
+    }
+
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
         let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
             return Vec::new();
@@ -160,7 +167,6 @@ impl Species for Reentrants {
     type Guard = ReentrantGuard;
 
     const NAME: &'static str = "reentrant";
-    const SHARES_OWNERS: bool = true;
 
     fn lock(client: &Client, name: &str) -> ReentrantLock {
         ReentrantLock::new(client, name)

@@ -16,10 +16,10 @@ use super::work::{Pausable, Worker};
 use super::world::World;
 
 /// How long what went wrong may show after it is over: a request that is waited for, a pause between attempts.
-const AFTERMATH: Duration = Duration::from_millis(900);
+const AFTERMATH: Duration = Duration::from_millis(700);
 
 /// How long a connection is broken in fair weather, ms.
-const BLIP: u64 = 300;
+const BLIP: u64 = 200;
 
 /// A client with its tasks.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl Weather {
             // Whatever was missed is told.
             self.cut(link, 0, false);
         }
-        self.fair_after(Duration::ZERO);
+        self.fair_after(self.world.plan.timeout());
         let calm = self.world.plan.calm;
         sleep(calm.mul_f64(0.3 + 0.3 * self.random.f64())).await;
         if let Some(link) = self.random.choice(links) {
@@ -236,7 +236,7 @@ impl Weather {
     }
 
     fn fair_after(&self, outage: Duration) {
-        let after = self.world.plan.timeout() + outage + AFTERMATH;
+        let after = outage + AFTERMATH;
         self.world.fair_from(self.world.now() + after);
     }
 

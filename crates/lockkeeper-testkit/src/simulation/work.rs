@@ -26,6 +26,18 @@ pub(super) struct Worker<S: Species> {
     pub(super) random: Rng,
 }
 
+/// What is known of a hold when it begins.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    name: usize,
+    /// It is renewed, and without bound.
+    steady: bool,
+    /// Other tasks have the same owner.
+    shared: bool,
+    /// It is kept until it is lost, and longer.
+    to_the_end: bool,
+}
+
 /// The client is closed: there is nothing more to do.
 struct Closed;
 
@@ -79,13 +91,13 @@ impl<S: Species> Worker<S> {
     async fn turn(&mut self) -> Result<(), Closed> {
         let name = self.random.usize(..self.locks.len());
         let lock = self.locks[name].clone();
-        let shared = S::SHARES_OWNERS && self.random.bool();
+        let shared = self.random.u8(..3) == 0;
         let owner = if shared {
             self.owner
         } else {
             self.client.new_owner()
         };
-        let way = self.random.u8(..10);
+        let way = self.random.u8(..12);
         let mut wish = Wish::new(&self.world, name, owner, way >= 2);
         let began = self.world.now();
         let renewed = self.random.u8(..6) != 0;
@@ -105,12 +117,12 @@ impl<S: Species> Worker<S> {
             }
             match way {
                 2..=3 => acquire.wait_for(self.spell(1.5)).await.map(Some),
-                4 => {
+                4..=6 => {
                     let polls = self.random.usize(1..8);
                     let outcome = drop_after(acquire.into_future(), polls).await;
                     outcome.transpose()
                 }
-                5 => {
+                7 => {
                     let patience = self.spell(0.6);
                     let outcome = tokio::time::timeout(patience, acquire.into_future()).await;
                     outcome.ok().transpose()
@@ -121,8 +133,13 @@ impl<S: Species> Worker<S> {
         wish.waited();
         match guard {
             Ok(Some(guard)) => {
-                let steady = (way < 2 || renewed && !limited) && !shared;
-                self.keep(name, guard, steady, shared).await
+                let kept = Kept {
+                    name,
+                    steady: way < 2 || renewed && !limited,
+                    shared,
+                    to_the_end: way >= 2 && !renewed && self.random.bool(),
+                };
+                self.keep(kept, guard).await
             }
             Ok(None) => Ok(()),
             Err(error) => self.judge(&error, began),
@@ -130,16 +147,20 @@ impl<S: Species> Worker<S> {
     }
 
     /// Holds for some time, and lets go.
-    async fn keep(
-        &mut self,
-        name: usize,
-        first: S::Guard,
-        steady: bool,
-        shared: bool,
-    ) -> Result<(), Closed> {
+    async fn keep(&mut self, kept: Kept, first: S::Guard) -> Result<(), Closed> {
+        let name = kept.name;
         let granted = self.world.now();
         self.given(name, &first);
         let mut guards = vec![first];
+        if kept.to_the_end
+            && !self.world.is_ending()
+            && let Some(guard) = guards.first()
+        {
+            guard.lost().await;
+            // Long enough for it to end on the server too, without a leave and so without a word to those who wait.
+            let spell = self.spell(0.1);
+            sleep(self.world.plan.timeout() + spell).await;
+        }
         for _ in 0..self.random.usize(..5) {
             let Some(guard) = guards.last() else { break };
             match self.random.u8(..10) {
@@ -174,14 +195,14 @@ impl<S: Species> Worker<S> {
             guards.first().map(|guard| guard.state()),
             Some(LeaseState::Lost(LossReason::Expired | LossReason::Gone))
         );
-        if lost && steady && self.world.is_fair_since(granted) {
+        if lost && kept.steady && !kept.shared && self.world.is_fair_since(granted) {
             let what = format!(
                 "client {} lost name{name} although nothing went wrong",
                 self.link
             );
             self.world.violate("lost in fair weather", what);
         }
-        let alone = guards.len() == 1 && !shared;
+        let alone = guards.len() == 1 && !kept.shared;
         while !guards.is_empty() {
             let guard = guards.swap_remove(self.random.usize(..guards.len()));
             self.let_go(name, guard, alone).await?;

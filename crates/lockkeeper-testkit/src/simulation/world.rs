@@ -44,6 +44,8 @@ struct Course {
     /// Whether clients begin nothing new.
     ending: bool,
     requests: u64,
+    /// How far the server's clock has run ahead, ms.
+    ahead: i64,
 }
 
 impl World {
@@ -142,6 +144,16 @@ impl World {
 
     pub(super) fn is_ending(&self) -> bool {
         self.course().ending
+    }
+
+    /// Lets the server's clock run ahead as planned.
+    pub(super) fn drift(&self) {
+        let ahead = self.plan.drift(self.now());
+        let ahead = i64::try_from(ahead.as_millis()).unwrap_or(0);
+        let before = std::mem::replace(&mut self.course().ahead, ahead);
+        if ahead > before {
+            self.server.step_clock(ahead - before);
+        }
     }
 
     pub(super) fn count_request(&self) {
