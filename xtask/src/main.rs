@@ -1,4 +1,4 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `prove`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `prove`, `simulate`, `lock-scripts`.
 
 mod bench;
 mod check;
@@ -6,6 +6,7 @@ mod house;
 mod laws;
 mod prove;
 mod scripts;
+mod simulate;
 mod steps;
 mod test;
 mod tools;
@@ -37,6 +38,8 @@ enum Command {
     Bench(bench::Options),
     /// Searches every state of the locks within bounds, for as long as that takes.
     Prove(prove::Options),
+    /// The real engine over a simulated network, history after history, each from a seed.
+    Simulate(simulate::Options),
     /// Writes lua/scripts.lock anew after a script has changed.
     LockScripts,
 }
@@ -59,6 +62,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Check => check::run(&mut steps),
         Command::Bench(options) => bench::run(&mut steps, options),
         Command::Prove(options) => prove::run(&mut steps, options),
+        Command::Simulate(options) => simulate::run(&mut steps, options),
         Command::LockScripts => scripts::lock(),
     };
     steps.print_summary();

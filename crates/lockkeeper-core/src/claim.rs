@@ -264,12 +264,11 @@ impl Claim {
     /// Whether a request that the server did not execute (`NOSCRIPT`) may be sent once more under the same number: not
     /// after the claim has ended, for then a leave may have gone out in between.
     pub fn may_resend(&self, request: Request) -> bool {
-        self.pending.is_some_and(|pending| {
-            pending.request == request
-                && (pending.verb == Verb::Leave
-                    || !matches!(self.phase, Phase::Ended(_))
-                    || mutant!(ResendAfterLeave))
-        })
+        mutant!(ResendAfterLeave)
+            || self.pending.is_some_and(|pending| {
+                pending.request == request
+                    && (pending.verb == Verb::Leave || !matches!(self.phase, Phase::Ended(_)))
+            })
     }
 
     /// An answer has come.

@@ -61,8 +61,10 @@ pub(super) struct Checks {
     written: BTreeMap<usize, u64>,
     /// Who acquires or holds, how often.
     interest: BTreeMap<(usize, String), usize>,
-    /// How many wait, by name.
-    waiting: Vec<usize>,
+    /// How many wait, by name and client.
+    waiting: BTreeMap<(usize, usize), usize>,
+    /// Before when a client must ask for a name, because it was told of a gap.
+    looks: BTreeMap<(usize, usize), Duration>,
     /// Since when a name is free with somebody waiting.
     idle: Vec<Option<Duration>>,
     /// When a claim last left a name.
@@ -124,7 +126,8 @@ impl Checks {
             granted: BTreeMap::new(),
             written: BTreeMap::new(),
             interest: BTreeMap::new(),
-            waiting: vec![0; plan.names],
+            waiting: BTreeMap::new(),
+            looks: BTreeMap::new(),
             idle: vec![None; plan.names],
             freed: vec![None; plan.names],
             ghost: vec![None; plan.names],
@@ -149,6 +152,11 @@ impl Checks {
             return Vec::new();
         }
         let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
+        if verb == Verb::Acquire {
+            let asks = |name: usize| call.item.keys.first() == Some(&Plan::main(name));
+            self.looks
+                .retain(|&(name, waiting), _| waiting != client || !asks(name));
+        }
         for claim in &claims {
             let leaves = verb == Verb::Leave;
             self.asked.insert((client, claim.clone()));
@@ -228,14 +236,31 @@ impl Checks {
     }
 
     /// Somebody acquires, and perhaps waits.
-    pub(super) fn wants(&mut self, name: usize, owner: Owner, waits: bool) {
+    pub(super) fn wants(&mut self, client: usize, name: usize, owner: Owner, waits: bool) {
         *self.interest.entry((name, owner.to_string())).or_default() += 1;
-        self.waiting[name] += usize::from(waits);
+        if waits {
+            *self.waiting.entry((name, client)).or_default() += 1;
+        }
     }
 
     /// Somebody has what he wants, or does not want it any more.
-    pub(super) fn waited(&mut self, name: usize) {
-        self.waiting[name] = self.waiting[name].saturating_sub(1);
+    pub(super) fn waited(&mut self, client: usize, name: usize) {
+        if let Some(count) = self.waiting.get_mut(&(name, client)) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&(name, client));
+                self.looks.remove(&(name, client));
+            }
+        }
+    }
+
+    /// A client was told that it may have missed messages: whoever waits there looks before `until`.
+    pub(super) fn told_of_gap(&mut self, client: usize, until: Duration) {
+        for &(name, waiting) in self.waiting.keys() {
+            if waiting == client {
+                self.looks.entry((name, client)).or_insert(until);
+            }
+        }
     }
 
     /// Somebody neither acquires nor holds any more.
@@ -267,6 +292,7 @@ impl Checks {
     /// A client is gone with all that it believed in.
     pub(super) fn died(&mut self, client: usize) {
         self.held.retain(|held| held.client != client);
+        self.looks.retain(|(_, waiting), _| *waiting != client);
     }
 
     /// How many leases a client believes in.
@@ -304,6 +330,11 @@ impl Checks {
     pub(super) fn look(&mut self, now: Duration) {
         self.held.retain(|held| believes(&held.lease));
         self.look_for_overlap(now);
+        let late = self.looks.iter().find(|(_, until)| now > **until);
+        if let Some((&(name, client), until)) = late {
+            let what = format!("client {client} has not asked for name{name} until {until:?}");
+            self.violate("deaf to a gap", what);
+        }
     }
 
     /// Looks at the server: `fair` says since when nothing goes wrong any more.
@@ -313,7 +344,7 @@ impl Checks {
         now: Duration,
         fair: Option<Duration>,
     ) {
-        for name in 0..self.waiting.len() {
+        for name in 0..self.idle.len() {
             let holders = self.model.holders(server, &Plan::main(name));
             if !self.forgets
                 && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
@@ -323,6 +354,10 @@ impl Checks {
             }
             self.look_for_progress(name, &holders, now, fair);
         }
+    }
+
+    fn is_waited_for(&self, name: usize) -> bool {
+        self.waiting.keys().any(|&(waited, _)| waited == name)
     }
 
     fn look_for_overlap(&mut self, now: Duration) {
@@ -364,7 +399,7 @@ impl Checks {
             self.ghost[name] = None;
             return;
         };
-        if holders.is_empty() && self.waiting[name] > 0 {
+        if holders.is_empty() && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
             let unheard = self.model.ends_unheard() && self.freed[name] != Some(since);
             let bound = if unheard { SAFETY_POLL } else { Duration::ZERO } + PROMPTLY;
@@ -404,7 +439,7 @@ impl Checks {
             let what = format!("client {} holds name{}", held.client, held.name);
             self.violate("a lease without guard", what);
         }
-        for name in 0..self.waiting.len() {
+        for name in 0..self.idle.len() {
             if let Some(claim) = self.model.holders(server, &Plan::main(name)).first() {
                 let what = format!("{} still holds name{name}", short(claim));
                 self.violate("a claim left behind", what);

@@ -361,6 +361,10 @@ impl World {
                         _ => "disconnected",
                     };
                     self.tell(format_args!("c{link} hears {what}"));
+                    if event == Event::Reconnected && self.is_healed() {
+                        let until = now + self.plan.timeout() + Duration::from_secs(1);
+                        self.check(|checks| checks.told_of_gap(link, until));
+                    }
                     let _ = events.send(event);
                 }
             }

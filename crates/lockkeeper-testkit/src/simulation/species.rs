@@ -2,7 +2,7 @@
 //!
 //! To add a kind, write a unit struct, implement [`Model`] (who may hold together, how tokens follow one another, who holds
 //! on the server) and [`Species`] (how it is acquired, released and taken once more), and give it a line in
-//! `bin/simulate.rs` and in `tests/simulation.rs`. Everything else, from the faults to the checks, is the same for all.
+//! `tests/simulate.rs` and in `tests/simulation.rs`. Everything else, from the faults to the checks, is the same for all.
 
 use std::fmt;
 use std::ops::Deref;

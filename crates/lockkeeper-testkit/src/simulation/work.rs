@@ -44,16 +44,18 @@ struct Closed;
 /// The interest of a task in a name, for as long as it acquires or holds.
 struct Wish {
     world: Arc<World>,
+    link: usize,
     name: usize,
     owner: Owner,
     waits: bool,
 }
 
 impl Wish {
-    fn new(world: &Arc<World>, name: usize, owner: Owner, waits: bool) -> Self {
-        world.check(|checks| checks.wants(name, owner, waits));
+    fn new(world: &Arc<World>, link: usize, name: usize, owner: Owner, waits: bool) -> Self {
+        world.check(|checks| checks.wants(link, name, owner, waits));
         Self {
             world: Arc::clone(world),
+            link,
             name,
             owner,
             waits,
@@ -62,7 +64,8 @@ impl Wish {
 
     fn waited(&mut self) {
         if std::mem::take(&mut self.waits) {
-            self.world.check(|checks| checks.waited(self.name));
+            self.world
+                .check(|checks| checks.waited(self.link, self.name));
         }
     }
 }
@@ -98,7 +101,7 @@ impl<S: Species> Worker<S> {
             self.client.new_owner()
         };
         let way = self.random.u8(..12);
-        let mut wish = Wish::new(&self.world, name, owner, way >= 2);
+        let mut wish = Wish::new(&self.world, self.link, name, owner, way >= 2);
         let began = self.world.now();
         let renewed = self.random.u8(..6) != 0;
         let limited = self.random.u8(..10) == 0;

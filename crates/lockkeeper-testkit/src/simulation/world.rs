@@ -128,6 +128,11 @@ impl World {
         self.course().fair.is_some_and(|fair| when >= fair)
     }
 
+    /// Whether the storm is over.
+    pub(super) fn is_healed(&self) -> bool {
+        self.course().fair.is_some()
+    }
+
     /// From `when` on nothing goes wrong any more.
     pub(super) fn fair_from(&self, when: Duration) {
         self.course().fair = Some(when);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
-use lockkeeper_core::mutants::{self, Mutant};
+use lockkeeper_testkit::mutants::{self, Mutant};
 use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
 
 /// How many lines before a violation are shown.

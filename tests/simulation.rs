@@ -1,0 +1,125 @@
+//! The deterministic simulation: thousands of histories without a violation, the same seed the same history in every
+//! process, and defects of the engine that it must find.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lockkeeper_testkit::mutants::{self, Mutant};
+use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
+
+/// How many histories of each kind.
+const HISTORIES: u64 = 5_000;
+
+/// Runs the histories of so many seeds on all cores.
+fn histories<S: Species>(first: u64) {
+    let next = AtomicU64::new(first);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + HISTORIES {
+                break;
+            }
+            let outcome = run::<S>(seed, false).unwrap();
+            assert_eq!(
+                outcome.violation,
+                None,
+                "to repeat it: cargo xtask simulate --kind {} --seed {seed} --histories 1 --verbose",
+                S::NAME
+            );
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn five_thousand_histories_of_the_mutex_keep_every_rule() {
+    histories::<Mutexes>(1);
+}
+
+#[test]
+fn five_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
+    histories::<Reentrants>(1);
+}
+
+#[test]
+fn a_seed_gives_the_same_history_in_two_processes() {
+    let hash = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+            .args(["--seed", "1", "--histories", "60", "--threads", "1"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split_once("hash ").unwrap().1.to_owned()
+    };
+    let (one, other) = (hash(), hash());
+    assert_eq!(one, other);
+    assert_eq!(one.trim().len(), 16);
+}
+
+/// How many histories of each kind a defect may stay hidden in.
+const PATIENCE: u64 = 1_000;
+
+/// The first history, of either kind, in which a defect shows.
+fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
+    mutants::with(mutant, || {
+        (1..=PATIENCE).find_map(|seed| {
+            let broken = |outcome: &Outcome| outcome.violation.is_some();
+            let mutex = Some(run::<Mutexes>(seed, false).unwrap()).filter(broken);
+            let mutex = mutex.map(|outcome| (Mutexes::NAME, outcome));
+            mutex.or_else(|| {
+                let outcome = run::<Reentrants>(seed, false).unwrap();
+                broken(&outcome).then_some((Reentrants::NAME, outcome))
+            })
+        })
+    })
+}
+
+/// The simulation finds the defect, and without it the very same history breaks no rule.
+fn is_caught(mutant: Mutant) {
+    let (kind, outcome) = found(mutant).unwrap_or_else(|| panic!("{mutant:?} was not found"));
+    println!(
+        "{mutant:?}: {kind}, seed {}, {:?}",
+        outcome.seed, outcome.violation
+    );
+    let sound = match kind {
+        Mutexes::NAME => run::<Mutexes>(outcome.seed, false),
+        _ => run::<Reentrants>(outcome.seed, false),
+    };
+    assert_eq!(sound.unwrap().violation, None);
+}
+
+/// A test for each mutant; no mutant may be without one.
+macro_rules! caught {
+    ($($test:ident: $mutant:ident,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                is_caught(Mutant::$mutant);
+            }
+        )*
+
+        #[test]
+        fn every_defect_has_its_test() {
+            assert_eq!(Mutant::ALL, [$(Mutant::$mutant),*]);
+        }
+    };
+}
+
+caught! {
+    a_deadline_counted_from_the_answer_is_found: DeadlineFromAnswer,
+    a_missing_margin_is_found: NoMargin,
+    belief_while_leaving_is_found: BelieveWhileLeaving,
+    a_leave_without_mark_is_found: LeaveUnmarked,
+    a_missing_answer_taken_for_no_is_found: UnknownIsNo,
+    requests_abreast_are_found: RequestsAbreast,
+    a_script_sent_again_after_the_leave_is_found: ResendAfterLeave,
+    a_claim_that_lives_twice_is_found: ReuseClaim,
+    waiters_deaf_to_a_gap_are_found: DeafToReconnect,
+    a_scout_that_keeps_its_role_is_found: ScoutKeepsRole,
+    a_claim_given_up_without_leave_is_found: DropWithoutLeave,
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask simulate`: histories of the deterministic simulation, until the time is over or one fails.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::steps::{Steps, cargo, execute};
+
+/// What the simulation is told.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant`, `--threads N`, `--verbose`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Fails if a history does.
+pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
+    let mut command = cargo();
+    // The profile of the tests: optimised, with the checks of a debug build, and already there.
+    command
+        .args("run --quiet --profile test --package lockkeeper-tests --bin simulate --".split(' '));
+    command.args(&options.arguments);
+    steps.run("simulate", || execute(&mut command))
+}
