@@ -45,6 +45,10 @@ pub(super) struct Checks {
     model: Arc<dyn Model>,
     forgets: bool,
     longest_ttl: Duration,
+    /// How long every lease lasts on the server at least.
+    certain: Duration,
+    /// Clients that were closed or are gone: what they sent may still arrive.
+    dead: BTreeSet<usize>,
     violation: Option<Violation>,
     held: Vec<Held>,
     /// The last grant that the server answered with, by name.
@@ -116,6 +120,8 @@ impl Checks {
             model,
             forgets: plan.forgets,
             longest_ttl: plan.ttl,
+            certain: plan.shortest_ttl() - plan.margin(),
+            dead: BTreeSet::new(),
             violation: None,
             held: Vec::new(),
             last: BTreeMap::new(),
@@ -190,8 +196,15 @@ impl Checks {
         }
     }
 
-    /// The server has executed a request.
-    pub(super) fn executed(&mut self, call: &Call, reply: &Reply, names: usize, now: Duration) {
+    /// The server has executed a request of a client.
+    pub(super) fn executed(
+        &mut self,
+        client: usize,
+        call: &Call,
+        reply: &Reply,
+        names: usize,
+        now: Duration,
+    ) {
         let main = call.item.keys.first();
         let name = (0..names).find(|name| main == Some(&Plan::main(*name)));
         let (Some(name), Some(&claim)) = (name, claims(call).first()) else {
@@ -204,8 +217,12 @@ impl Checks {
                     owner: claim.split('/').next().unwrap_or_default().to_owned(),
                     claim: claim.to_owned(),
                     token: token.try_into().unwrap_or_default(),
+                    from: now,
+                    until: now + self.certain,
                 };
-                self.granted.insert(next.claim.clone(), now);
+                if !self.dead.contains(&client) {
+                    self.granted.insert(next.claim.clone(), now);
+                }
                 // A server that has gone back to what it was repeats old grants; new ones must still be larger.
                 let known = self.eras.insert((name, next.token), self.era).is_some();
                 if let Some(last) = self.last.get(&name) {
@@ -289,8 +306,9 @@ impl Checks {
         });
     }
 
-    /// A client is gone with all that it believed in.
+    /// A client is closed or gone, and believes in nothing any more.
     pub(super) fn died(&mut self, client: usize) {
+        self.dead.insert(client);
         self.held.retain(|held| held.client != client);
         self.looks.retain(|(_, waiting), _| *waiting != client);
     }

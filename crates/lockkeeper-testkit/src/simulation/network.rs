@@ -464,7 +464,7 @@ impl World {
                     "c{link} #{ticket} {script} {claim} -> {status} {field}"
                 ));
                 let now = self.now();
-                self.check(|checks| checks.executed(&call, reply, self.plan.names, now));
+                self.check(|checks| checks.executed(link, &call, reply, self.plan.names, now));
             }
             Err(error) => {
                 let code = error.code().unwrap_or("?");

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::time::Duration;
 
 use lockkeeper::{
     Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
@@ -23,6 +24,10 @@ pub struct Grant {
     pub claim: String,
     /// The token it was given.
     pub token: u64,
+    /// When the server answered, since the beginning of the history.
+    pub from: Duration,
+    /// Before when its lease cannot have run out on the server.
+    pub until: Duration,
 }
 
 /// The abstract model of a kind.
@@ -79,10 +84,11 @@ impl Model for Mutexes {
     }
 
     fn follows(&self, last: &Grant, next: &Grant) -> bool {
-        if last.claim == next.claim {
+        let repeated = last.claim == next.claim;
+        if repeated && next.from < last.until {
             last.token == next.token
         } else {
-            last.token < next.token
+            last.token < next.token || repeated && last.token == next.token
         }
     }
 

@@ -214,6 +214,7 @@ impl Weather {
             let what = format!("client {link} believes in a lease");
             self.world.violate("belief after closing", what);
         }
+        self.world.check(|checks| checks.died(link));
     }
 
     /// Everything works again; clients go on for a while, and now and then a connection breaks for a moment.
