@@ -1,10 +1,16 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
+//!
+//! Here is who believes what, and which tokens they were given. [`laws`] is about what may be sent, [`progress`] about who
+//! must be served.
+
+mod laws;
+mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Lease, LeaseState, Owner};
+use lockkeeper::{Lease, LeaseState};
 use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
@@ -13,12 +19,8 @@ use super::plan::Plan;
 use super::species::{Grant, Model};
 use super::trace::short;
 
-/// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
-/// nothing goes wrong any more: a few round trips and the jitter of waiters.
-const PROMPTLY: Duration = Duration::from_millis(300);
-
-/// How long those who wait trust silence.
-const SAFETY_POLL: Duration = Duration::from_secs(5);
+pub(super) use laws::claims;
+use laws::{Verb, verb};
 
 /// Something that must not have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,37 +85,6 @@ pub(super) struct Checks {
     asked: BTreeSet<(usize, String)>,
 }
 
-/// What a request does to claims, as far as the laws care.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Acquire,
-    Renew,
-    Leave,
-    /// It changes nothing, or is not about claims.
-    Other,
-}
-
-fn verb(call: &Call) -> Verb {
-    match call.item.script.name.rsplit('/').next() {
-        Some("acquire") => Verb::Acquire,
-        Some("renew") => Verb::Renew,
-        Some(leave) if leave.starts_with("leave") => Verb::Leave,
-        _ => Verb::Other,
-    }
-}
-
-/// The claims that a request is about: the script's own description says where they stand.
-pub(super) fn claims(call: &Call) -> Vec<&str> {
-    let labels = call.item.script.args.get(1..).unwrap_or_default();
-    let items = call.item.args.chunks(labels.len().max(1));
-    let claim = |(label, text)| (label == &"claim").then_some(text);
-    items
-        .flat_map(|item| labels.iter().zip(item))
-        .filter_map(claim)
-        .map(String::as_str)
-        .collect()
-}
-
 impl Checks {
     pub(super) fn new(model: Arc<dyn Model>, plan: &Plan) -> Self {
         Self {
@@ -149,51 +120,6 @@ impl Checks {
 
     pub(super) fn violate(&mut self, rule: &'static str, what: String) {
         self.violation.get_or_insert(Violation { rule, what });
-    }
-
-    /// A client sends a request: the second law of claims. Returns the claims, which are open from now on.
-    pub(super) fn sent(&mut self, client: usize, call: &Call, ticket: u64) -> Vec<String> {
-        let verb = verb(call);
-        if verb == Verb::Other {
-            return Vec::new();
-        }
-        let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
-        if verb == Verb::Acquire {
-            let asks = |name: usize| call.item.keys.first() == Some(&Plan::main(name));
-            self.looks
-                .retain(|&(name, waiting), _| waiting != client || !asks(name));
-        }
-        for claim in &claims {
-            let leaves = verb == Verb::Leave;
-            self.asked.insert((client, claim.clone()));
-            if !leaves && self.leaving.contains(claim) {
-                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
-                self.violate("a claim lives once", format!("{what}, which has left"));
-            }
-            let open = self.open.entry(claim.clone()).or_default();
-            let crowded = open.iter().any(|(_, leave)| !leaves || *leave);
-            open.push((ticket, leaves));
-            if crowded {
-                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
-                self.violate("one request at a time", format!("{what} behind another"));
-            }
-            if leaves {
-                self.leaving.insert(claim.clone());
-            }
-        }
-        claims
-    }
-
-    /// The caller has an answer, or waits no more.
-    pub(super) fn settled(&mut self, claims: &[String], ticket: u64) {
-        for claim in claims {
-            if let Some(open) = self.open.get_mut(claim) {
-                open.retain(|(other, _)| *other != ticket);
-                if open.is_empty() {
-                    self.open.remove(claim);
-                }
-            }
-        }
     }
 
     /// The server has executed a request of a client.
@@ -252,45 +178,6 @@ impl Checks {
         self.forgot = Some(now);
     }
 
-    /// Somebody acquires, and perhaps waits.
-    pub(super) fn wants(&mut self, client: usize, name: usize, owner: Owner, waits: bool) {
-        *self.interest.entry((name, owner.to_string())).or_default() += 1;
-        if waits {
-            *self.waiting.entry((name, client)).or_default() += 1;
-        }
-    }
-
-    /// Somebody has what he wants, or does not want it any more.
-    pub(super) fn waited(&mut self, client: usize, name: usize) {
-        if let Some(count) = self.waiting.get_mut(&(name, client)) {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting.remove(&(name, client));
-                self.looks.remove(&(name, client));
-            }
-        }
-    }
-
-    /// A client was told that it may have missed messages: whoever waits there looks before `until`.
-    pub(super) fn told_of_gap(&mut self, client: usize, until: Duration) {
-        for &(name, waiting) in self.waiting.keys() {
-            if waiting == client {
-                self.looks.entry((name, client)).or_insert(until);
-            }
-        }
-    }
-
-    /// Somebody neither acquires nor holds any more.
-    pub(super) fn wants_no_more(&mut self, name: usize, owner: Owner) {
-        let key = (name, owner.to_string());
-        if let Some(count) = self.interest.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                self.interest.remove(&key);
-            }
-        }
-    }
-
     /// Somebody was given a lease.
     pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease) {
         let token = lease.fencing_token().get();
@@ -319,19 +206,6 @@ impl Checks {
         mine.filter(|held| believes(&held.lease)).count()
     }
 
-    /// For how many claims a client has sent anything.
-    pub(super) fn asked(&self, client: usize) -> usize {
-        self.asked
-            .iter()
-            .filter(|(other, _)| *other == client)
-            .count()
-    }
-
-    /// How many acquire or hold.
-    pub(super) fn interested(&self) -> usize {
-        self.interest.values().sum()
-    }
-
     /// Whoever believes to hold writes to the resource behind the lock.
     pub(super) fn write(&mut self, name: usize, lease: &Lease) {
         let token = lease.fencing_token().get();
@@ -348,34 +222,7 @@ impl Checks {
     pub(super) fn look(&mut self, now: Duration) {
         self.held.retain(|held| believes(&held.lease));
         self.look_for_overlap(now);
-        let late = self.looks.iter().find(|(_, until)| now > **until);
-        if let Some((&(name, client), until)) = late {
-            let what = format!("client {client} has not asked for name{name} until {until:?}");
-            self.violate("deaf to a gap", what);
-        }
-    }
-
-    /// Looks at the server: `fair` says since when nothing goes wrong any more.
-    pub(super) fn look_at_server(
-        &mut self,
-        server: &MemoryStore,
-        now: Duration,
-        fair: Option<Duration>,
-    ) {
-        for name in 0..self.idle.len() {
-            let holders = self.model.holders(server, &Plan::main(name));
-            if !self.forgets
-                && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
-            {
-                let what = format!("{} has left and holds name{name} again", short(back));
-                self.violate("back after its leave", what);
-            }
-            self.look_for_progress(name, &holders, now, fair);
-        }
-    }
-
-    fn is_waited_for(&self, name: usize) -> bool {
-        self.waiting.keys().any(|&(waited, _)| waited == name)
+        self.look_for_the_deaf(now);
     }
 
     fn look_for_overlap(&mut self, now: Duration) {
@@ -403,52 +250,6 @@ impl Checks {
         if let Some(what) = overlap {
             self.violate("two holders", what);
         }
-    }
-
-    fn look_for_progress(
-        &mut self,
-        name: usize,
-        holders: &[String],
-        now: Duration,
-        fair: Option<Duration>,
-    ) {
-        let Some(fair) = fair.filter(|fair| now >= *fair) else {
-            self.idle[name] = None;
-            self.ghost[name] = None;
-            return;
-        };
-        if holders.is_empty() && self.is_waited_for(name) {
-            let since = *self.idle[name].get_or_insert(now);
-            let unheard = self.model.ends_unheard() && self.freed[name] != Some(since);
-            let bound = if unheard { SAFETY_POLL } else { Duration::ZERO } + PROMPTLY;
-            if now - since > bound {
-                self.violate(
-                    "a free name waited for",
-                    format!("name{name} since {since:?}"),
-                );
-            }
-        } else {
-            self.idle[name] = None;
-        }
-        let unwanted = holders.iter().find(|claim| {
-            let owner = claim.split('/').next().unwrap_or_default().to_owned();
-            let young = self
-                .granted
-                .get(*claim)
-                .is_some_and(|granted| *granted >= fair);
-            young && !self.interest.contains_key(&(name, owner))
-        });
-        let Some(claim) = unwanted else {
-            self.ghost[name] = None;
-            return;
-        };
-        let ghost = self.ghost[name].take().filter(|(ghost, _)| ghost == claim);
-        let (ghost, since) = ghost.unwrap_or_else(|| (claim.clone(), now));
-        if now - since > PROMPTLY {
-            let what = format!("{} holds name{name} since {since:?}", short(&ghost));
-            self.violate("a claim nobody wants", what);
-        }
-        self.ghost[name] = Some((ghost, since));
     }
 
     /// What must be true when nobody works any more.

@@ -7,11 +7,13 @@
 //! |---|---|
 //! | `species` | the seam by which a kind joins: its model and its moves |
 //! | `plan` | what chance decides beforehand |
-//! | `network` | the way to the server, and what it does to requests and messages |
+//! | `network` | the connections, and the agenda of what arrives when |
+//! | `traffic` | what becomes of requests, answers and messages on the way |
 //! | `link` | one client's store over it |
 //! | `work` | what the tasks of clients do |
 //! | `weather` | what befalls clients and the server |
-//! | `checks` | what must hold |
+//! | `checks` | what must hold: belief and tokens, the laws of claims, progress |
+//! | `world` | what all of these share |
 //! | `trace` | what happened |
 //! | `run` | one history |
 
@@ -22,6 +24,7 @@ mod plan;
 mod run;
 mod species;
 mod trace;
+mod traffic;
 mod weather;
 mod work;
 mod world;

@@ -1,0 +1,98 @@
+//! The laws of claims that can be seen on the way: a claim lives once, and has one request at a time.
+
+use lockkeeper_core::store::Call;
+
+use super::Checks;
+use crate::simulation::plan::Plan;
+use crate::simulation::trace::short;
+
+/// What a request does to claims, as far as the laws care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Acquire,
+    Renew,
+    Leave,
+    /// It changes nothing, or is not about claims.
+    Other,
+}
+
+pub(super) fn verb(call: &Call) -> Verb {
+    match call.item.script.name.rsplit('/').next() {
+        Some("acquire") => Verb::Acquire,
+        Some("renew") => Verb::Renew,
+        Some(leave) if leave.starts_with("leave") => Verb::Leave,
+        _ => Verb::Other,
+    }
+}
+
+/// The claims that a request is about: the script's own description says where they stand.
+pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
+    let labels = call.item.script.args.get(1..).unwrap_or_default();
+    let items = call.item.args.chunks(labels.len().max(1));
+    let claim = |(label, text)| (label == &"claim").then_some(text);
+    items
+        .flat_map(|item| labels.iter().zip(item))
+        .filter_map(claim)
+        .map(String::as_str)
+        .collect()
+}
+
+impl Checks {
+    /// A client sends a request: the second law of claims. Returns the claims, which are open from now on.
+    pub(in crate::simulation) fn sent(
+        &mut self,
+        client: usize,
+        call: &Call,
+        ticket: u64,
+    ) -> Vec<String> {
+        let verb = verb(call);
+        if verb == Verb::Other {
+            return Vec::new();
+        }
+        let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
+        if verb == Verb::Acquire {
+            let asks = |name: usize| call.item.keys.first() == Some(&Plan::main(name));
+            self.looks
+                .retain(|&(name, waiting), _| waiting != client || !asks(name));
+        }
+        for claim in &claims {
+            let leaves = verb == Verb::Leave;
+            self.asked.insert((client, claim.clone()));
+            if !leaves && self.leaving.contains(claim) {
+                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
+                self.violate("a claim lives once", format!("{what}, which has left"));
+            }
+            let open = self.open.entry(claim.clone()).or_default();
+            let crowded = open.iter().any(|(_, leave)| !leaves || *leave);
+            open.push((ticket, leaves));
+            if crowded {
+                let what = format!("{} is sent for {}", call.item.script.name, short(claim));
+                self.violate("one request at a time", format!("{what} behind another"));
+            }
+            if leaves {
+                self.leaving.insert(claim.clone());
+            }
+        }
+        claims
+    }
+
+    /// The caller has an answer, or waits no more.
+    pub(in crate::simulation) fn settled(&mut self, claims: &[String], ticket: u64) {
+        for claim in claims {
+            if let Some(open) = self.open.get_mut(claim) {
+                open.retain(|(other, _)| *other != ticket);
+                if open.is_empty() {
+                    self.open.remove(claim);
+                }
+            }
+        }
+    }
+
+    /// For how many claims a client has sent anything.
+    pub(in crate::simulation) fn asked(&self, client: usize) -> usize {
+        self.asked
+            .iter()
+            .filter(|(other, _)| *other == client)
+            .count()
+    }
+}

@@ -1,0 +1,147 @@
+//! Progress: who waits, who must look, and that nobody waits in vain once nothing goes wrong any more.
+
+use std::time::Duration;
+
+use lockkeeper::Owner;
+use lockkeeper_memory::MemoryStore;
+
+use super::Checks;
+use crate::simulation::plan::Plan;
+use crate::simulation::trace::short;
+
+/// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
+/// nothing goes wrong any more: a few round trips and the jitter of waiters.
+const PROMPTLY: Duration = Duration::from_millis(300);
+
+/// How long those who wait trust silence.
+const SAFETY_POLL: Duration = Duration::from_secs(5);
+
+impl Checks {
+    /// Somebody acquires, and perhaps waits.
+    pub(in crate::simulation) fn wants(
+        &mut self,
+        client: usize,
+        name: usize,
+        owner: Owner,
+        waits: bool,
+    ) {
+        *self.interest.entry((name, owner.to_string())).or_default() += 1;
+        if waits {
+            *self.waiting.entry((name, client)).or_default() += 1;
+        }
+    }
+
+    /// Somebody has what he wants, or does not want it any more.
+    pub(in crate::simulation) fn waited(&mut self, client: usize, name: usize) {
+        if let Some(count) = self.waiting.get_mut(&(name, client)) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&(name, client));
+                self.looks.remove(&(name, client));
+            }
+        }
+    }
+
+    /// A client was told that it may have missed messages: whoever waits there looks before `until`.
+    pub(in crate::simulation) fn told_of_gap(&mut self, client: usize, until: Duration) {
+        for &(name, waiting) in self.waiting.keys() {
+            if waiting == client {
+                self.looks.entry((name, client)).or_insert(until);
+            }
+        }
+    }
+
+    /// Somebody neither acquires nor holds any more.
+    pub(in crate::simulation) fn wants_no_more(&mut self, name: usize, owner: Owner) {
+        let key = (name, owner.to_string());
+        if let Some(count) = self.interest.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.interest.remove(&key);
+            }
+        }
+    }
+
+    /// How many acquire or hold.
+    pub(in crate::simulation) fn interested(&self) -> usize {
+        self.interest.values().sum()
+    }
+
+    /// Looks at the server: `fair` says since when nothing goes wrong any more.
+    pub(in crate::simulation) fn look_at_server(
+        &mut self,
+        server: &MemoryStore,
+        now: Duration,
+        fair: Option<Duration>,
+    ) {
+        for name in 0..self.idle.len() {
+            let holders = self.model.holders(server, &Plan::main(name));
+            if !self.forgets
+                && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
+            {
+                let what = format!("{} has left and holds name{name} again", short(back));
+                self.violate("back after its leave", what);
+            }
+            self.look_for_progress(name, &holders, now, fair);
+        }
+    }
+
+    fn is_waited_for(&self, name: usize) -> bool {
+        self.waiting.keys().any(|&(waited, _)| waited == name)
+    }
+
+    /// Looks at who was told of a gap and has not asked.
+    pub(in crate::simulation) fn look_for_the_deaf(&mut self, now: Duration) {
+        let late = self.looks.iter().find(|(_, until)| now > **until);
+        if let Some((&(name, client), until)) = late {
+            let what = format!("client {client} has not asked for name{name} until {until:?}");
+            self.violate("deaf to a gap", what);
+        }
+    }
+
+    fn look_for_progress(
+        &mut self,
+        name: usize,
+        holders: &[String],
+        now: Duration,
+        fair: Option<Duration>,
+    ) {
+        let Some(fair) = fair.filter(|fair| now >= *fair) else {
+            self.idle[name] = None;
+            self.ghost[name] = None;
+            return;
+        };
+        if holders.is_empty() && self.is_waited_for(name) {
+            let since = *self.idle[name].get_or_insert(now);
+            let unheard = self.model.ends_unheard() && self.freed[name] != Some(since);
+            let bound = if unheard { SAFETY_POLL } else { Duration::ZERO } + PROMPTLY;
+            if now - since > bound {
+                self.violate(
+                    "a free name waited for",
+                    format!("name{name} since {since:?}"),
+                );
+            }
+        } else {
+            self.idle[name] = None;
+        }
+        let unwanted = holders.iter().find(|claim| {
+            let owner = claim.split('/').next().unwrap_or_default().to_owned();
+            let young = self
+                .granted
+                .get(*claim)
+                .is_some_and(|granted| *granted >= fair);
+            young && !self.interest.contains_key(&(name, owner))
+        });
+        let Some(claim) = unwanted else {
+            self.ghost[name] = None;
+            return;
+        };
+        let ghost = self.ghost[name].take().filter(|(ghost, _)| ghost == claim);
+        let (ghost, since) = ghost.unwrap_or_else(|| (claim.clone(), now));
+        if now - since > PROMPTLY {
+            let what = format!("{} holds name{name} since {since:?}", short(&ghost));
+            self.violate("a claim nobody wants", what);
+        }
+        self.ghost[name] = Some((ghost, since));
+    }
+}
