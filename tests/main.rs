@@ -21,6 +21,8 @@ mod interleavings;
 #[cfg(test)]
 mod regressions;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tokens;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::mutants::{self, Mutant};
+use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
 
 /// How many lines before a violation are shown.
@@ -102,7 +102,7 @@ fn simulate(arguments: &Arguments) -> Result<()> {
             scope.spawn(|| {
                 let work = || work(arguments, until, &tally);
                 if let Err(error) = match arguments.mutant {
-                    Some(mutant) => mutants::with(mutant, work),
+                    Some(mutant) => engine::with(mutant, work),
                     None => work(),
                 } {
                     tally.fail(vec![format!("{error:#}")]);

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lockkeeper_testkit::mutants::{self, Mutant};
+use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
 
 /// How many histories of each kind.
@@ -66,7 +66,7 @@ const PATIENCE: u64 = 1_000;
 
 /// The first history, of either kind, in which a defect shows.
 fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
-    mutants::with(mutant, || {
+    engine::with(mutant, || {
         (1..=PATIENCE).find_map(|seed| {
             let broken = |outcome: &Outcome| outcome.violation.is_some();
             let mutex = Some(run::<Mutexes>(seed, false).unwrap()).filter(broken);

@@ -17,7 +17,7 @@ pub(crate) struct Options {
 /// Fails if a property does not hold, or a search is unfinished.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut command = cargo();
-    command.args("run --release --package lockkeeper-testkit --bin prove --".split(' '));
+    command.args("run --release --package lockkeeper-tests --bin prove --".split(' '));
     command.args(&options.arguments);
     steps.run("cargo run --bin prove", || execute(&mut command))
 }

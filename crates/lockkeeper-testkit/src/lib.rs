@@ -14,9 +14,6 @@
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
-/// Defects of the engine on purpose.
-pub use lockkeeper_core::mutants;
-
 pub mod contract;
 pub mod history;
 pub mod mutants;

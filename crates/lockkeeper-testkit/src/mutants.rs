@@ -2,4 +2,6 @@
 
 pub mod lua;
 
+/// Mistakes of the engine, switched on for one thread.
+pub use lockkeeper_core::mutants as engine;
 pub use lua::Patch;
