@@ -81,11 +81,12 @@ impl<G> Acquire<G> {
     }
 
     /// Keeps the lock from everybody for at least `shortest` after the grant, also when it is released sooner: then it ends
-    /// for its holder at once, and stays taken for the rest ([`Released::Kept`](crate::Released::Kept)). A job that must not run
-    /// twice within a minute, even if it is done in a second or another machine's clock is off, sets a minute. A holder that
-    /// crashes keeps the lock for its ttl only.
+    /// for its holder at once, and stays taken for the rest ([`Released::Kept`](crate::Released::Kept)). A job that must not
+    /// run twice within a minute, even if it is done in a second or another machine's clock is off, sets a minute. A holder
+    /// that crashes, or whose client is closed, keeps the lock for what is left of its ttl only.
     ///
-    /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config).
+    /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config), and so is more than
+    /// [`max_hold`](Self::max_hold) or a year.
     pub const fn min_hold(mut self, shortest: Duration) -> Self {
         self.min_hold = Some(shortest);
         self

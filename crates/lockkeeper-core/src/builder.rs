@@ -68,8 +68,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Who the client is, for people who [inspect](Client::inspect) what it holds (default: the machine's name and the number of
-    /// the process, `host:pid`). It stands on the server for ten minutes after the client's last sign. Empty: no label.
+    /// Who the client is, for people who [inspect](Client::inspect) what it holds (default: the machine's name and the
+    /// number of the process, `host:pid`; none with a [`seed`](Self::seed)). At most 256 bytes; empty: no label. It is
+    /// written with the first grant and while the client holds, and stands on the server for ten minutes after the last
+    /// time.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.settings.label = Some(label.into());
         self

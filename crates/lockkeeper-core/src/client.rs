@@ -42,13 +42,14 @@ impl Client {
         self.engine.new_owner()
     }
 
-    /// Looks at the lock called `name`, of whatever kind: who holds it, for how long, and how many wait. Changes nothing.
+    /// Looks at the lock called `name`, of whatever kind: who holds it, for how long, and how many wait.
     ///
-    /// What it returns was so when the server was asked, and may be over.
+    /// When it returns `Ok`, nothing has changed. What it returns was so when the server was asked, and may be over.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer; [`Error::WrongKind`](crate::Error::WrongKind) if the name holds no lock;
+    /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
+    /// [`Error::WrongKind`](crate::Error::WrongKind) if the name holds no lock;
     /// [`Error::Config`](crate::Error::Config) for a bad name; [`Error::Closed`](crate::Error::Closed) if the client is.
     ///
     /// # Cancel safety
@@ -76,15 +77,17 @@ impl Client {
         inspection::inspect(&self.engine, &self.engine.name(name)?).await
     }
 
-    /// Asks whoever holds the lock called `name` to let it go. How many claims were told; none if nobody holds it.
+    /// Asks whoever holds the lock called `name` to let it go; how many claims that is, 0 if nobody holds it.
     ///
-    /// When it returns `Ok`, those claims are renewed no more and nobody re-enters. Their holders are told at once: their
-    /// leases are lost for [`Revoked`](crate::LossReason::Revoked). The lock is free when their guards are gone, at the latest
-    /// when their leases end. A holder that is told by no message learns of it at its next renewal.
+    /// When it returns `Ok`, those claims are renewed no more, nobody re-enters, and their holders have been sent a message,
+    /// by which their leases are lost for [`Revoked`](crate::LossReason::Revoked). The lock is free when their guards are
+    /// gone, at the latest when their leases end. A holder that no message reaches learns of it at its next renewal; one
+    /// with a fixed lease does not.
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect); a lock of another library is [`Error::WrongKind`](crate::Error::WrongKind), for it has no word for it.
+    /// As for [`inspect`](Self::inspect). A lock of another library is [`Error::WrongKind`](crate::Error::WrongKind): it
+    /// cannot be asked.
     ///
     /// # Cancel safety
     ///
@@ -112,9 +115,12 @@ impl Client {
     /// Takes the lock called `name` away by force if `claim`, as [`inspect`](Self::inspect) shows it, has a part in it;
     /// whether it had.
     ///
-    /// **Unsafe for what the lock protects:** the holder may work on until it hears of it, which takes a round trip at best
-    /// and a renewal if the message is lost. For a holder that is known to be dead; otherwise [`revoke`](Self::revoke). All
-    /// claims of the same hold go with it. The next holder's fencing token is larger, as ever.
+    /// When it returns `Ok(true)`, the name is free, and all claims of the same hold are gone. The next holder's fencing token
+    /// is larger, as ever.
+    ///
+    /// **Unsafe for what the lock protects:** the holder may work on until it hears of it, by a message, or by its next
+    /// renewal if that is lost; with a fixed lease, to its deadline. For a holder that is known to be dead; otherwise
+    /// [`revoke`](Self::revoke).
     ///
     /// # Errors
     ///
@@ -122,8 +128,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the lock was taken away. Calling it again harms nobody else: a claim lives
-    /// once.
+    /// Dropping the future leaves it open whether the lock was taken away. Calling it again harms nobody else: a claim
+    /// lives once.
     ///
     /// # Examples
     ///

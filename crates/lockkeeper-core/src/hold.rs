@@ -24,8 +24,8 @@ pub enum Released {
     Free,
     /// The same owner still holds it by this many other claims.
     StillHeld(u64),
-    /// Nobody holds it, and nobody may for this much longer: it was let go before the shortest time to hold was over, see
-    /// [`min_hold`](crate::Acquire::min_hold).
+    /// Nobody holds it, and nobody may for this much longer: it was let go before its
+    /// [`min_hold`](crate::Acquire::min_hold) was over.
     Kept(Duration),
 }
 

@@ -23,15 +23,15 @@ const TRIES: usize = 2;
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// The kind of the lock; `None` if nobody holds it, for only a held name has a kind.
+    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
     pub kind: Option<String>,
-    /// The fencing token of those who hold. `None` if nobody does, or if the server has forgotten: a mutex is held by others
-    /// than Lockkeeper, or for longer than its last token is remembered.
+    /// The fencing token of those who hold. `None` if nobody does, or if the server does not know it: a mutex is held by
+    /// another library, or for longer than its last token is remembered.
     pub token: Option<FencingToken>,
     /// Who holds, or keeps others out: the claims, the one with most time left first.
     pub holders: Vec<Holder>,
-    /// How many wait. Of kinds without a queue: how many clients listen for a word of it, which they do for up to 5 s
-    /// after they have stopped waiting. `None` if the server does not say.
+    /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
+    /// to 5 s after the last has stopped waiting. `None` if the server does not say.
     pub waiters: Option<u64>,
 }
 
@@ -43,9 +43,10 @@ pub struct Holder {
     pub claim: String,
     /// Whose claim it is; `None` of another library's.
     pub owner: Option<Owner>,
-    /// Who made that owner, as the [label](crate::ClientBuilder::label) of the client says.
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which need not be the one that holds.
+    /// `None` if it has none, or has not held for ten minutes.
     pub label: Option<String>,
-    /// How long its lease has left; `None`: without end, as some other libraries have it.
+    /// How long it holds, or keeps the name, unless it is renewed; `None`: without end, as some other libraries have it.
     pub left: Option<Duration>,
     /// What has become of it.
     pub state: HolderState,

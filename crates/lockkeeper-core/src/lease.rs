@@ -57,10 +57,11 @@ pub enum End {
 pub enum LossReason {
     /// The deadline passed: no renewal was answered in time, or the lease was a fixed one.
     Expired,
-    /// The server said that the claim is not there: the key was deleted, or the server lost its data.
+    /// The server said that the claim is not there: the key was deleted, also by
+    /// [`Client::force_release`](crate::Client::force_release), or the server lost its data.
     Gone,
-    /// Somebody has asked for the lock back, by [`Client::revoke`](crate::Client::revoke). The lock stays taken until the guard
-    /// is gone, or the lease ends on the server.
+    /// Somebody has asked for the lock back, by [`Client::revoke`](crate::Client::revoke). The lock stays taken until the
+    /// guard is gone, or the lease ends on the server.
     Revoked,
     /// The longest time to hold, which was set for this acquisition, is over.
     MaxHold,
@@ -194,7 +195,7 @@ impl Lease {
     /// Resolves when the lease is lost; never if it is released. For `select!`.
     ///
     /// It resolves at most about 2 ms after the deadline on a runtime that is not blocked, at once if the server reports
-    /// the claim gone, and within a second of a sleeping machine waking.
+    /// the claim gone or revoked, and within a second of a sleeping machine waking.
     pub fn lost(&self) -> Lost {
         let lease = self.clone();
         Lost(Box::pin(async move {

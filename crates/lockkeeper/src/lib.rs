@@ -48,6 +48,13 @@
 //! - A process can **pause** between its last check and its write. Only fencing tokens help there.
 //! - A lease is **not a transaction**: what was written before the lease was lost stays written.
 //!
+//! # Asking for a lock back
+//!
+//! [`Client::inspect`] shows who holds a name of any kind, known by the [label](ClientBuilder::label) of their client.
+//! [`Client::revoke`] asks them to leave: their leases are lost for [`LossReason::Revoked`], and the lock is free when their
+//! guards are gone, at the latest when their leases end. [`Client::force_release`] waits for nobody and is unsafe for what
+//! the lock protects.
+//!
 //! # Where it connects to
 //!
 //! | URL | what |
