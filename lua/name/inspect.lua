@@ -23,4 +23,6 @@ end
 if #held.claims == 0 then
   return { ARGV[1], 'FREE', waiters }
 end
-return { ARGV[1], 'FOUND', held.kind, held.token or redis.call('GET', KEYS[2]) or '', waiters, held.claims }
+-- The fence is that of our grants: it says nothing of another library's.
+local token = held.token or client_of(held.claims[1][1]) and redis.call('GET', KEYS[2])
+return { ARGV[1], 'FOUND', held.kind, token or '', waiters, held.claims }

@@ -41,6 +41,7 @@ local function read_holders(key, kind, now, as_a_write)
     end
   end
   held.taken = held.ends > now
-  local ours = kind == ANY_KIND and held.kind or held.kind == kind
+  local whole = held.kind and held.owner and held.token
+  local ours = whole and kind == ANY_KIND or held.kind == kind
   return (#fields == 0 or ours) and held or nil
 end

@@ -179,6 +179,8 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
     match reply.status() {
         Status::Left => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
+            let told = reply.field(0).and_then(Value::as_i64) == Some(1);
+            engine.hub.left(&name.part("wake"), told);
             Ok(true)
         }
         Status::NotHeld => Ok(false),
@@ -187,7 +189,8 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
 }
 
 async fn ask(engine: &Engine, name: &Name, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {
-    let _pass = engine.enter()?;
+    // Nothing is left behind that closing would have to wait for.
+    drop(engine.enter()?);
     let timeout = engine.settings.request_timeout;
     let mut tried = 0;
     let reply = loop {
@@ -200,9 +203,14 @@ async fn ask(engine: &Engine, name: &Name, doing: &str, item: impl Fn() -> Item)
     let reply = reply
         .map_err(|error| Error::backend(format!("{doing} lock {:?}", name.as_str()), error))?;
     if reply.status() == Status::WrongKind {
+        let kind = if doing == "revoke" {
+            "revocable"
+        } else {
+            "known"
+        };
         return Err(Error::WrongKind {
             name: name.to_string(),
-            kind: "known",
+            kind,
             key: name.main().to_owned(),
         });
     }

@@ -33,13 +33,13 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
             if holds > 0 {
                 return Attempt::Final(Ok(Released::StillHeld(holds)));
             }
-            hub.left(&*tenure.protocol, told);
+            hub.left(&tenure.protocol.channel(), told);
             Attempt::Final(Ok(Released::Free))
         }
         Ok(Verdict::Kept { told, left }) => {
             tracing::debug!(name = name.as_str(), claim = %tenure.id, told, ?left, "released, and kept");
             observe_released(line, tenure);
-            hub.left(&*tenure.protocol, told);
+            hub.left(&tenure.protocol.channel(), told);
             Attempt::Final(Ok(Released::Kept(left)))
         }
         Ok(Verdict::WasGone) => Attempt::Final(Err(Error::lost(name, LossReason::Gone))),

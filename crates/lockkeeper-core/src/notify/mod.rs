@@ -149,10 +149,11 @@ impl Hub {
         self.change(|state| ((), state.registry.turn_away(channel, now)));
     }
 
-    /// A claim of this client has left `protocol`'s name; `told` says whether the server let the wake out.
-    pub(crate) fn left(&self, protocol: &dyn Protocol, told: bool) {
-        let (channel, now) = (protocol.channel(), self.clock.now());
-        self.change(|state| ((), state.registry.left(&channel, told, now)));
+    /// By this client's doing a claim has left the name whose waiters listen on `channel`; `told` says whether the server let
+    /// the wake out.
+    pub(crate) fn left(&self, channel: &str, told: bool) {
+        let now = self.clock.now();
+        self.change(|state| ((), state.registry.left(channel, told, now)));
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {

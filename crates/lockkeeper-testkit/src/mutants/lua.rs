@@ -172,8 +172,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_leave_does_not_compare",
         &mutex::LEAVE,
-        "if holder ~= ARGV[2] then",
-        "if not holder then",
+        "if claim ~= ARGV[2] then",
+        "if not claim then",
         Where::Small,
     ),
     mutant(
@@ -186,7 +186,7 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_leave_marked_leaves_no_mark",
         &mutex::LEAVE_MARKED,
-        "redis.call('SET', KEYS[2], '1', 'PX', ARGV[4])\n",
+        "redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])\n",
         "",
         Where::Small,
     ),
@@ -214,8 +214,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_acquire_repeated_does_not_arm",
         &reentrant::ACQUIRE,
-        "math.max(held.leases[ARGV[2]] or 0, now + ttl)",
-        "held.leases[ARGV[2]] or now + ttl",
+        "math.max(lease, now + ttl)",
+        "lease > 0 and lease or now + ttl",
         Where::Small,
     ),
     mutant(
@@ -228,22 +228,22 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_acquire_lets_others_in_when_one_claim_has_ended",
         &reentrant::ACQUIRE,
-        "if held.alive > 0 and held.owner ~= ARGV[6] then",
-        "local ended = false\nfor _, lease in pairs(held.leases) do\n  ended = ended or lease <= now\nend\nif held.alive > 0 and not ended and held.owner ~= ARGV[6] then",
+        "if held.taken and (held.owner ~= ARGV[6] or",
+        "if held.taken and (held.owner ~= ARGV[6] and #held.dead == 0 or",
         Where::UnequalLeases,
     ),
     mutant(
         "reentrant_acquire_draws_a_token_for_each_re_entry",
         &reentrant::ACQUIRE,
-        "  redis.call('HSET', KEYS[1], ARGV[2], lease)\n",
-        "  held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)\n  redis.call('HSET', KEYS[1], ARGV[2], lease, 'token', held.token)\n",
+        "  redis.call('HSET', KEYS[1], ARGV[2], ends)\n",
+        "  held.token = draw_token(KEYS[2], ARGV[4], ttl, now_us)\n  redis.call('HSET', KEYS[1], ARGV[2], ends, 'token', held.token)\n",
         Where::Small,
     ),
     mutant(
         "reentrant_renew_revives_the_dead",
         &reentrant::RENEW,
-        "if lease > now then",
-        "if lease > 0 then",
+        "if lease <= now then",
+        "if lease <= 0 then",
         Where::UnequalLeases,
     ),
     mutant(
@@ -256,15 +256,15 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_leave_takes_all_claims_out",
         &reentrant::LEAVE,
-        "  if rest == 0 then\n",
-        "  if rest >= 0 then\n",
+        "  if rest > 0 then\n",
+        "  if false then\n",
         Where::Small,
     ),
     mutant(
         "reentrant_leave_wakes_nobody",
         &reentrant::LEAVE,
-        "freed and wake(ARGV[3], 'free') or '1'",
-        "'1'",
+        "return alive, 0, 0, wake(channel, 'free')",
+        "return alive, 0, 0, '1'",
         Where::Small,
     ),
 ];
