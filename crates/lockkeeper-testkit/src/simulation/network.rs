@@ -52,16 +52,20 @@ pub(super) struct Link {
     pub(super) published: Option<mpsc::UnboundedReceiver<Event>>,
     pub(super) events: Option<mpsc::UnboundedSender<Event>>,
     pub(super) receiver: Option<mpsc::UnboundedReceiver<Event>>,
-    /// No request of the present connection arrives before this, and no event.
+    /// No request of the present connection arrives before this.
     pub(super) arrival: Duration,
+    /// No event is heard before this.
     hearing: Duration,
+    /// The connections are broken.
     pub(super) down: bool,
+    /// When they work again, if nothing else breaks them.
+    pub(super) mended: Duration,
     pub(super) closed: bool,
     /// The client is about to be closed, so its calls may say so.
     pub(super) closing: bool,
     /// The client does not run before this.
     pub(super) paused: Duration,
-    /// Who waits for an answer, and whether it is the script connection that brings it.
+    /// Who waits for an answer, by ticket.
     pub(super) waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     pub(super) subscribed: BTreeSet<String>,
 }
@@ -100,6 +104,7 @@ impl Network {
             arrival: Duration::ZERO,
             hearing: Duration::ZERO,
             down: false,
+            mended: Duration::ZERO,
             closed: false,
             closing: false,
             paused: Duration::ZERO,
@@ -197,6 +202,7 @@ impl Network {
         self.put_event(link, now, Event::Disconnected);
         // Not at once: a server that takes over needs some time, and tokens count microseconds.
         let mended = self.within(now + Duration::from_millis(5), down);
+        self.links[link].mended = self.links[link].mended.max(mended);
         self.put(mended, Action::Mend { link });
     }
 

@@ -163,6 +163,10 @@ impl World {
             }
             Action::Mend { link } => {
                 let mut network = self.network();
+                // Broken again meanwhile, and for longer.
+                if network.links[link].mended > now {
+                    return;
+                }
                 network.links[link].down = false;
                 network.put_event(link, now, Event::Reconnected);
             }
