@@ -120,6 +120,5 @@ caught! {
     a_script_sent_again_after_the_leave_is_found: ResendAfterLeave,
     a_claim_that_lives_twice_is_found: ReuseClaim,
     waiters_deaf_to_a_gap_are_found: DeafToReconnect,
-    a_scout_that_keeps_its_role_is_found: ScoutKeepsRole,
     a_claim_given_up_without_leave_is_found: DropWithoutLeave,
 }

@@ -31,15 +31,13 @@ pub enum Mutant {
     ReuseClaim,
     /// After a gap in the messages nobody looks.
     DeafToReconnect,
-    /// A scout that goes does not pass its role on.
-    ScoutKeepsRole,
     /// A claim that is given up before it was granted is not left for.
     DropWithoutLeave,
 }
 
 impl Mutant {
     /// Every one there is.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
         Self::BelieveWhileLeaving,
@@ -49,7 +47,6 @@ impl Mutant {
         Self::ResendAfterLeave,
         Self::ReuseClaim,
         Self::DeafToReconnect,
-        Self::ScoutKeepsRole,
         Self::DropWithoutLeave,
     ];
 }

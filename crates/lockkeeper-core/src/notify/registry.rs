@@ -175,8 +175,7 @@ impl<R> Registry<R> {
                 (Some(_), Some(owner)) => channel.let_in(owner),
                 _ => Vec::new(),
             };
-            let next = channel.line.front();
-            let next = next.filter(|_| scout && !mutant!(ScoutKeepsRole));
+            let next = channel.line.front().filter(|_| scout);
             steps.extend(next.map(|&next| Step::Wake(next)));
             steps
         })
