@@ -48,7 +48,8 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     });
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
-    // A smaller token is believed in only after an overlap, so that property has a test of its own.
+    // No script can make a client believe again, or in a smaller token before there is an overlap: such mistakes are the
+    // engine's, and for the second there is a test beside the property.
     let properties = [
         "larger token",
         "shared token",

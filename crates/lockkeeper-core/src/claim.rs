@@ -476,22 +476,12 @@ impl Claim {
         if self.max_hold.is_none() {
             self.granted = None;
         }
-        // From when an answer counts matters to those alone that can still be prolonged by it.
-        let over = match &mut self.phase {
-            Phase::Asking => false,
-            Phase::Held { deadline, .. } if now < *deadline => false,
-            Phase::Held { deadline, .. } => {
-                *deadline = past;
-                true
-            }
-            Phase::Ended(ending) => {
-                *ending = Ending::Withdrawn;
-                true
-            }
-        };
-        if let Some(pending) = &mut self.pending
-            && (over || pending.verb == Verb::Leave)
-        {
+        match &mut self.phase {
+            Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
+            Phase::Ended(ending) => *ending = Ending::Withdrawn,
+            _ => {}
+        }
+        if let (Phase::Ended(_), Some(pending)) = (self.phase, &mut self.pending) {
             pending.sent = past;
         }
     }

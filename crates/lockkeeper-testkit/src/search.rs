@@ -16,7 +16,7 @@
 //!
 //! In every state, and at every step, these properties must hold ([`Violation`]):
 //!
-//! 1. Two claims that exclude one another are never both believed in.
+//! 1. Two claims that exclude one another are never both believed in, and belief that has ended never comes back.
 //! 2. Tokens increase from grant to grant and are shared by re-entries, and nobody believes in a token when a larger one has
 //!    been granted to somebody else.
 //! 3. Released means free: what has left is not on the server and does not come back, and only an acquire creates.

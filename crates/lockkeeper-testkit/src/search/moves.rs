@@ -81,9 +81,9 @@ impl Search {
         let mut ways = vec![(Step::GivesUp(seat, reply.is_some()), Outcome::Unknown)];
         if let Some((told, until)) = reply {
             let mut changed = client.clone();
-            self.hears(&mut changed, seat, asked, (told, until), world.tick);
+            let violation = self.hears(&mut changed, seat, asked, (told, until), world.tick);
             let next = self.with(world, seat.client, changed);
-            moves.push((Step::Hears(seat, told), next, None));
+            moves.push((Step::Hears(seat, told), next, violation));
         } else {
             moves.push(self.execute(world, client.clone(), seat, asked, false)?);
             ways.push((Step::NotSent(seat), Outcome::NotSent));
@@ -157,14 +157,15 @@ impl Search {
         asked: Asked,
         sending: Sending,
     ) -> Result<Move> {
-        let (run, violation) = self.run_script(&mut world, &mut client, seat, asked, false)?;
+        let (run, mut violation) = self.run_script(&mut world, &mut client, seat, asked, false)?;
         let flight = &client.attempts[usize::from(seat.attempt)].flight;
         if let Some(Flight {
             reply: Some((told, until)),
             ..
         }) = *flight
         {
-            self.hears(&mut client, seat, asked, (told, until), world.tick);
+            let heard = self.hears(&mut client, seat, asked, (told, until), world.tick);
+            violation = violation.or(heard);
         }
         let next = self.after_run(world, client, seat, run);
         let step = Step::Exchanges(seat, asked, sending, run.told);
@@ -237,14 +238,16 @@ impl Search {
         asked: Asked,
         (told, until): (Told, u8),
         now: u8,
-    ) {
+    ) -> Option<Violation> {
         if let Told::Answer(Answer::Granted(token)) = told
             && self.bounds.forgets
         {
             client.floor = client.floor.max(token.get());
         }
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
+        let over = believed(attempt, now) == Some(false);
         *attempt = heard(attempt, asked, told, until, now);
+        (over && believed(attempt, now) == Some(true)).then_some(Violation::BelievesAgain(seat))
     }
 
     fn after_run(&mut self, world: World, client: Client, seat: Seat, run: Run) -> World {
@@ -436,6 +439,15 @@ pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now:
         changed.gone = Some(until).filter(|until| *until >= now);
     }
     changed
+}
+
+/// Whether the claim is believed in; `None` if it has never been.
+fn believed(attempt: &Attempt, now: u8) -> Option<bool> {
+    match attempt.claim()?.belief(moment(now)) {
+        Belief::Held | Belief::Uncertain => Some(true),
+        Belief::Ended(_) => Some(false),
+        _ => None,
+    }
 }
 
 /// The claim learns that there will be no answer.

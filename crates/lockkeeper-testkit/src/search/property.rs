@@ -25,6 +25,8 @@ pub enum Violation {
     TokenNotShared(Seat, FencingToken),
     /// A claim is believed in, and a larger token has been granted to one that excludes it.
     TokenPassed(Seat, FencingToken, Seat),
+    /// Belief had ended and has come back.
+    BelievesAgain(Seat),
     /// A request that may not create has made a claim hold that did not.
     Revived(Seat),
     /// The leave was confirmed, and the server has the claim.
@@ -51,6 +53,12 @@ impl fmt::Display for Violation {
                 f,
                 "{seat} believes in token {token}, and {other} has been granted a larger one"
             ),
+            Self::BelievesAgain(seat) => {
+                write!(
+                    f,
+                    "{seat} had ceased to believe that it holds, and believes again"
+                )
+            }
             Self::Revived(seat) => {
                 write!(
                     f,
