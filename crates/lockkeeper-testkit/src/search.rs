@@ -55,6 +55,7 @@
 //! | a queue | its order as a property, in `property.rs` |
 
 mod bounds;
+mod effect;
 mod explore;
 mod heal;
 mod model;

@@ -9,9 +9,9 @@ use lockkeeper_core::claim::Belief;
 use lockkeeper_core::protocol::Verb;
 
 use super::bounds::moment;
+use super::effect::heard;
 use super::explore::Search;
 use super::model::Seat;
-use super::moves::heard;
 use super::property::Violation;
 use super::state::{Attempt, Client, Flight, World};
 use super::step::Sending;

@@ -10,11 +10,12 @@
 //! at any moment, and requests overtake one another. What they may *not* do is decided by the engine's own [`Claim`].
 
 use anyhow::Result;
-use lockkeeper_core::claim::{Belief, Claim, Departure, Verdict};
+use lockkeeper_core::claim::{Belief, Claim, Departure};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Outcome;
 
 use super::bounds::{MARGIN, moment};
+use super::effect::{believed, closed, crashed, failed, heard, overtaken};
 use super::explore::Search;
 use super::model::Seat;
 use super::property::Violation;
@@ -382,127 +383,4 @@ impl Search {
         matches!(client.attempts[place].stage, Stage::Unborn)
             && client.attempts[..place].iter().all(ended)
     }
-}
-
-impl Attempt {
-    /// Changes the claim.
-    pub(super) fn change<T>(&mut self, now: u8, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
-        let Stage::Living(claim) = &mut self.stage else {
-            return None;
-        };
-        let result = change(claim);
-        self.fold(now);
-        Some(result)
-    }
-
-    /// Forgets what makes no difference from `now` on, and a claim for which nothing is left to do altogether.
-    pub(super) fn fold(&mut self, now: u8) {
-        let Stage::Living(claim) = &mut self.stage else {
-            return;
-        };
-        claim.fold(moment(now));
-        let ended = claim.deadline().is_none()
-            && matches!(claim.belief(moment(now)), Belief::Ended(_))
-            && claim.departure() == Departure::None;
-        if ended && self.flight.is_none() {
-            self.stage = Stage::Over;
-        }
-    }
-}
-
-/// The reply has arrived.
-pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now: u8) -> Attempt {
-    let mut changed = attempt.clone();
-    changed.flight = None;
-    let number = asked.question.number();
-    let verdict = changed.change(now, |claim| match told {
-        Told::Answer(answer) => {
-            let verdict = claim.answered(number, answer, moment(now));
-            // The engine gives up on such a name.
-            if let Verdict::WrongKind | Verdict::Nonsense = verdict
-                && claim.token().is_none()
-            {
-                claim.end(moment(now));
-            }
-            Some(verdict)
-        }
-        Told::Refused => {
-            claim.failed(number, Outcome::Refused);
-            None
-        }
-        Told::Unreadable => {
-            claim.failed(number, Outcome::Unknown);
-            None
-        }
-    });
-    if let Some(Some(Verdict::Left { .. } | Verdict::WasGone)) = verdict {
-        changed.gone = Some(until).filter(|until| *until >= now);
-    }
-    changed
-}
-
-/// Whether the claim is believed in; `None` if it has never been.
-fn believed(attempt: &Attempt, now: u8) -> Option<bool> {
-    match attempt.claim()?.belief(moment(now)) {
-        Belief::Held | Belief::Uncertain => Some(true),
-        Belief::Ended(_) => Some(false),
-        _ => None,
-    }
-}
-
-/// The claim learns that there will be no answer.
-fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome, now: u8) -> Attempt {
-    let mut changed = attempt.clone();
-    if outcome == Outcome::Unknown {
-        changed.stray();
-    }
-    changed.flight = None;
-    changed.change(now, |claim| claim.failed(asked.question.number(), outcome));
-    changed
-}
-
-/// A request is answered behind the leave that overtook it: the claim hears of it and must not mind.
-fn overtaken(attempt: &mut Attempt, asked: Asked, told: Told, now: u8) {
-    let leaving = attempt
-        .flight
-        .as_ref()
-        .is_some_and(|flight| flight.asked.question.verb() == Some(Verb::Leave));
-    if let (true, Told::Answer(answer)) = (leaving, told)
-        && asked.question.verb() != Some(Verb::Leave)
-    {
-        attempt.change(now, |claim| {
-            claim.answered(asked.question.number(), answer, moment(now))
-        });
-    }
-}
-
-/// The client after it was closed: what it held is lost to it and left to expire, what it asked for is given up, and it
-/// begins nothing more. Leaves still go out.
-fn closed(client: &Client, now: u8) -> Client {
-    let mut changed = client.clone();
-    for attempt in &mut changed.attempts {
-        attempt.sleeps = false;
-        if let Stage::Unborn = attempt.stage {
-            attempt.stage = Stage::Over;
-        }
-        attempt.change(now, |claim| {
-            if !claim.forsake(moment(now)) {
-                claim.end(moment(now));
-            }
-        });
-    }
-    changed
-}
-
-/// The client after its process died: it has forgotten everything, and what was on its way may yet be executed.
-fn crashed(client: &Client) -> Client {
-    let mut changed = client.clone();
-    changed.floor = 0;
-    for attempt in &mut changed.attempts {
-        attempt.stray();
-        attempt.stage = Stage::Over;
-        attempt.sleeps = false;
-        attempt.gone = None;
-    }
-    changed
 }
