@@ -30,7 +30,5 @@ mod work;
 mod world;
 
 pub use checks::Violation;
-/// Defects of the engine on purpose.
-pub use lockkeeper_core::mutants;
 pub use run::{Outcome, run};
 pub use species::{Grant, Model, Mutexes, Reentrants, Species};
