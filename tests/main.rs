@@ -15,6 +15,8 @@ mod tracing;
 
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]
+mod attack;
+#[cfg(test)]
 mod closing;
 #[cfg(test)]
 mod interleavings;

@@ -46,6 +46,9 @@ struct State {
     silent: Option<String>,
     /// How long the answers to each script take.
     delays: BTreeMap<&'static str, Duration>,
+    /// Every subscription is refused with this error.
+    deaf: Option<&'static str>,
+    subscriptions: usize,
 }
 
 impl Unruly {
@@ -71,6 +74,16 @@ impl Unruly {
     /// From now on every answer to this script takes so long, or the whole timeout of the caller.
     pub fn slow_down(&self, script: &Script, delay: Duration) {
         self.state().delays.insert(script.name, delay);
+    }
+
+    /// From now on every subscription is refused with this error.
+    pub fn refuse_subscriptions(&self, error: &'static str) {
+        self.state().deaf = Some(error);
+    }
+
+    /// How often a subscription was asked for.
+    pub fn subscriptions(&self) -> usize {
+        self.state().subscriptions
     }
 
     /// How often this script was sent.
@@ -175,7 +188,15 @@ impl Store for Unruly {
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
-        self.inner.subscribe(channel).await
+        let deaf = {
+            let mut state = self.state();
+            state.subscriptions += 1;
+            state.deaf
+        };
+        match deaf {
+            Some(error) => Err(StoreError::refused(error)),
+            None => self.inner.subscribe(channel).await,
+        }
     }
 
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::store::StoreError;
-use channel::{Channel, LINGER, RETRY, SAFETY_POLL, Subscription};
+use channel::{Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
 
 /// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
@@ -202,7 +202,8 @@ impl<R> Registry<R> {
             } else {
                 Vec::new()
             };
-            let retry = now.after(RETRY);
+            let unwanted = refusal.is_some() && channel.line.is_empty();
+            let retry = now.after(if unwanted { REFUSED_RETRY } else { RETRY });
             channel.subscription = Subscription::Failed { retry, refusal };
             all
         })

@@ -17,6 +17,9 @@ pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
 /// How long after a failed subscription it is tried again, unless the store reports a new connection before.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
+/// The same if the server refused it and nobody waits for it: it will go on refusing until somebody changes its rules.
+pub(super) const REFUSED_RETRY: Duration = Duration::from_secs(60);
+
 /// How long a scout may leave its turn untaken: its task may be blocked, or its future kept and not polled.
 const TURN: Duration = Duration::from_secs(1);
 
