@@ -78,3 +78,88 @@ async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Resu
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_verify_found_is_told_once() -> Result<()> {
+    let server = MemoryStore::new();
+    let losses = Arc::new(Losses::default());
+    let settings = Client::builder()
+        .ttl(TTL)
+        .observer(Arc::clone(&losses) as Arc<dyn Observer>);
+    let client = server.client(settings).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let nested = ReentrantLock::new(&client, "nested");
+    let nested = nested.acquire(&client.new_owner()).await?;
+    sleep(MOMENT).await;
+    server.mute(true);
+    server.execute(&["DEL", "lockkeeper:name"])?;
+    ensure!(client.revoke("nested").await? == 1);
+    let (one, other) = tokio::join!(guard.verify(), guard.verify());
+    ensure!(one.is_err() && other.is_err());
+    ensure!(nested.verify().await.is_err());
+    sleep(3 * TTL).await;
+    let told = losses.so_far();
+    ensure!(told == [LossReason::Gone, LossReason::Revoked], "{told:?}");
+    drop((guard, nested));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears() -> Result<()> {
+    let server = MemoryStore::new();
+    let losses = Arc::new(Losses::default());
+    let settings = Client::builder()
+        .ttl(TTL)
+        .observer(Arc::clone(&losses) as Arc<dyn Observer>);
+    let (client, other) = (server.client(settings).await?, client(&server).await?);
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    sleep(MOMENT).await;
+    for _ in 0..3 {
+        ensure!(other.revoke("name").await? == 1);
+        sleep(MOMENT).await;
+    }
+    ensure!(guard.verify().await.is_err());
+    sleep(3 * TTL).await;
+    drop(guard);
+    client.close().await;
+    ensure!(losses.so_far() == [LossReason::Revoked]);
+    Ok(())
+}
+
+/// The message and the answer come by different connections.
+#[tokio::test(start_paused = true)]
+async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {
+    for forced in [false, true] {
+        let server = MemoryStore::new();
+        let other = client(&server).await?;
+        let (holder, store) = unruly(&server)?;
+        // From here on the client listens and the server knows the script.
+        Mutex::new(&holder, "first")
+            .acquire()
+            .await?
+            .release()
+            .await?;
+        sleep(MOMENT).await;
+        store.slow_down(&mutex::ACQUIRE, Duration::from_millis(500));
+        let acquiring = tokio::spawn({
+            let lock = Mutex::new(&holder, "name");
+            async move { lock.acquire().no_renewal().await }
+        });
+        sleep(Duration::from_millis(100)).await;
+        let claim = other.inspect("name").await?.holders[0].claim.clone();
+        let reason = if forced {
+            ensure!(other.force_release("name", &claim).await?);
+            LossReason::Gone
+        } else {
+            ensure!(other.revoke("name").await? == 1);
+            LossReason::Revoked
+        };
+        let guard = acquiring.await??;
+        let end = timeout(Duration::from_secs(1), guard.ended()).await;
+        ensure!(end == Ok(End::Lost(reason)), "{end:?}");
+        drop(guard);
+        sleep(MOMENT).await;
+        ensure!(Mutex::new(&other, "name").try_acquire().await?.is_some());
+    }
+    Ok(())
+}
+

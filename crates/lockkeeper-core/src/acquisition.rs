@@ -208,6 +208,7 @@ impl Acquisition {
                     .line
                     .observed
                     .tell(&tenure, LeaseEvent::Granted { token, waited });
+                self.engine.renewals.heed(&tenure);
                 Ok(Ok(Found::Granted(Hold::new(armed, token, ear))))
             }
             (Ok(Verdict::Busy(left)), armed) => {

@@ -197,6 +197,14 @@ impl Claim {
         self.granted
     }
 
+    /// Why the lease was lost; `None` if it was not, as far as the claim has been told.
+    pub const fn loss(&self) -> Option<LossReason> {
+        match self.phase {
+            Phase::Ended(Ending::Lost(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// For how long after `now` a leave is to keep the name from others.
     pub const fn keep(&self, now: Moment) -> Duration {
         match self.kept_until {

@@ -172,24 +172,24 @@ impl Lease {
                         StoreError::not_sent("a renewal is under way and will tell; ask again");
                     return self.ensure_held().and(Err(backend(busy)));
                 }
-                Ok(Verdict::Renewed | Verdict::Lost(_) | Verdict::Stale) => {}
+                Ok(Verdict::Lost(reason)) => report_lost(&self.line, &self.tenure, reason),
+                Ok(Verdict::Renewed | Verdict::Stale) => {}
                 Ok(verdict) => {
                     let answer = StoreError::unknown(format!("an unexpected answer, {verdict:?}"));
                     return self.ensure_held().and(Err(backend(answer)));
                 }
             }
         } else {
-            match self.line.verify(&self.tenure).await.map_err(backend)? {
-                Answer::Gone => self.tenure.change(Claim::seen_gone),
-                Answer::Revoked => self.tenure.change(Claim::revoke),
-                _ => {}
+            let lost = match self.line.verify(&self.tenure).await.map_err(backend)? {
+                Answer::Gone => self.tenure.lose(Claim::seen_gone),
+                Answer::Revoked => self.tenure.lose(Claim::revoke),
+                _ => None,
+            };
+            if let Some(reason) = lost {
+                report_lost(&self.line, &self.tenure, reason);
             }
         }
-        let held = self.ensure_held();
-        if let Err(Error::Lost { reason, .. }) = held {
-            report_lost(&self.line, &self.tenure, reason);
-        }
-        held
+        self.ensure_held()
     }
 
     /// Resolves when the lease is lost; never if it is released. For `select!`.

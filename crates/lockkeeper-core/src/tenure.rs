@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use crate::claim::{Belief, Claim};
 use crate::clock::Moment;
+use crate::lease::LossReason;
 use crate::owner::ClaimId;
 use crate::protocol::Protocol;
 use crate::renewal::schedule::{LeaseId, Pace};
@@ -76,6 +77,16 @@ impl Tenure {
             self.ended.notify_waiters();
         }
         result
+    }
+
+    /// Changes the claim; why its lease is lost, if that is how it ends by this change. Whoever is told so reports it, so
+    /// that it is reported once.
+    pub(crate) fn lose(&self, change: impl FnOnce(&mut Claim)) -> Option<LossReason> {
+        self.change(|claim| {
+            let before = claim.loss();
+            change(claim);
+            claim.loss().filter(|_| before.is_none())
+        })
     }
 
     /// Rings when belief ends. To miss nothing, call this, then look at the belief, then await.

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use crate::claim::{Belief, Claim, Ending, Verdict};
+use crate::claim::{Claim, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
@@ -30,6 +30,10 @@ const BATCH: usize = 100;
 /// How many batches are on their way at once. More would only queue before the server, and take its time from others.
 const ABREAST: usize = 32;
 
+/// How many words about claims without a lease are remembered. Between an answer and the word that overtook it there is
+/// seldom another one.
+const EARLY: usize = 64;
+
 /// The leases of one client.
 #[derive(Debug)]
 pub(crate) struct Renewals {
@@ -42,6 +46,8 @@ pub(crate) struct Renewals {
 struct State {
     schedule: Schedule,
     tenures: BTreeMap<LeaseId, Arc<Tenure>>,
+    /// What was said lately of claims that had no lease here, the last first.
+    early: VecDeque<(String, fn(&mut Claim))>,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
     /// There was no lease when the task last looked, and none has come since.
@@ -95,22 +101,39 @@ impl Renewals {
         self.with(|state| state.tenures.is_empty())
     }
 
-    /// Ends the lease of a claim before its time, if there is one; `change` says how.
-    pub(crate) fn end(&self, claim: &str, change: impl FnOnce(&mut Claim)) {
+    /// Ends the lease of a claim before its time; `change` says how. If there is none, it is remembered: the word may have
+    /// overtaken the answer of the grant, for they come by different connections.
+    pub(crate) fn end(&self, claim: &str, change: fn(&mut Claim)) {
         let tenure = self.with(|state| {
             let mut tenures = state.tenures.values();
-            tenures.find(|tenure| tenure.id.as_str() == claim).cloned()
+            let tenure = tenures.find(|tenure| tenure.id.as_str() == claim).cloned();
+            if tenure.is_none() {
+                state.early.truncate(EARLY - 1);
+                state.early.push_front((claim.to_owned(), change));
+            }
+            tenure
         });
-        let Some(tenure) = tenure else { return };
-        let ended = tenure.change(|claim| {
-            let held = claim.deadline().is_some();
-            change(claim);
-            held && claim.deadline().is_none()
+        if let Some(tenure) = tenure {
+            self.lose(&tenure, change);
+        }
+    }
+
+    /// Does what was said of a claim before its grant was known here.
+    pub(crate) fn heed(&self, tenure: &Tenure) {
+        let early = self.with(|state| {
+            let mut early = state.early.iter();
+            let place = early.position(|(claim, _)| claim == tenure.id.as_str())?;
+            state.early.remove(place)
         });
-        let (belief, _) = tenure.belief(self.line.clock.now());
-        if let (true, Belief::Ended(Ending::Lost(reason))) = (ended, belief) {
-            self.remove(&tenure);
-            report_lost(&self.line, &tenure, reason);
+        if let Some((_, change)) = early {
+            self.lose(tenure, change);
+        }
+    }
+
+    fn lose(&self, tenure: &Tenure, change: fn(&mut Claim)) {
+        if let Some(reason) = tenure.lose(change) {
+            self.remove(tenure);
+            report_lost(&self.line, tenure, reason);
         }
     }
 
@@ -188,19 +211,20 @@ impl Renewals {
             (overdue, due)
         });
         for tenure in overdue {
-            tenure.change(|claim| claim.expire(now));
-            match tenure.belief(now) {
-                (Belief::Ended(Ending::Lost(reason)), _) => {
-                    report_lost(&self.line, &tenure, reason);
-                }
-                // Renewed meanwhile by somebody else than this task.
-                (_, Some(deadline)) => self.with(|state| {
+            let lost = tenure.lose(|claim| {
+                claim.expire(now);
+            });
+            if let Some(reason) = lost {
+                report_lost(&self.line, &tenure, reason);
+            }
+            // Renewed meanwhile by somebody else than this task.
+            if let (_, Some(deadline)) = tenure.belief(now) {
+                self.with(|state| {
                     state
                         .schedule
                         .add(tenure.number, tenure.terms.pace, now, deadline);
                     state.tenures.insert(tenure.number, Arc::clone(&tenure));
-                }),
-                _ => {}
+                });
             }
         }
         let mut alone = Vec::new();
