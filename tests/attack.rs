@@ -125,6 +125,79 @@ async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears(
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = server.client(Client::builder().namespace("")).await?;
+    let write = "return redis.call('SET', KEYS[1], '\\255\\000\\254', 'PX', 5000)";
+    server.command(&["EVAL", write, "1", "job"]).await.ok();
+    let seen = client.inspect("job").await?;
+    ensure!(seen.kind.as_deref() == Some("mutex"), "{seen:?}");
+    ensure!(seen.holders.len() == 1 && seen.holders[0].owner.is_none());
+    // It is not taken for another one.
+    ensure!(!client.force_release("job", "").await?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_looks_like_a_word_of_ours_in_anothers_value_excludes_and_is_left_alone() -> Result<()>
+{
+    let server = MemoryStore::new();
+    let client = server.client(Client::builder().namespace("")).await?;
+    for value in ["kept:x", "revoked:x", "kept:", "revoked:kept:y", ""] {
+        server.execute(&["SET", "job", value, "PX", "5000"])?;
+        ensure!(Mutex::new(&client, "job").try_acquire().await?.is_none());
+        let error = client.revoke("job").await.err();
+        ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+        ensure!(server.command(&["GET", "job"]).await? == value);
+        let shown = client.inspect("job").await?.holders[0].claim.clone();
+        ensure!(!client.force_release("job", "another").await?);
+        ensure!(client.force_release("job", &shown).await?, "{value}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Result<()> {
+    let server = MemoryStore::new();
+    let holder = client(&server).await?;
+    let (other, store) = unruly(&server)?;
+    // Teaches the server the script.
+    ensure!(!other.force_release("name", "nobody").await?);
+    let guard = Mutex::new(&holder, "name").acquire().await?;
+    let claim = other.inspect("name").await?.holders[0].claim.clone();
+    store.plan(&name::FREE, Fate::LoseReply);
+    let outcome = other.force_release("name", &claim).await;
+    ensure!(other.inspect("name").await?.kind.is_none());
+    ensure!(!matches!(outcome, Ok(false)), "it was released by force");
+    drop(guard);
+
+    // One that never went out is no doubt.
+    store.plan(&name::FREE, Fate::NotSent);
+    ensure!(!other.force_release("name", &claim).await?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_no_inspection_and_counts_none() -> Result<()> {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let client = Client::builder()
+        .request_timeout(Duration::from_secs(60))
+        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    store.silence("lockkeeper:name");
+    let looking = tokio::spawn({
+        let client = client.clone();
+        async move { client.inspect("name").await }
+    });
+    store.wait_sent(&name::INSPECT, 1).await;
+    let report = client.close().await;
+    ensure!(report.unconfirmed == 0, "{report:?}");
+    let error = timeout(Duration::from_secs(1), looking).await??.err();
+    ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
+    Ok(())
+}
+
 /// The message and the answer come by different connections.
 #[tokio::test(start_paused = true)]
 async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {

@@ -124,7 +124,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect).
+    /// As for [`inspect`](Self::inspect); [`Error::Backend`](crate::Error::Backend) also if the claim is not there and a request
+    /// before got no answer: nobody knows whether that one took it away.
     ///
     /// # Cancel safety
     ///

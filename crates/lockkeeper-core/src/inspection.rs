@@ -12,7 +12,7 @@ use crate::name::Name;
 use crate::notify::presence::client_key;
 use crate::owner::Owner;
 use crate::protocol::{FencingToken, Item};
-use crate::store::{Reply, Value};
+use crate::store::{Outcome, Reply, StoreError, Value};
 
 /// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
 const TRIES: usize = 2;
@@ -39,7 +39,8 @@ pub struct Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The claim, by which [`force_release`](crate::Client::force_release) knows it.
+    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text
+    /// only what can be shown, by which it cannot be forced.
     pub claim: String,
     /// Whose claim it is; `None` of another library's.
     pub owner: Option<Owner>,
@@ -70,7 +71,7 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         let keys = [name.main().to_owned(), name.part("fence")];
         Item::new(&name::INSPECT, keys, [name.part("wake")])
     };
-    let reply = ask(engine, name, "inspect", item).await?;
+    let (reply, _) = ask(engine, name, "inspect", item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
         Status::Found => found(name, &reply),
@@ -127,7 +128,10 @@ fn holder(fields: &Value) -> Option<Holder> {
     let [claim, left, state] = &fields[..] else {
         return None;
     };
-    let claim = claim.as_str()?.to_owned();
+    let Value::Bytes(claim) = claim else {
+        return None;
+    };
+    let claim = String::from_utf8_lossy(claim).into_owned();
     let owner = claim.split_once('/').map(|(owner, _)| owner.parse());
     Some(Holder {
         owner: owner.and_then(Result::ok),
@@ -148,7 +152,7 @@ fn holder(fields: &Value) -> Option<Holder> {
 /// As whom a client has introduced itself.
 async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
     let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
-    let reply = ask(engine, name, "inspect", item).await?;
+    let (reply, _) = ask(engine, name, "inspect", item).await?;
     match reply.status() {
         Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(str::to_owned)),
         Status::Gone => Ok(None),
@@ -159,7 +163,7 @@ async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || Item::new(&name::REVOKE, [name.main().to_owned()], []);
-    let reply = ask(engine, name, "revoke", item).await?;
+    let (reply, _) = ask(engine, name, "revoke", item).await?;
     let told = match reply.status() {
         Status::Free => Some(0),
         Status::Told => reply.field(0).and_then(Value::as_i64),
@@ -175,33 +179,50 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
         let args = [claim.to_owned(), name.part("wake")];
         Item::new(&name::FREE, [name.main().to_owned()], args)
     };
-    let reply = ask(engine, name, "release", item).await?;
-    match reply.status() {
-        Status::Left => {
+    let (reply, doubt) = ask(engine, name, "release", item).await?;
+    match (reply.status(), doubt) {
+        (Status::Left, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
             let told = reply.field(0).and_then(Value::as_i64) == Some(1);
             engine.hub.left(&name.part("wake"), told);
             Ok(true)
         }
-        Status::NotHeld => Ok(false),
+        (Status::NotHeld, None) => Ok(false),
+        // By itself, or by the request that got no answer.
+        (Status::NotHeld, Some(doubt)) => Err(backend(name, "release", doubt)),
         _ => Err(unexpected(name, &reply)),
     }
 }
 
-async fn ask(engine: &Engine, name: &Name, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {
-    // Nothing is left behind that closing would have to wait for.
+/// Asks until answered, but for `TRIES` times at most. Beside the answer: why a request before the last got none, if it may
+/// have been executed. Closing the client stops it: it has no claim that would be left for.
+async fn ask(
+    engine: &Engine,
+    name: &Name,
+    doing: &str,
+    item: impl Fn() -> Item,
+) -> Result<(Reply, Option<StoreError>)> {
     drop(engine.enter()?);
     let timeout = engine.settings.request_timeout;
-    let mut tried = 0;
-    let reply = loop {
-        tried += 1;
-        match engine.line.run(&item, timeout).await {
-            Err(error) if error.is_transient() && tried < TRIES => {}
-            outcome => break outcome,
+    let mut doubt = None;
+    let asking = async {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match engine.line.run(&item, timeout).await {
+                Err(error) if error.is_transient() && tried < TRIES => {
+                    doubt = Some(error).filter(|error| error.outcome() == Outcome::Unknown);
+                }
+                outcome => break outcome,
+            }
         }
     };
-    let reply = reply
-        .map_err(|error| Error::backend(format!("{doing} lock {:?}", name.as_str()), error))?;
+    let outcome = tokio::select! {
+        biased;
+        () = engine.closed() => return Err(Error::Closed),
+        outcome = asking => outcome,
+    };
+    let reply = outcome.map_err(|error| backend(name, doing, error))?;
     if reply.status() == Status::WrongKind {
         let kind = if doing == "revoke" {
             "revocable"
@@ -214,7 +235,11 @@ async fn ask(engine: &Engine, name: &Name, doing: &str, item: impl Fn() -> Item)
             key: name.main().to_owned(),
         });
     }
-    Ok(reply)
+    Ok((reply, doubt))
+}
+
+fn backend(name: &Name, doing: &str, error: StoreError) -> Error {
+    Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
 }
 
 fn unexpected(name: &Name, reply: &Reply) -> Error {
