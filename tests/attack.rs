@@ -126,6 +126,20 @@ async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_is_shown_for_our_holders_alone() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = server.client(Client::builder().namespace("")).await?;
+    let guard = Mutex::new(&client, "job").acquire().await?;
+    let ours = guard.fencing_token();
+    ensure!(client.inspect("job").await?.token == Some(ours));
+    guard.release().await?;
+    server.execute(&["SET", "job", "their token", "PX", "5000"])?;
+    let seen = client.inspect("job").await?;
+    ensure!(seen.token.is_none(), "of a hold that is over: {seen:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
     let server = MemoryStore::new();
     let client = server.client(Client::builder().namespace("")).await?;
@@ -198,6 +212,20 @@ async fn closing_waits_for_no_inspection_and_counts_none() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = ReentrantLock::new(&client, "name");
+    let second = Duration::from_secs(1);
+    let guard = lock.acquire(&client.new_owner()).min_hold(second).await?;
+    ensure!(matches!(guard.release().await?, Released::Kept(_)));
+    sleep(second + MOMENT).await;
+    ensure!(client.inspect("name").await?.kind.is_none());
+    ensure!(Mutex::new(&client, "name").try_acquire().await?.is_some());
+    Ok(())
+}
+
 /// The message and the answer come by different connections.
 #[tokio::test(start_paused = true)]
 async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {
@@ -233,6 +261,85 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
         sleep(MOMENT).await;
         ensure!(Mutex::new(&other, "name").try_acquire().await?.is_some());
     }
+    Ok(())
+}
+
+/// A stray acquire, a late renewal and a late leave all arrive after a kept, revoked or forced end.
+#[tokio::test(start_paused = true)]
+async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_nothing() -> Result<()>
+{
+    for reenters in [false, true] {
+        let server = MemoryStore::new();
+        let (client, store) = unruly(&server)?;
+        let other = self::client(&server).await?;
+        let (acquire, renew, marked) = if reenters {
+            (
+                &reentrant::ACQUIRE,
+                &reentrant::RENEW,
+                &reentrant::LEAVE_MARKED,
+            )
+        } else {
+            (&mutex::ACQUIRE, &mutex::RENEW, &mutex::LEAVE_MARKED)
+        };
+        let shortest = Duration::from_secs(20);
+        store.plan(acquire, Fate::Keep);
+        store.plan(marked, Fate::Keep);
+        let begun;
+        if reenters {
+            let lock = ReentrantLock::new(&client, "name");
+            let guard = lock.acquire(&client.new_owner()).min_hold(shortest).await?;
+            begun = Instant::now();
+            store.plan(renew, Fate::Keep);
+            sleep(3 * TTL / 2).await;
+            ensure!(matches!(guard.release().await?, Released::Kept(_)));
+        } else {
+            let lock = Mutex::new(&client, "name");
+            let guard = lock.acquire().min_hold(shortest).await?;
+            begun = Instant::now();
+            store.plan(renew, Fate::Keep);
+            sleep(3 * TTL / 2).await;
+            ensure!(matches!(guard.release().await?, Released::Kept(_)));
+        }
+        store.deliver(&server).await;
+        let left = begun + shortest - Instant::now();
+        let holder = other.inspect("name").await?.holders.remove(0);
+        ensure!(holder.state == HolderState::Kept);
+        let shown = holder.left.context("it ends")?;
+        ensure!(
+            shown + 2 * MOMENT >= left && shown <= left + 2 * MOMENT,
+            "{shown:?} {left:?}"
+        );
+        sleep(left + 2 * MOMENT).await;
+        ensure!(other.inspect("name").await?.kind.is_none());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = ReentrantLock::new(&client, "name");
+    let owner = client.new_owner();
+    let second = Duration::from_secs(1);
+    let (one, other) = (
+        lock.acquire(&owner).min_hold(second).await?,
+        lock.acquire(&owner).await?,
+    );
+    ensure!(client.revoke("name").await? == 2);
+    drop(one);
+    drop(other);
+    let begun = Instant::now();
+    let next = lock.acquire(&owner).wait_for(SOON).await?;
+    ensure!(
+        begun.elapsed() + 2 * MOMENT >= second,
+        "{:?}",
+        begun.elapsed()
+    );
+    sleep(3 * TTL).await;
+    next.verify().await?;
+    ensure!(next.reenter().await?.release().await? == Released::StillHeld(1));
+    ensure!(next.release().await? == Released::Free);
     Ok(())
 }
 

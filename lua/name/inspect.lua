@@ -23,6 +23,6 @@ end
 if #held.claims == 0 then
   return { ARGV[1], 'FREE', waiters }
 end
--- The fence is that of our grants: it says nothing of another library's.
+-- Another library draws no tokens: behind its holder the fence is that of a hold which is over.
 local token = held.token or client_of(held.claims[1][1]) and redis.call('GET', KEYS[2])
 return { ARGV[1], 'FOUND', held.kind, token or '', waiters, held.claims }

@@ -30,6 +30,8 @@ local function take_out(key, kind, claim, now, keep, channel)
     return alive, rest, 0, '1'
   end
   if left > 0 then
+    -- The end of a lease that is over must not keep the name from other kinds.
+    redis.call('PEXPIRE', key, string.format('%.0f', left))
     return alive, 0, left, wake(channel, 'kept')
   end
   redis.call('DEL', key)
