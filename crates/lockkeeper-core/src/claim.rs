@@ -382,10 +382,17 @@ impl Claim {
     }
 
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
+        // Of a leave that was executed unanswered nobody was told whether its wake went out.
+        let sure = !self.stray_leave;
         let verdict = match answer {
-            Answer::Left { told, holds } => Verdict::Left { told, holds },
-            Answer::Kept { told, left } => Verdict::Kept { told, left },
-            // It had left; whether its wake went out was told to nobody.
+            Answer::Left { told, holds } => Verdict::Left {
+                told: told && sure,
+                holds,
+            },
+            Answer::Kept { told, left } => Verdict::Kept {
+                told: told && sure,
+                left,
+            },
             Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
             Answer::NotHeld { .. } => Verdict::WasGone,
             _ => return Verdict::Nonsense,

@@ -310,6 +310,34 @@ fn a_claim_that_closing_forsakes_is_lost_and_left_to_expire() {
     assert_eq!(claim.departure(), Departure::None);
 }
 
+#[test]
+fn a_repeated_leave_does_not_know_whether_the_wake_of_the_first_went_out() {
+    let left = TTL;
+    for (answer, verdict) in [
+        (
+            Answer::Kept { told: true, left },
+            Verdict::Kept { told: false, left },
+        ),
+        (
+            Answer::Left {
+                told: true,
+                holds: 1,
+            },
+            Verdict::Left {
+                told: false,
+                holds: 1,
+            },
+        ),
+    ] {
+        let mut claim = held(1);
+        claim.end(at(2));
+        claim.send(Verb::Leave, 2, at(2)).unwrap();
+        claim.failed(2, Outcome::Unknown);
+        claim.send(Verb::Leave, 3, at(3)).unwrap();
+        assert_eq!(claim.answered(3, answer, at(4)), verdict);
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send(Verb),
