@@ -406,10 +406,10 @@ async fn run(
         }
         if introduction.is_some_and(|due| due <= clock.now()) {
             introduction = None;
-            if renewals.is_empty() {
-                // It has nothing to show for now. The next grant sends the order anew.
-                hub.introduced.store(false, Ordering::Relaxed);
-            } else {
+            // First, so that a lease which is too new to be seen below sends the order itself. Without any it has nothing to
+            // show for now, and the next grant sends the order.
+            hub.introduced.store(false, Ordering::Relaxed);
+            if !renewals.is_empty() && !hub.introduced.swap(true, Ordering::Relaxed) {
                 // The inbox is this task's own.
                 let _ = hub.orders.send(Order::Introduce);
             }
