@@ -374,7 +374,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
         state ^= state << 17;
         state % below
     };
-    let reenters = seed % 2 == 0;
+    let reenters = seed.is_multiple_of(2);
     let server = MemoryStore::new();
     let begun = Instant::now();
     let owner = |claim: usize| format!("00000000-0000-0000-0000-00000000000{}:1", claim % 2);

@@ -47,12 +47,15 @@ struct State {
     schedule: Schedule,
     tenures: BTreeMap<LeaseId, Arc<Tenure>>,
     /// What was said lately of claims that had no lease here, the last first.
-    early: VecDeque<(String, fn(&mut Claim))>,
+    early: VecDeque<(String, Word)>,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
     /// There was no lease when the task last looked, and none has come since.
     idle: bool,
 }
+
+/// What becomes of a claim of which something was said.
+type Word = fn(&mut Claim);
 
 /// Leases that one script renews.
 type Batch = Vec<Arc<Tenure>>;
@@ -103,7 +106,7 @@ impl Renewals {
 
     /// Ends the lease of a claim before its time; `change` says how. If there is none, it is remembered: the word may have
     /// overtaken the answer of the grant, for they come by different connections.
-    pub(crate) fn end(&self, claim: &str, change: fn(&mut Claim)) {
+    pub(crate) fn end(&self, claim: &str, change: Word) {
         let tenure = self.with(|state| {
             let mut tenures = state.tenures.values();
             let tenure = tenures.find(|tenure| tenure.id.as_str() == claim).cloned();
@@ -130,7 +133,7 @@ impl Renewals {
         }
     }
 
-    fn lose(&self, tenure: &Tenure, change: fn(&mut Claim)) {
+    fn lose(&self, tenure: &Tenure, change: Word) {
         if let Some(reason) = tenure.lose(change) {
             self.remove(tenure);
             report_lost(&self.line, tenure, reason);
