@@ -8,14 +8,11 @@ use lockkeeper_lua::mutex;
 #[derive(Debug)]
 pub(crate) struct MutexProtocol {
     name: Name,
-    fence: String,
-    wake: String,
 }
 
 impl MutexProtocol {
-    pub(crate) fn new(name: Name) -> Self {
-        let (fence, wake) = (name.part("fence"), name.part("wake"));
-        Self { name, fence, wake }
+    pub(crate) const fn new(name: Name) -> Self {
+        Self { name }
     }
 
     fn main(&self) -> String {
@@ -35,7 +32,11 @@ impl Protocol for MutexProtocol {
     fn acquire(&self, ask: Ask<'_>) -> Item {
         Item::new(
             &mutex::ACQUIRE,
-            [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
+            [
+                self.main(),
+                self.name.part("fence"),
+                self.name.gone(ask.claim),
+            ],
             [
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
@@ -54,7 +55,7 @@ impl Protocol for MutexProtocol {
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.as_str().to_owned(), self.wake.clone());
+        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
             Item::new(
                 &mutex::LEAVE_MARKED,
@@ -76,9 +77,5 @@ impl Protocol for MutexProtocol {
             [self.main()],
             [ask.claim.as_str().to_owned()],
         )
-    }
-
-    fn channel(&self) -> String {
-        self.wake.clone()
     }
 }

@@ -7,14 +7,11 @@ use lockkeeper_lua::reentrant;
 #[derive(Debug)]
 pub(crate) struct ReentrantProtocol {
     name: Name,
-    fence: String,
-    wake: String,
 }
 
 impl ReentrantProtocol {
-    pub(crate) fn new(name: Name) -> Self {
-        let (fence, wake) = (name.part("fence"), name.part("wake"));
-        Self { name, fence, wake }
+    pub(crate) const fn new(name: Name) -> Self {
+        Self { name }
     }
 
     fn main(&self) -> String {
@@ -34,7 +31,11 @@ impl Protocol for ReentrantProtocol {
     fn acquire(&self, ask: Ask<'_>) -> Item {
         Item::new(
             &reentrant::ACQUIRE,
-            [self.main(), self.fence.clone(), self.name.gone(ask.claim)],
+            [
+                self.main(),
+                self.name.part("fence"),
+                self.name.gone(ask.claim),
+            ],
             [
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
@@ -54,7 +55,7 @@ impl Protocol for ReentrantProtocol {
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.as_str().to_owned(), self.wake.clone());
+        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
             let keys = [self.main(), self.name.gone(ask.claim)];
             Item::new(
@@ -81,9 +82,5 @@ impl Protocol for ReentrantProtocol {
 
     fn reenters(&self) -> bool {
         true
-    }
-
-    fn channel(&self) -> String {
-        self.wake.clone()
     }
 }
