@@ -25,6 +25,7 @@ mod events;
 mod failure;
 mod options;
 mod reply;
+mod request;
 mod script_line;
 mod slot;
 mod store;

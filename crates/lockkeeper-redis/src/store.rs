@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fred::types::Value as FredValue;
-use fred::util::redis_keyslot;
 use lockkeeper_core::clock::{BootClock, Clock};
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
 use lockkeeper_core::{Error, Result};
@@ -18,6 +16,7 @@ use crate::events::{Events, Line};
 use crate::failure;
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request;
 use crate::script_line;
 use crate::slot::{self, Slot};
 use crate::subscriber::{Request, Subscriber};
@@ -122,23 +121,17 @@ impl Store for RedisStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         // Nothing is awaited before the request is queued, so calls leave in the order of their first polls.
         let connection = self.slot.current()?;
+        let script = call.item.script;
         let (name, script) = match call.form {
-            Form::Sha => ("EVALSHA", call.item.script.sha1),
-            Form::Source => ("EVAL", call.item.script.source),
+            Form::Sha => ("EVALSHA", script.sha1),
+            Form::Source => ("EVAL", script.source),
             _ => return Err(StoreError::not_sent("unknown form of a call")),
         };
-        let keys = call.item.keys;
-        let slot = keys.first().map_or(0, |key| redis_keyslot(key.as_bytes()));
-        let mut args = Vec::with_capacity(keys.len() + call.item.args.len() + 3);
-        args.push(FredValue::from_static_str(script));
-        args.push(FredValue::from(keys.len().to_string()));
-        args.extend(keys.into_iter().map(FredValue::from));
-        args.push(FredValue::from(call.request.to_string()));
-        args.extend(call.item.args.into_iter().map(FredValue::from));
+        let command = connection::command(name, request::slot(&call.item));
+        let args = request::arguments(script, call.request, &call.item);
+        drop(call.item);
 
-        let frame = connection
-            .exchange(connection::command(name, slot), args, call.timeout)
-            .await?;
+        let frame = connection.exchange(command, args, call.timeout).await?;
         if let Some(text) = reply::error_text(&frame) {
             return Err(StoreError::refused(text));
         }
