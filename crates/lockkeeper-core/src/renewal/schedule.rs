@@ -57,6 +57,8 @@ pub(crate) struct Schedule {
     entries: BTreeMap<LeaseId, Entry>,
     by_due: BTreeSet<(Moment, LeaseId)>,
     by_deadline: BTreeSet<(Moment, LeaseId)>,
+    /// The longest time by which a renewal of any lease so far may go out early.
+    gather: Duration,
 }
 
 impl Schedule {
@@ -72,6 +74,7 @@ impl Schedule {
         );
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = pace {
+            self.gather = self.gather.max(pace.gather());
             self.set_due(id, pace.steady(id, sent));
         }
     }
@@ -92,7 +95,7 @@ impl Schedule {
         if self.by_due.first().is_none_or(|&(due, _)| due > now) {
             return Vec::new();
         }
-        let soon = (now.after(GATHER_MOST), LeaseId::MAX);
+        let soon = (now.after(self.gather), LeaseId::MAX);
         let gathered = |&&(due, id): &&(Moment, LeaseId)| {
             let pace = self.entries.get(&id).and_then(|entry| entry.pace);
             due <= now.after(pace.map_or(Duration::ZERO, Pace::gather))
