@@ -34,18 +34,28 @@ const VERIFIED: usize = 1_000;
 /// What the target of scripts and memory is given for.
 const TARGET_LEASES: f64 = 100_000.0;
 
-/// Holds many leases and watches.
+/// Holds many leases and watches, for each number of them on a server of its own.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for &leases in effort.leases {
+        rows.extend(hold(leases, effort.periods, rows.is_empty()).await?);
+    }
+    Ok(rows)
+}
+
+/// `fresh`: nothing else has been measured by this process, so what its memory grows by is what the leases take. Later
+/// it would first use again what has been freed.
+async fn hold(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let server = Server::start().await?;
     let settings = Client::builder().ttl(TTL);
     let client = lockkeeper::connect_with(&server.url(), settings).await?;
     // What is allocated once goes to nobody's account.
-    let mut guards = Vec::with_capacity(effort.leases);
+    let mut guards = Vec::with_capacity(number);
     guards.extend(acquire(&client, 0..TASKS).await?);
 
     let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
     let start = Instant::now();
-    guards.extend(acquire(&client, TASKS..effort.leases).await?);
+    guards.extend(acquire(&client, TASKS..number).await?);
     let acquired = start.elapsed();
     let leases = count(guards.len() - TASKS);
     let memory = own_memory()
@@ -54,12 +64,12 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let server_memory = (server_memory(&server).await? - server_memory_before) / leases;
 
     sleep((PERIOD / 2).saturating_sub(acquired)).await;
-    let watched = watch(&server, PERIOD * effort.periods).await?;
+    let watched = watch(&server, PERIOD * periods).await?;
     let lost = lost(&guards).await?;
     client.close().await;
 
     let row = |what: &str, unit, value| {
-        let what = format!("{} leases: {what}", effort.leases);
+        let what = format!("{number} leases: {what}");
         Row::new(PART, what, unit, Spread::once(value))
     };
     let mut rows = vec![
@@ -69,13 +79,13 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
         row("client CPU", "% of a core", watched.client).target(Target::AtMost(5.0)),
         row("server CPU", "% of a core", watched.server),
     ];
-    if let Some(memory) = memory {
+    if let Some(memory) = memory.filter(|_| fresh) {
         rows.push(row("client memory each", "bytes", memory).target(Target::AtMost(1_024.0)));
     }
     rows.push(row("server memory each", "bytes", server_memory).target(Target::AtMost(1_024.0)));
-    let scale = TARGET_LEASES / count(effort.leases);
+    let scale = TARGET_LEASES / count(number);
     if scale > 1.0 {
-        // The targets are for more leases than a quick run holds.
+        // The targets are for more leases than these.
         let at = |what: &str, value: f64| row(&format!("{what}, ×{scale}"), "", value * scale);
         rows.push(at("scripts/s", watched.scripts).target(Target::AtMost(1_000.0)));
         rows.push(at("client CPU %", watched.client).target(Target::AtMost(5.0)));

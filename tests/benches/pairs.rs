@@ -168,9 +168,11 @@ impl Work {
                 times.reserve(pairs.len());
                 for [acquire, leave] in pairs {
                     let start = Instant::now();
-                    execute(&client, acquire).await?;
-                    execute(&client, leave).await?;
+                    let granted = execute(&client, acquire).await?;
+                    let left = execute(&client, leave).await?;
                     times.push(start.elapsed());
+                    ensure!(status(&granted) == Some(Status::Granted));
+                    ensure!(status(&left) == Some(Status::Left));
                 }
             }
         }
@@ -233,7 +235,7 @@ fn arguments(item: Item, request: u64) -> Vec<FredValue> {
     arguments
 }
 
-async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> Result<()> {
+async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> Result<Frame> {
     let options = Options {
         fail_fast: true,
         max_attempts: Some(2),
@@ -245,13 +247,18 @@ async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> R
         .and_then(FredValue::as_bytes)
         .map_or(0, redis_keyslot);
     let command = CustomCommand::new_static("EVALSHA", ClusterHash::Custom(slot), false);
-    match client
-        .with_options(&options)
-        .custom_raw(command, arguments)
-        .await?
-    {
-        Frame::Array { .. } => Ok(()),
-        other => bail!("the script answered {other:?}"),
+    let client = client.with_options(&options);
+    Ok(client.custom_raw(command, arguments).await?)
+}
+
+/// The status in a script's reply.
+fn status(reply: &Frame) -> Option<Status> {
+    let Frame::Array { data: fields, .. } = reply else {
+        return None;
+    };
+    match fields.get(1)? {
+        Frame::BlobString { data, .. } => Status::parse(std::str::from_utf8(data).ok()?),
+        _ => None,
     }
 }
 
