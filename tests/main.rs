@@ -2,6 +2,7 @@
 
 mod commands;
 mod contract;
+mod cuts;
 mod faults;
 mod input;
 mod notice;

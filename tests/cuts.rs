@@ -1,0 +1,250 @@
+//! Connections that are cut after every number of bytes that a hold or a message needs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, LeaseEvent, Mutex, Observation, Observer};
+use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::subject::{Reentrant, Subject};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// How many connections are cut side by side: most of a round is waiting for the next renewal and for the reconnection.
+const LANES: u64 = 24;
+
+/// Counts renewals.
+#[derive(Debug, Default)]
+struct Renewals(watch::Sender<u64>);
+
+impl Observer for Renewals {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let LeaseEvent::Renewed { .. } = observation.event {
+            self.0.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// A client whose connections can be cut.
+struct Lane {
+    proxy: Proxy,
+    client: Client,
+    renewals: Arc<Renewals>,
+}
+
+impl Lane {
+    async fn start<S: Subject>(server: &Server) -> Result<Self> {
+        let renewals = Arc::new(Renewals::default());
+        // Every 30 ms a renewal, and 500 ms for each request.
+        let settings = Client::builder()
+            .ttl(Duration::from_secs(3))
+            .renewal_fraction(100)
+            .observer(Arc::clone(&renewals) as Arc<dyn Observer>);
+        let proxy = Proxy::in_front_of(server).await?;
+        let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+        let lane = Self {
+            proxy,
+            client,
+            renewals,
+        };
+        // The first round teaches the server the scripts and introduces the client.
+        lane.hold::<S>("first round").await?;
+        Ok(lane)
+    }
+
+    /// Acquires, waits for a renewal and releases.
+    async fn hold<S: Subject>(&self, name: &str) -> Result<()> {
+        let guard = S::new(&self.client, name).acquire().await?;
+        let mut renewals = self.renewals.0.subscribe();
+        renewals.changed().await?;
+        guard.ensure_held()?;
+        S::release(guard).await?;
+        Ok(())
+    }
+
+    /// How many bytes a hold needs at least.
+    async fn needed<S: Subject>(&self, direction: Direction) -> Result<u64> {
+        let so_far = || self.proxy.so_far().forwarded[direction as usize];
+        let mut needed = u64::MAX;
+        for round in 0..5 {
+            let before = so_far();
+            self.hold::<S>(&name(direction, round)).await?;
+            needed = needed.min(so_far() - before);
+        }
+        Ok(needed)
+    }
+
+    /// A hold while the connection is cut after so many bytes.
+    async fn cut<S: Subject>(
+        &self,
+        direction: Direction,
+        bytes: u64,
+        other: &Client,
+    ) -> Result<()> {
+        let name = name(direction, bytes);
+        let before = self.proxy.so_far().cut;
+        self.proxy.cut_after(direction, bytes);
+        timeout(SOON, self.hold::<S>(&name)).await??;
+        let seen = self.proxy.so_far();
+        ensure!(seen.cut == before + 1, "nothing was cut: {seen:?}");
+        let guard = timeout(SOON, S::new(other, &name).acquire().into_future()).await??;
+        S::release(guard).await?;
+        Ok(())
+    }
+}
+
+/// Of one length for every number, so that every hold needs as many bytes.
+fn name(direction: Direction, bytes: u64) -> String {
+    format!("{direction:?} {bytes:04}")
+}
+
+async fn cut_after_every_byte<S: Subject>() -> Result<()> {
+    let server = Arc::new(Server::start().await?);
+    let other = lockkeeper::connect(&server.url()).await?;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        let needed = Lane::start::<S>(&server)
+            .await?
+            .needed::<S>(direction)
+            .await?;
+        ensure!(needed > 40, "{needed} bytes cannot be all");
+        let next = Arc::new(AtomicU64::new(0));
+        let mut lanes = JoinSet::new();
+        for _ in 0..LANES {
+            let (server, next, other) = (Arc::clone(&server), Arc::clone(&next), other.clone());
+            lanes.spawn(async move {
+                let lane = Lane::start::<S>(&server).await?;
+                loop {
+                    let bytes = next.fetch_add(1, Ordering::Relaxed);
+                    if bytes > needed {
+                        return anyhow::Ok(());
+                    }
+                    let outcome = lane.cut::<S>(direction, bytes, &other).await;
+                    outcome.with_context(|| format!("{direction:?} {bytes} of {needed}"))?;
+                }
+            });
+        }
+        while let Some(lane) = lanes.join_next().await {
+            lane??;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_mutex_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
+    cut_after_every_byte::<Mutex>().await
+}
+
+#[tokio::test]
+async fn a_re_entrant_lock_whose_connection_is_cut_after_any_byte_costs_nothing_but_time()
+-> Result<()> {
+    cut_after_every_byte::<Reentrant>().await
+}
+
+/// A name that is held, and who waits for it behind a proxy.
+async fn waited_for(
+    server: &Server,
+    name: &str,
+    direct: &Client,
+    client: &Client,
+) -> Result<(lockkeeper::MutexGuard, tokio::task::JoinHandle<Result<()>>)> {
+    let guard = Mutex::new(direct, name).acquire().await?;
+    let lock = Mutex::new(client, name);
+    let waiting = tokio::spawn(async move {
+        lock.acquire().await?.release().await?;
+        Ok(())
+    });
+    let channel = format!("lockkeeper.wake:{{lockkeeper:{name}}}");
+    while server
+        .command(&["PUBSUB", "NUMSUB", &channel])
+        .await?
+        .into_texts()?[1]
+        != "1"
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok((guard, waiting))
+}
+
+/// Sooner than the poll that finds what no message told.
+const BY_RECONNECTION: Duration = Duration::from_secs(4);
+
+#[tokio::test]
+async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> {
+    let server = Arc::new(Server::start().await?);
+    let direct = lockkeeper::connect(&server.url()).await?;
+    let start = async || {
+        let proxy = Proxy::in_front_of(&server).await?;
+        let client = lockkeeper::connect(proxy.url()).await?;
+        Mutex::new(&client, "first")
+            .acquire()
+            .await?
+            .release()
+            .await?;
+        anyhow::Ok((proxy, client))
+    };
+
+    // What arrives while nothing is handed on is the message, for nobody asks before it is heard.
+    let (proxy, client) = start().await?;
+    let (guard, waiting) = waited_for(&server, "name 9999", &direct, &client).await?;
+    let received = || proxy.so_far().received[Direction::ToClient as usize];
+    let before = received();
+    proxy.hold(Direction::ToClient);
+    guard.release().await?;
+    timeout(
+        SOON,
+        proxy.seen(|seen| seen.received[Direction::ToClient as usize] > before),
+    )
+    .await?;
+    let needed = received() - before;
+    ensure!((40..200).contains(&needed), "{needed} bytes are no message");
+    proxy.release(Direction::ToClient);
+    timeout(SOON, waiting).await???;
+
+    let next = Arc::new(AtomicU64::new(0));
+    let mut lanes = JoinSet::new();
+    for _ in 0..LANES {
+        let (proxy, client) = start().await?;
+        let (server, direct, next) = (Arc::clone(&server), direct.clone(), Arc::clone(&next));
+        lanes.spawn(async move {
+            loop {
+                let bytes = next.fetch_add(1, Ordering::Relaxed);
+                if bytes > needed {
+                    return anyhow::Ok(());
+                }
+                let name = format!("name {bytes:04}");
+                let (guard, waiting) = waited_for(&server, &name, &direct, &client).await?;
+                let before = proxy.so_far().cut;
+                proxy.cut_after(Direction::ToClient, bytes);
+                guard.release().await?;
+                let served = timeout(BY_RECONNECTION, waiting).await;
+                served.with_context(|| format!("after {bytes} of {needed} bytes"))???;
+                let seen = proxy.so_far();
+                ensure!(seen.cut == before + 1, "{bytes}: nothing was cut: {seen:?}");
+            }
+        });
+    }
+    while let Some(lane) = lanes.join_next().await {
+        lane??;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_waiter_whose_subscription_is_cut_before_its_answer_is_served() -> Result<()> {
+    let server = Server::start().await?;
+    let direct = lockkeeper::connect(&server.url()).await?;
+    let proxy = Proxy::in_front_of(&server).await?;
+    let client = lockkeeper::connect(proxy.url()).await?;
+    proxy.lose_reply_to("lockkeeper.wake:{lockkeeper:name}\r\n");
+    let (guard, waiting) = waited_for(&server, "name", &direct, &client).await?;
+    guard.release().await?;
+    timeout(BY_RECONNECTION, waiting).await???;
+    ensure!(proxy.so_far().cut == 1, "nothing was cut");
+    Ok(())
+}
