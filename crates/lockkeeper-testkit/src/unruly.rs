@@ -41,7 +41,9 @@ pub struct Unruly {
 struct State {
     fates: VecDeque<(&'static str, Fate)>,
     kept: Vec<Call>,
-    seen: Vec<(&'static str, Form)>,
+    seen: Vec<Sent>,
+    /// Keys that contain this are a group of their own.
+    apart: Option<String>,
     /// Requests whose first key contains this never arrive.
     silent: Option<String>,
     /// How long the answers to each script take.
@@ -49,6 +51,14 @@ struct State {
     /// Every subscription is refused with this error.
     deaf: Option<&'static str>,
     subscriptions: usize,
+}
+
+/// A request that was sent.
+#[derive(Debug)]
+struct Sent {
+    script: &'static str,
+    form: Form,
+    keys: Vec<String>,
 }
 
 impl Unruly {
@@ -71,6 +81,11 @@ impl Unruly {
         self.state().silent = Some(text.to_owned());
     }
 
+    /// From now on keys that contain this text are a group of their own, as on another server of a cluster.
+    pub fn split_groups(&self, text: &str) {
+        self.state().apart = Some(text.to_owned());
+    }
+
     /// From now on every answer to this script takes so long, or the whole timeout of the caller.
     pub fn slow_down(&self, script: &Script, delay: Duration) {
         self.state().delays.insert(script.name, delay);
@@ -91,8 +106,15 @@ impl Unruly {
         self.state()
             .seen
             .iter()
-            .filter(|(name, _)| *name == script.name)
+            .filter(|sent| sent.script == script.name)
             .count()
+    }
+
+    /// The keys of each request of this script, in order.
+    pub fn keys_sent(&self, script: &Script) -> Vec<Vec<String>> {
+        let state = self.state();
+        let sent = state.seen.iter().filter(|sent| sent.script == script.name);
+        sent.map(|sent| sent.keys.clone()).collect()
     }
 
     /// How often this script was sent by its text.
@@ -100,7 +122,7 @@ impl Unruly {
         self.state()
             .seen
             .iter()
-            .filter(|seen| **seen == (script.name, Form::Source))
+            .filter(|sent| sent.script == script.name && sent.form == Form::Source)
             .count()
     }
 
@@ -133,7 +155,11 @@ impl Unruly {
     fn fate(&self, call: &Call) -> Fate {
         let name = call.item.script.name;
         let mut state = self.state();
-        state.seen.push((name, call.form));
+        state.seen.push(Sent {
+            script: name,
+            form: call.form,
+            keys: call.item.keys.clone(),
+        });
         let key = call.item.keys.first();
         let dead = |silent: &String| key.is_some_and(|key| key.contains(silent.as_str()));
         if state.silent.as_ref().is_some_and(dead) {
@@ -205,6 +231,11 @@ impl Store for Unruly {
 
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.inner.events()
+    }
+
+    fn group(&self, key: &str) -> u32 {
+        let apart = |text: &String| key.contains(text.as_str());
+        u32::from(self.state().apart.as_ref().is_some_and(apart))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
