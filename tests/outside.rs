@@ -53,6 +53,35 @@ async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()
     Ok(())
 }
 
+/// A lease of 30 s is renewed after some 10 s, so what comes without a renewal has come by the message.
+#[tokio::test]
+async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() -> Result<()> {
+    let server = Server::start().await?;
+    let holder = lockkeeper::connect(&server.url()).await?;
+    let other = lockkeeper::connect(&server.url()).await?;
+    let first = Mutex::new(&holder, "first").acquire().await?;
+    // Once it listens, and the server knows all scripts.
+    let listening = ["PUBSUB", "CHANNELS", "lockkeeper.client:*"];
+    while server.command(&listening).await?.into_texts()?.len() != 1 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    ensure!(other.revoke("first").await? == 1);
+    ensure!(timeout(SOON, first.ended()).await? == End::Lost(LossReason::Revoked));
+    drop(first);
+    server.vanished("lockkeeper:first").await?;
+
+    let guard = Mutex::new(&holder, "name")
+        .acquire()
+        .ttl(Duration::from_secs(30))
+        .await?;
+    let before = server.commandstats("evalsha").await?;
+    ensure!(other.revoke("name").await? == 1);
+    ensure!(timeout(SOON, guard.ended()).await? == End::Lost(LossReason::Revoked));
+    let scripts = server.commandstats("evalsha").await? - before;
+    ensure!(scripts == 1, "{scripts} scripts for one revocation");
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn verify_tells_of_a_revocation() -> Result<()> {
     let server = MemoryStore::new();
