@@ -95,3 +95,37 @@ async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
     ensure!(told.is_empty(), "what was lost is not released: {told:?}");
     Ok(())
 }
+
+/// The claims of what was observed.
+#[derive(Debug, Default)]
+struct Claims(Cell<Vec<String>>);
+
+impl Observer for Claims {
+    fn observe(&self, observation: &Observation<'_>) {
+        let claim = observation.claim.to_owned();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(claim);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_is_told_the_claim_that_inspection_shows() -> Result<()> {
+    let claims = Arc::new(Claims::default());
+    let settings = Client::builder().observer(Arc::clone(&claims) as Arc<dyn Observer>);
+    let client = settings.build(Arc::new(MemoryStore::new()))?;
+    let lock = Mutex::new(&client, "name");
+    let mut shown = Vec::new();
+    for _ in 0..2 {
+        let guard = lock.acquire().await?;
+        let claim = &client.inspect("name").await?.holders[0].claim;
+        // Once for its grant, once for its release.
+        shown.extend([claim.clone(), claim.clone()]);
+        guard.release().await?;
+    }
+    let told = claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+    ensure!(*told == shown, "{told:?}, not {shown:?}");
+    ensure!(told[0] != told[2]);
+    Ok(())
+}

@@ -44,6 +44,8 @@ pub struct Observation<'a> {
     pub name: &'a str,
     /// The kind of the lock.
     pub kind: Kind,
+    /// The claim, as [inspection](crate::Client::inspect) shows it in [`Holder::claim`](crate::Holder::claim).
+    pub claim: &'a str,
     /// Whose claim it is.
     pub owner: Owner,
     /// What has happened.
@@ -92,6 +94,7 @@ impl Observed {
             observer.observe(&Observation {
                 name: tenure.protocol.name().as_str(),
                 kind: tenure.protocol.kind(),
+                claim: tenure.id.as_str(),
                 owner: tenure.id.owner(),
                 event,
             });
