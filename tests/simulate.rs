@@ -65,6 +65,19 @@ struct Arguments {
     verbose: bool,
 }
 
+impl Arguments {
+    /// The command that repeats one history, with the defect it was found with.
+    fn to_repeat(&self, kind: Kind, seed: u64) -> String {
+        let kind = kind.name();
+        let mut command =
+            format!("cargo xtask simulate --kind {kind} --seed {seed} --histories 1 --verbose");
+        if let Some(mutant) = self.mutant {
+            command.push_str(&format!(" --mutant {mutant:?}"));
+        }
+        command
+    }
+}
+
 /// What all threads have done.
 #[derive(Debug, Default)]
 struct Tally {
@@ -174,10 +187,7 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
             let mut report = vec![format!("{}: {}", violation.rule, violation.what)];
             let skipped = lines.len().saturating_sub(SHOWN);
             report.extend(lines.into_iter().skip(skipped));
-            report.push(format!(
-                "to repeat it: cargo xtask simulate --kind {} --seed {seed} --histories 1 --verbose",
-                kind.name()
-            ));
+            report.push(format!("to repeat it: {}", arguments.to_repeat(kind, seed)));
             tally.fail(report);
         }
     }

@@ -61,6 +61,29 @@ fn a_seed_gives_the_same_history_in_two_processes() {
     assert_eq!(one.trim().len(), 16);
 }
 
+#[test]
+fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() {
+    let simulate = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let report = simulate(&["--mutant", "BelieveWhileLeaving", "--threads", "1"]);
+    let lines: Vec<_> = report.lines().collect();
+    let [violation, before @ .., repeat] = &lines[..] else {
+        panic!("{report}");
+    };
+    assert!(violation.contains(": "), "{violation}");
+    assert!((1..=60).contains(&before.len()), "{} lines", before.len());
+    let command = repeat.strip_prefix("to repeat it: cargo xtask simulate ");
+    let arguments: Vec<_> = command.unwrap().split(' ').collect();
+    assert!(arguments.ends_with(&["--mutant", "BelieveWhileLeaving"]));
+    assert_eq!(simulate(&arguments), report);
+}
+
 /// How many histories of each kind a defect may stay hidden in.
 const PATIENCE: u64 = 1_000;
 
