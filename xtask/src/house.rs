@@ -33,6 +33,8 @@ pub(crate) struct Member {
     pub(crate) published: bool,
     /// What it and its build need, by name.
     pub(crate) dependencies: Vec<String>,
+    /// The features that it and its build switch on, of each of these: the package's name, a slash, the feature's.
+    pub(crate) enabled: Vec<String>,
     /// What its tests need besides.
     pub(crate) dev_dependencies: Vec<String>,
 }
@@ -72,7 +74,21 @@ fn member(package: &Package) -> Member {
             .map(|dependency| dependency.name.clone())
             .collect()
     };
+    let needed_features = package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind != DependencyKind::Development)
+        .flat_map(|dependency| {
+            let features = dependency.features.iter();
+            features.map(|feature| format!("{}/{feature}", dependency.name))
+        });
+    // Features of its own may switch on what belongs to another: `lockkeeper-core/mutants`, or `lockkeeper-core?/mutants`.
+    let own_features = package.features.values().flatten();
+    let enabled = needed_features
+        .chain(own_features.map(|feature| feature.replace('?', "")))
+        .collect();
     Member {
+        enabled,
         name: package.name.to_string(),
         version: package.version.to_string(),
         rust_version: package

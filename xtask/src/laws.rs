@@ -30,6 +30,10 @@ pub(crate) const LAWS: &[Law] = &[
         development_members_stay_at_home,
     ),
     (
+        "nothing published switches on the defects of the engine",
+        defects_stay_at_home,
+    ),
+    (
         "the top level has what a visitor looks for",
         top_level_is_complete,
     ),
@@ -73,6 +77,9 @@ const KNOWN_TO: [(&str, &[&str]); 2] = [
     ),
     ("mlua", &["lockkeeper-memory"]),
 ];
+
+/// The feature that compiles defects into the engine.
+const DEFECTS: &str = "lockkeeper-core/mutants";
 
 fn lock_crates_depend_on_engine_and_scripts(house: &House) -> Vec<String> {
     let locks = house.members.iter().filter(|member| {
@@ -141,6 +148,15 @@ fn development_members_stay_at_home(house: &House) -> Vec<String> {
     offences
         .extend(published.flat_map(|member| foreign(member, |name| !UNPUBLISHED.contains(&name))));
     offences
+}
+
+/// Features are joined over a whole build: one crate that switches them on does so for its users.
+fn defects_stay_at_home(house: &House) -> Vec<String> {
+    let published = house.members.iter().filter(|member| member.published);
+    published
+        .filter(|member| member.enabled.iter().any(|feature| feature == DEFECTS))
+        .map(|member| format!("{} switches on {DEFECTS}", member.name))
+        .collect()
 }
 
 fn top_level_is_complete(house: &House) -> Vec<String> {

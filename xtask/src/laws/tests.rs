@@ -9,6 +9,7 @@ fn member(name: &str, dependencies: &[&str]) -> Member {
         rust_version: Some("1.95".to_owned()),
         published: !UNPUBLISHED.contains(&name),
         dependencies: dependencies.iter().map(ToString::to_string).collect(),
+        enabled: Vec::new(),
         dev_dependencies: Vec::new(),
     }
 }
@@ -74,6 +75,33 @@ fn a_second_crate_that_knows_the_client_or_the_interpreter_is_found() {
     });
     let expected = ["lockkeeper-core knows fred", "lockkeeper-core knows mlua"];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_published_crate_with_defects_is_found_and_an_unpublished_one_is_not() {
+    let found = offences(defects_stay_at_home, |house| {
+        for name in ["lockkeeper-mutex", "lockkeeper-testkit"] {
+            let member = named(house, name);
+            member.enabled.push("lockkeeper-core/mutants".to_owned());
+        }
+    });
+    assert_eq!(
+        found,
+        ["lockkeeper-mutex switches on lockkeeper-core/mutants"]
+    );
+}
+
+/// What the law looks at is read from the manifests: the testkit is known to switch the defects on.
+#[test]
+fn enabled_features_are_read_from_the_workspace() {
+    let mut house = House::read().unwrap();
+    assert_eq!(defects_stay_at_home(&house), [""; 0]);
+    named(&mut house, "lockkeeper-testkit").published = true;
+    let found = defects_stay_at_home(&house);
+    assert_eq!(
+        found,
+        ["lockkeeper-testkit switches on lockkeeper-core/mutants"]
+    );
 }
 
 #[test]
