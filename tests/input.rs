@@ -234,3 +234,17 @@ async fn a_user_a_database_and_a_socket_are_taken_from_the_url() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn settings_behind_the_name_of_an_engine_are_refused() -> Result<()> {
+    for url in ["memory://a?ttl=3", "memory://?ttl=3", "memory://a?"] {
+        let error = lockkeeper::connect(url).await.err();
+        ensure!(
+            matches!(error, Some(Error::Config { .. })),
+            "{url}: {error:?}"
+        );
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        ensure!(text.contains("builder"), "{text}");
+    }
+    Ok(())
+}

@@ -59,6 +59,11 @@ pub async fn connect(url: &str) -> Result<Client> {
 pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> {
     let store: Arc<dyn Store> = match url.split_once("://") {
         Some(("memory", "")) => Arc::new(MemoryStore::new()),
+        Some(("memory", name)) if name.contains('?') => {
+            return Err(Error::config(
+                "a memory:// URL has a name and no settings: give them to the client's builder",
+            ));
+        }
         Some(("memory", name)) => Arc::new(MemoryStore::shared(name)),
         Some(_) => Arc::new(RedisStore::connect(url).await?),
         None => {
