@@ -5,18 +5,19 @@ mod contract;
 mod cuts;
 mod faults;
 mod input;
+mod keeping;
 mod notice;
 mod observer;
+mod orders;
 mod outside;
 mod processes;
 mod reentrant;
 mod renewals;
+mod revocation;
 mod scripts;
 mod tracing;
 
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
-#[cfg(test)]
-mod attack;
 #[cfg(test)]
 mod closing;
 #[cfg(test)]

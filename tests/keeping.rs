@@ -1,0 +1,191 @@
+//! Names that are kept for a shortest time: for how long, against whom, and what arrives late.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, HolderState, Mutex, ReentrantLock, Released};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{mutex, reentrant};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::time::{Instant, sleep};
+
+const SOON: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(6);
+const MOMENT: Duration = Duration::from_millis(1);
+
+async fn client(server: &MemoryStore) -> Result<Client> {
+    server.client(Client::builder().ttl(TTL)).await
+}
+
+fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let settings = Client::builder().ttl(TTL);
+    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    Ok((client, store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner) = (ReentrantLock::new(&client, "nested"), client.new_owner());
+    let minute = Duration::from_secs(60);
+    let guard = Mutex::new(&client, "name")
+        .acquire()
+        .min_hold(minute)
+        .await?;
+    ensure!(matches!(guard.release().await?, Released::Kept(_)));
+    let (outer, inner) = (
+        lock.acquire(&owner).await?,
+        lock.acquire(&owner).min_hold(minute).await?,
+    );
+    // While the owner holds, it is only the name's further future that is settled.
+    ensure!(inner.release().await? == Released::StillHeld(1));
+    outer.reenter().await?.release().await?;
+    ensure!(matches!(outer.release().await?, Released::Kept(left) if left <= minute));
+    for name in ["name", "nested"] {
+        let seen = client.inspect(name).await?;
+        let [holder] = &seen.holders[..] else {
+            anyhow::bail!("{seen:?}")
+        };
+        ensure!(holder.state == HolderState::Kept);
+        ensure!(holder.left.is_some_and(|left| left <= minute));
+        ensure!(client.revoke(name).await? == 0);
+        ensure!(client.force_release(name, &holder.claim).await?);
+        ensure!(client.inspect(name).await?.kind.is_none());
+    }
+    ensure!(lock.try_acquire(&owner).await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
+    for reenters in [false, true] {
+        let server = MemoryStore::new();
+        let unruly = Unruly::new(Arc::new(server.sibling()));
+        let client = Client::builder()
+            .ttl(TTL)
+            .build(Arc::clone(&unruly) as Arc<dyn Store>)?;
+        let (mutex, lock) = (
+            Mutex::new(&client, "name"),
+            ReentrantLock::new(&client, "name"),
+        );
+        let shortest = Duration::from_secs(20);
+        let started = Instant::now();
+        let released = if reenters {
+            unruly.plan(&reentrant::LEAVE, Fate::LoseReply);
+            let guard = lock.acquire(&client.new_owner()).min_hold(shortest).await?;
+            guard.release().await?
+        } else {
+            unruly.plan(&mutex::LEAVE, Fate::LoseReply);
+            mutex.acquire().min_hold(shortest).await?.release().await?
+        };
+        ensure!(matches!(released, Released::Kept(_)), "{released:?}");
+        if reenters {
+            lock.acquire(&client.new_owner()).await?.release().await?;
+        } else {
+            mutex.acquire().await?.release().await?;
+        }
+        let apart = started.elapsed();
+        // The waiters of several clients come in a little apart.
+        let late = shortest + Duration::from_millis(100);
+        ensure!((shortest..late).contains(&apart), "after {apart:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = ReentrantLock::new(&client, "name");
+    let second = Duration::from_secs(1);
+    let guard = lock.acquire(&client.new_owner()).min_hold(second).await?;
+    ensure!(matches!(guard.release().await?, Released::Kept(_)));
+    sleep(second + MOMENT).await;
+    ensure!(client.inspect("name").await?.kind.is_none());
+    ensure!(Mutex::new(&client, "name").try_acquire().await?.is_some());
+    Ok(())
+}
+
+/// A stray acquire, a late renewal and a late leave all arrive after a kept, revoked or forced end.
+#[tokio::test(start_paused = true)]
+async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_nothing() -> Result<()>
+{
+    for reenters in [false, true] {
+        let server = MemoryStore::new();
+        let (client, store) = unruly(&server)?;
+        let other = self::client(&server).await?;
+        let (acquire, renew, marked) = if reenters {
+            (
+                &reentrant::ACQUIRE,
+                &reentrant::RENEW,
+                &reentrant::LEAVE_MARKED,
+            )
+        } else {
+            (&mutex::ACQUIRE, &mutex::RENEW, &mutex::LEAVE_MARKED)
+        };
+        let shortest = Duration::from_secs(20);
+        store.plan(acquire, Fate::Keep);
+        store.plan(marked, Fate::Keep);
+        let begun;
+        if reenters {
+            let lock = ReentrantLock::new(&client, "name");
+            let guard = lock.acquire(&client.new_owner()).min_hold(shortest).await?;
+            begun = Instant::now();
+            store.plan(renew, Fate::Keep);
+            sleep(3 * TTL / 2).await;
+            ensure!(matches!(guard.release().await?, Released::Kept(_)));
+        } else {
+            let lock = Mutex::new(&client, "name");
+            let guard = lock.acquire().min_hold(shortest).await?;
+            begun = Instant::now();
+            store.plan(renew, Fate::Keep);
+            sleep(3 * TTL / 2).await;
+            ensure!(matches!(guard.release().await?, Released::Kept(_)));
+        }
+        store.deliver(&server).await;
+        let left = begun + shortest - Instant::now();
+        let holder = other.inspect("name").await?.holders.remove(0);
+        ensure!(holder.state == HolderState::Kept);
+        let shown = holder.left.context("it ends")?;
+        ensure!(
+            shown + 2 * MOMENT >= left && shown <= left + 2 * MOMENT,
+            "{shown:?} {left:?}"
+        );
+        sleep(left + 2 * MOMENT).await;
+        ensure!(other.inspect("name").await?.kind.is_none());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = ReentrantLock::new(&client, "name");
+    let owner = client.new_owner();
+    let second = Duration::from_secs(1);
+    let (one, other) = (
+        lock.acquire(&owner).min_hold(second).await?,
+        lock.acquire(&owner).await?,
+    );
+    ensure!(client.revoke("name").await? == 2);
+    drop(one);
+    drop(other);
+    let begun = Instant::now();
+    let next = lock.acquire(&owner).wait_for(SOON).await?;
+    ensure!(
+        begun.elapsed() + 2 * MOMENT >= second,
+        "{:?}",
+        begun.elapsed()
+    );
+    sleep(3 * TTL).await;
+    next.verify().await?;
+    ensure!(next.reenter().await?.release().await? == Released::StillHeld(1));
+    ensure!(next.release().await? == Released::Free);
+    Ok(())
+}

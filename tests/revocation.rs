@@ -1,0 +1,355 @@
+//! A lock that is asked for back: every holder is told once, whichever way the word comes.
+
+use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{
+    Client, End, Error, LeaseEvent, LossReason, Mutex, Observation, Observer, ReentrantLock,
+    Released,
+};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{mutex, reentrant};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::time::{Instant, sleep, timeout};
+
+const SOON: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(6);
+const MOMENT: Duration = Duration::from_millis(1);
+
+async fn client(server: &MemoryStore) -> Result<Client> {
+    server.client(Client::builder().ttl(TTL)).await
+}
+
+fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let settings = Client::builder().ttl(TTL);
+    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    Ok((client, store))
+}
+
+/// Counts the leases that are lost.
+#[derive(Debug, Default)]
+struct Losses(Cell<Vec<LossReason>>);
+
+impl Observer for Losses {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let LeaseEvent::Lost(reason) = observation.event {
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(reason);
+        }
+    }
+}
+
+impl Losses {
+    fn so_far(&self) -> Vec<LossReason> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal() -> Result<()> {
+    let server = MemoryStore::new();
+    let (holder, other) = (client(&server).await?, client(&server).await?);
+    let guard = Mutex::new(&holder, "name").acquire().await?;
+    sleep(Duration::from_millis(1)).await;
+    server.mute(true);
+    let revoked = Instant::now();
+    ensure!(other.revoke("name").await? == 1);
+    ensure!(guard.ensure_held().is_ok());
+    ensure!(guard.lost().await == LossReason::Revoked);
+    ensure!(revoked.elapsed() <= TTL / 3, "{:?}", revoked.elapsed());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()> {
+    let server = MemoryStore::new();
+    let (holder, other) = (client(&server).await?, client(&server).await?);
+    let guard = Mutex::new(&holder, "name").acquire().await?;
+    sleep(Duration::from_millis(1)).await;
+    let revoked = Instant::now();
+    let (end, told) = tokio::join!(guard.ended(), other.revoke("name"));
+    ensure!(told? == 1);
+    ensure!(end == End::Lost(LossReason::Revoked));
+    ensure!(
+        revoked.elapsed() <= Duration::from_millis(2),
+        "{:?}",
+        revoked.elapsed()
+    );
+    Ok(())
+}
+
+/// A lease of 30 s is renewed after some 10 s, so what comes without a renewal has come by the message.
+#[tokio::test]
+async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() -> Result<()> {
+    let server = Server::start().await?;
+    let holder = lockkeeper::connect(&server.url()).await?;
+    let other = lockkeeper::connect(&server.url()).await?;
+    let first = Mutex::new(&holder, "first").acquire().await?;
+    // Once it listens, and the server knows all scripts.
+    let listening = ["PUBSUB", "CHANNELS", "lockkeeper.client:*"];
+    while server.command(&listening).await?.into_texts()?.len() != 1 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    ensure!(other.revoke("first").await? == 1);
+    ensure!(timeout(SOON, first.ended()).await? == End::Lost(LossReason::Revoked));
+    drop(first);
+    server.vanished("lockkeeper:first").await?;
+
+    let guard = Mutex::new(&holder, "name")
+        .acquire()
+        .ttl(Duration::from_secs(30))
+        .await?;
+    let before = server.commandstats("evalsha").await?;
+    ensure!(other.revoke("name").await? == 1);
+    ensure!(timeout(SOON, guard.ended()).await? == End::Lost(LossReason::Revoked));
+    let scripts = server.commandstats("evalsha").await? - before;
+    ensure!(scripts == 1, "{scripts} scripts for one revocation");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn verify_tells_of_a_revocation() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    server.mute(true);
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let lock = ReentrantLock::new(&client, "nested");
+    let nested = lock.acquire(&client.new_owner()).await?;
+    for name in ["name", "nested"] {
+        ensure!(client.revoke(name).await? == 1);
+    }
+    for error in [guard.verify().await.err(), nested.verify().await.err()] {
+        ensure!(
+            matches!(
+                error,
+                Some(Error::Lost {
+                    reason: LossReason::Revoked,
+                    ..
+                })
+            ),
+            "{error:?}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_verify_found_is_told_once() -> Result<()> {
+    let server = MemoryStore::new();
+    let losses = Arc::new(Losses::default());
+    let settings = Client::builder()
+        .ttl(TTL)
+        .observer(Arc::clone(&losses) as Arc<dyn Observer>);
+    let client = server.client(settings).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let nested = ReentrantLock::new(&client, "nested");
+    let nested = nested.acquire(&client.new_owner()).await?;
+    sleep(MOMENT).await;
+    server.mute(true);
+    server.execute(&["DEL", "lockkeeper:name"])?;
+    ensure!(client.revoke("nested").await? == 1);
+    let (one, other) = tokio::join!(guard.verify(), guard.verify());
+    ensure!(one.is_err() && other.is_err());
+    ensure!(nested.verify().await.is_err());
+    sleep(3 * TTL).await;
+    let told = losses.so_far();
+    ensure!(told == [LossReason::Gone, LossReason::Revoked], "{told:?}");
+    drop((guard, nested));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears() -> Result<()> {
+    let server = MemoryStore::new();
+    let losses = Arc::new(Losses::default());
+    let settings = Client::builder()
+        .ttl(TTL)
+        .observer(Arc::clone(&losses) as Arc<dyn Observer>);
+    let (client, other) = (server.client(settings).await?, client(&server).await?);
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    sleep(MOMENT).await;
+    for _ in 0..3 {
+        ensure!(other.revoke("name").await? == 1);
+        sleep(MOMENT).await;
+    }
+    ensure!(guard.verify().await.is_err());
+    sleep(3 * TTL).await;
+    drop(guard);
+    client.close().await;
+    ensure!(losses.so_far() == [LossReason::Revoked]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_claim_of_a_revoked_owner_is_told_and_no_more_get_in() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
+    let outer = lock.acquire(&owner).await?;
+    let inner = outer.reenter().await?;
+    ensure!(client.revoke("name").await? == 2);
+    ensure!(outer.ended().await == End::Lost(LossReason::Revoked));
+    ensure!(inner.ended().await == End::Lost(LossReason::Revoked));
+    ensure!(lock.try_acquire(&owner).await?.is_none());
+    drop(inner);
+    ensure!(lock.try_acquire(&owner).await?.is_none());
+    drop(outer);
+    let next = lock
+        .acquire(&owner)
+        .wait_for(Duration::from_secs(1))
+        .await?;
+    ensure!(next.release().await? == Released::Free);
+    Ok(())
+}
+
+/// A process that holds for an owner of another one listens to what that one is told, for as long as it holds.
+#[tokio::test]
+async fn a_holder_for_another_clients_owner_is_told_too_and_listens_no_longer_than_it_holds()
+-> Result<()> {
+    let server = Server::start().await?;
+    let (maker, holder) = (
+        lockkeeper::connect(&server.url()).await?,
+        lockkeeper::connect(&server.url()).await?,
+    );
+    let owner = maker.new_owner();
+    let channel = format!("lockkeeper.client:{}", &owner.to_string()[..36]);
+    let listening = async |number: &str| -> Result<()> {
+        loop {
+            let words = ["PUBSUB", "NUMSUB", &*channel];
+            if server.command(&words).await?.into_texts()?[1] == number {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let lock = ReentrantLock::new(&holder, "name");
+    let guard = lock.acquire(&owner).await?;
+    timeout(SOON, listening("1")).await??;
+    ensure!(maker.revoke("name").await? == 1);
+    ensure!(timeout(SOON, guard.ended()).await? == End::Lost(LossReason::Revoked));
+    drop(guard);
+    // It lingers for five seconds.
+    timeout(2 * SOON, listening("0")).await?
+}
+
+/// The answer to the acquire is lost, and before it is repeated the hold is revoked: it must not come back.
+#[tokio::test(start_paused = true)]
+async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> {
+    for reenters in [false, true] {
+        let server = MemoryStore::new();
+        let unruly = Unruly::new(Arc::new(server.sibling()));
+        let holder = Client::builder()
+            .ttl(TTL)
+            .build(Arc::clone(&unruly) as Arc<dyn Store>)?;
+        let other = client(&server).await?;
+        let acquire = if reenters {
+            &reentrant::ACQUIRE
+        } else {
+            &mutex::ACQUIRE
+        };
+        // The server must know the script, or the lost reply is that it does not.
+        if reenters {
+            let lock = ReentrantLock::new(&other, "name");
+            lock.acquire(&other.new_owner()).await?.release().await?;
+        } else {
+            Mutex::new(&other, "name")
+                .acquire()
+                .await?
+                .release()
+                .await?;
+        }
+        unruly.plan(acquire, Fate::LoseReply);
+        let acquiring = tokio::spawn({
+            let holder = holder.clone();
+            async move {
+                if reenters {
+                    let lock = ReentrantLock::new(&holder, "name");
+                    lock.acquire(&holder.new_owner()).await?.verify().await
+                } else {
+                    Mutex::new(&holder, "name").acquire().await?.verify().await
+                }
+            }
+        });
+        unruly.wait_sent(acquire, 1).await;
+        let revoked = other.inspect("name").await?.holders[0].claim.clone();
+        ensure!(other.revoke("name").await? == 1);
+        timeout(SOON, acquiring).await???;
+        let holders = other.inspect("name").await?.holders;
+        ensure!(
+            holders.iter().all(|holder| holder.claim != revoked),
+            "{holders:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The message and the answer come by different connections.
+#[tokio::test(start_paused = true)]
+async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {
+    for forced in [false, true] {
+        let server = MemoryStore::new();
+        let other = client(&server).await?;
+        let (holder, store) = unruly(&server)?;
+        // From here on the client listens and the server knows the script.
+        Mutex::new(&holder, "first")
+            .acquire()
+            .await?
+            .release()
+            .await?;
+        sleep(MOMENT).await;
+        store.slow_down(&mutex::ACQUIRE, Duration::from_millis(500));
+        let acquiring = tokio::spawn({
+            let lock = Mutex::new(&holder, "name");
+            async move { lock.acquire().no_renewal().await }
+        });
+        sleep(Duration::from_millis(100)).await;
+        let claim = other.inspect("name").await?.holders[0].claim.clone();
+        let reason = if forced {
+            ensure!(other.force_release("name", &claim).await?);
+            LossReason::Gone
+        } else {
+            ensure!(other.revoke("name").await? == 1);
+            LossReason::Revoked
+        };
+        let guard = acquiring.await??;
+        let end = timeout(Duration::from_secs(1), guard.ended()).await;
+        ensure!(end == Ok(End::Lost(reason)), "{end:?}");
+        drop(guard);
+        sleep(MOMENT).await;
+        ensure!(Mutex::new(&other, "name").try_acquire().await?.is_some());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Result<()> {
+    let (client, store) = unruly(&MemoryStore::new())?;
+    store.refuse_subscriptions("NOPERM no permissions to access the channel");
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    sleep(Duration::from_secs(600)).await;
+    guard.verify().await?;
+    let asked = store.subscriptions();
+    ensure!(
+        (1..=20).contains(&asked),
+        "asked {asked} times in ten minutes"
+    );
+    // Whoever waits is told at once that nobody can.
+    let waited = Instant::now();
+    let waiting = Mutex::new(&client, "name").acquire().await.err();
+    ensure!(
+        matches!(waiting, Some(Error::Backend { .. })),
+        "{waiting:?}"
+    );
+    ensure!(waited.elapsed() < Duration::from_secs(1));
+    Ok(())
+}
