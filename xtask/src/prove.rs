@@ -5,10 +5,11 @@ use clap::Args;
 
 use crate::steps::{Steps, cargo, execute};
 
-/// What the searches are told; see `cargo xtask prove -- --help`.
+/// What the searches are told; see `cargo xtask prove --help`.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Bounds and choices, as `-- --help` lists them: none for the thorough searches, `--quick` for those of the tests,
+    /// Bounds and choices, as `--help` lists them: none for the thorough searches, `--quick` for those of the tests,
     /// `--mutants` to see every mutant caught.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,

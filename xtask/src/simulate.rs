@@ -7,10 +7,12 @@ use clap::Args;
 
 use crate::steps::{Steps, cargo, execute};
 
-/// What the simulation is told.
+/// What the simulation is told; see `cargo xtask simulate --help`.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant`, `--threads N`, `--verbose`.
+    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant`, `--threads N`, `--mutant NAME`,
+    /// `--verbose`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
