@@ -42,8 +42,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A lease is renewed when about one `fraction`th of its ttl has passed, a little sooner together with others (default 3, at most 100), and twice as soon after a
-    /// failure.
+    /// A lease is renewed when about one `fraction`th of its ttl has passed, a little sooner together with others, and
+    /// twice as soon after a failure. From 2, or a lease would end before it is renewed, to 100 (default 3).
     pub fn renewal_fraction(mut self, fraction: u32) -> Self {
         self.settings.renewal_fraction = fraction;
         self

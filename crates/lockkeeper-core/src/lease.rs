@@ -16,7 +16,7 @@ use crate::renewal::report_lost;
 use crate::store::StoreError;
 use crate::tenure::Tenure;
 
-/// An observer of one granted claim. Clones watch the same claim; none of them ever releases it.
+/// A view of one granted claim. Clones watch the same claim; none of them ever releases it.
 ///
 /// What a lease says is decided by a local, monotonic deadline that is counted from before the granting or renewing
 /// request was sent: a lease ends for its holder before it can end on the server.

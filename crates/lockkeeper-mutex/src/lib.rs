@@ -102,7 +102,7 @@ impl Mutex {
         self.0.acquire(|hold, _| MutexGuard(hold))
     }
 
-    /// Acquires if the lock is free now; `None` if somebody else holds it.
+    /// Acquires if the lock is free now. `None` if it cannot be had now: somebody holds it, or the name is kept.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl fmt::Debug for Mutex {
 /// A held [`Mutex`]. Dereferences to its [`Lease`].
 ///
 /// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word. A guard
-/// cannot be cloned: `guard.clone()` gives another observer of its [`Lease`].
+/// cannot be cloned: `guard.clone()` gives another view, its [`Lease`].
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct MutexGuard(Hold);
@@ -200,6 +200,9 @@ impl MutexGuard {
     /// [`Lost`](lockkeeper_core::Error::Lost) if the lease had been lost before;
     /// [`Backend`](lockkeeper_core::Error::Backend) if the server did not confirm within the client's release timeout. The
     /// guard is gone in every case, and the leave is repeated in the background.
+    ///
+    /// After a loss, `release` returns `Lost` at once; the leave goes out in the background. Treat `Lost(Revoked)` as
+    /// "stopped as asked".
     ///
     /// # Cancel safety
     ///

@@ -31,6 +31,9 @@ use protocol::ReentrantProtocol;
 /// owner's others live on. The lock is free when the last claim has left or ended. All claims of one hold share one fencing
 /// token.
 ///
+/// An owner that holds gets in at once, unless its hold was revoked: then nobody gets in, not even it, until its guards
+/// are gone or their leases end. So run the outer work in `guard.run(…)`, which stops a nested call too.
+///
 /// # Examples
 ///
 /// ```
@@ -66,8 +69,11 @@ impl ReentrantLock {
         Self(Lock::new(client, name, ReentrantProtocol::new))
     }
 
-    /// Acquires for `owner`, waiting for as long as it takes unless told otherwise. An owner that holds already gets in at
-    /// once.
+    /// Acquires for `owner`, waiting for as long as it takes unless told otherwise.
+    ///
+    /// An owner that holds gets in at once, unless its hold was [revoked](Client::revoke): then nobody gets in, not even
+    /// it, until its guards are gone or their leases end. So run the outer work in [`guard.run(…)`](Lease::run), which
+    /// stops a nested call too.
     ///
     /// When it returns `Ok`, no other owner holds, and this claim's lease is renewed as long as its guard lives.
     ///
@@ -109,7 +115,8 @@ impl ReentrantLock {
             .owner(owner)
     }
 
-    /// Acquires for `owner` if the lock is free or its own now; `None` if another owner holds it.
+    /// Acquires for `owner` if the lock is free or its own now. `None` if it cannot be had now: another owner holds it,
+    /// this owner's hold was revoked, or the name is kept.
     ///
     /// # Errors
     ///
@@ -188,7 +195,7 @@ impl fmt::Debug for ReentrantLock {
 /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`].
 ///
 /// Dropping it releases this one hold in the background; [`release`](Self::release) waits for the server's word. A guard
-/// cannot be cloned: `guard.clone()` gives another observer of its [`Lease`].
+/// cannot be cloned: `guard.clone()` gives another view, its [`Lease`].
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct ReentrantGuard {
@@ -236,6 +243,9 @@ impl ReentrantGuard {
     /// [`Lost`](Error::Lost) if this claim's lease had been lost before; [`Backend`](Error::Backend) if the server did not
     /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
     /// background.
+    ///
+    /// After a loss, `release` returns `Lost` at once; the leave goes out in the background. Treat `Lost(Revoked)` as
+    /// "stopped as asked".
     ///
     /// # Cancel safety
     ///
