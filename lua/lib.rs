@@ -166,6 +166,61 @@ pub mod reentrant {
     );
 }
 
+/// One holder at a time, first come, first served. Its leases are renewed and verified by the scripts of
+/// [`reentrant`]: under the main key lies the same.
+pub mod fair {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes a claim a holder of a name that is free or its owner's, or lets it wait in turn.
+    pub const ACQUIRE: Script = script!(
+        "fair/acquire",
+        with ["clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "turn"],
+        keys ["main", "fence", "gone", "queue", "waiters"],
+        args [
+            "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit",
+        ],
+        replies [
+            Status::Granted,
+            Status::Waiting,
+            Status::Busy,
+            Status::QueueFull,
+            Status::More,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Claims that wait say that they are alive; a batch.
+    pub const BEAT: Script = script!(
+        "fair/beat",
+        with ["clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "turn"],
+        keys ["main", "fence", "queue", "waiters"],
+        args ["request", "claim", "ttl", "floor", "waiter_ttl", "channel"],
+        items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
+    );
+
+    /// The claim goes, whether it holds or waits, and the next in the queue holds.
+    pub const LEAVE: Script = script!(
+        "fair/leave",
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "turn"
+        ],
+        keys ["main", "fence", "gone", "queue", "waiters"],
+        args ["request", "claim", "channel", "keep", "mark_ttl", "floor", "waiter_ttl"],
+        replies [Status::Left, Status::Kept, Status::More, Status::NotHeld],
+    );
+
+    /// How many wait, and where among them a claim is; changes nothing.
+    pub const QUEUE: Script = script!(
+        "fair/queue",
+        with [],
+        keys ["queue"],
+        args ["request", "claim"],
+        replies [Status::Queued, Status::WrongKind],
+    );
+}
+
 /// What is done to a name from outside, whatever its kind.
 pub mod name {
     use super::{Script, Status, pinned_sha1};
@@ -173,8 +228,8 @@ pub mod name {
     /// What a name holds; changes nothing.
     pub const INSPECT: Script = script!(
         "name/inspect",
-        with ["clock", "holder", "holders", "wake", "any"],
-        keys ["main", "fence"],
+        with ["clock", "holder", "holders", "wake", "client", "any"],
+        keys ["main", "fence", "queue"],
         args ["request", "channel"],
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
@@ -182,7 +237,7 @@ pub mod name {
     /// Tells who holds a name to let it go.
     pub const REVOKE: Script = script!(
         "name/revoke",
-        with ["clock", "holder", "holders", "wake", "any"],
+        with ["clock", "holder", "holders", "wake", "client", "any"],
         keys ["main"],
         args ["request"],
         replies [Status::Told, Status::Free, Status::WrongKind],
@@ -191,7 +246,7 @@ pub mod name {
     /// Takes a name from its holder by force.
     pub const FREE: Script = script!(
         "name/free",
-        with ["clock", "holder", "holders", "wake", "any"],
+        with ["clock", "holder", "holders", "wake", "client", "any"],
         keys ["main"],
         args ["request", "claim", "channel"],
         replies [Status::Left, Status::NotHeld, Status::WrongKind],
@@ -233,6 +288,10 @@ pub const ALL: &[&Script] = &[
     &reentrant::LEAVE,
     &reentrant::LEAVE_MARKED,
     &reentrant::VERIFY,
+    &fair::ACQUIRE,
+    &fair::BEAT,
+    &fair::LEAVE,
+    &fair::QUEUE,
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,

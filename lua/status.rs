@@ -6,6 +6,12 @@ pub enum Status {
     Granted,
     /// Another claim holds; the reply carries the ms left to it.
     Busy,
+    /// The claim waits in a queue; the reply carries its place, and that of an acquire the ms left to the holder before it.
+    Waiting,
+    /// The claim was to wait, but as many as may do; the reply carries how many.
+    QueueFull,
+    /// There is more to do: the script is to be run again at once.
+    More,
     /// The claim holds and its lease has been armed.
     Renewed,
     /// The claim holds; the reply carries the ms left to it.
@@ -26,11 +32,13 @@ pub enum Status {
     Found,
     /// Nobody holds the name.
     Free,
+    /// There is a queue, maybe an empty one; the reply carries its length and the claim's place in it.
+    Queued,
     /// Claims were told to leave; the reply says how many.
     Told,
     /// The client is known; the reply carries its label.
     Known,
-    /// A batch was run; the reply carries one status for each item.
+    /// A batch was run; the reply carries one outcome for each item: a status, or a list of it and its fields.
     Done,
 }
 
@@ -39,6 +47,9 @@ impl Status {
     pub const ALL: &'static [Self] = &[
         Self::Granted,
         Self::Busy,
+        Self::Waiting,
+        Self::QueueFull,
+        Self::More,
         Self::Renewed,
         Self::Held,
         Self::Revoked,
@@ -49,6 +60,7 @@ impl Status {
         Self::WrongKind,
         Self::Found,
         Self::Free,
+        Self::Queued,
         Self::Told,
         Self::Known,
         Self::Done,
@@ -59,6 +71,9 @@ impl Status {
         match self {
             Self::Granted => "GRANTED",
             Self::Busy => "BUSY",
+            Self::Waiting => "WAITING",
+            Self::QueueFull => "QUEUE_FULL",
+            Self::More => "MORE",
             Self::Renewed => "RENEWED",
             Self::Held => "HELD",
             Self::Revoked => "REVOKED",
@@ -69,6 +84,7 @@ impl Status {
             Self::WrongKind => "WRONG_KIND",
             Self::Found => "FOUND",
             Self::Free => "FREE",
+            Self::Queued => "QUEUED",
             Self::Told => "TOLD",
             Self::Known => "KNOWN",
             Self::Done => "DONE",

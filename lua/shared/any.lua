@@ -31,11 +31,6 @@ local function read_any(key, now)
   return any
 end
 
--- The client of `claim`; nil if it is no claim of ours.
-local function client_of(claim)
-  return string.match(claim, '^([%x-]+):%d+/%x+$')
-end
-
 -- Tells the client of `claim`, if it is a claim of ours: others have no such channel.
 local function tell_client(claim, message)
   local client = client_of(claim)

@@ -68,7 +68,11 @@ pub enum HolderState {
 /// Looks at a name.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || {
-        let keys = [name.main().to_owned(), name.part("fence")];
+        let keys = [
+            name.main().to_owned(),
+            name.part("fence"),
+            name.part("queue"),
+        ];
         Item::new(&name::INSPECT, keys, [name.part("wake")])
     };
     let (reply, _) = ask(engine, name, "inspect", item).await?;

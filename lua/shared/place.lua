@@ -1,0 +1,64 @@
+-- shared/place: the places in a queue, see shared/queue.
+
+-- The first waiters of `name`, which has some, up to the one of rank `last`; their entries; how many dead are in front.
+local function first_waiters(name, last)
+  local claims = redis.call('ZRANGE', name.queue, 0, last)
+  local entries = redis.call('HMGET', name.waiters, unpack(claims))
+  for i = 1, #claims do
+    if is_alive(name, entries[i]) then
+      return claims, entries, i - 1
+    end
+  end
+  return claims, entries, #claims
+end
+
+-- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
+-- if that is one alive, and its last executed request.
+local function next_waiter(name)
+  -- Most often the first is alive, and a long queue need not be read.
+  local claims, entries, dead = first_waiters(name, 0)
+  if dead > 0 then
+    claims, entries, dead = first_waiters(name, budget)
+    name.more = dead > budget
+    local dropped = math.min(dead, budget)
+    if dropped > 0 then
+      withdraw(name, unpack(claims, 1, dropped))
+      budget = budget - dropped
+    end
+  end
+  local _, request = read_waiter(entries[dead + 1])
+  return claims[dead + 1], request
+end
+
+-- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it.
+local function place_of(name, claim)
+  local rank = name.waits and redis.call('ZRANK', name.queue, claim)
+  if not rank then
+    return nil
+  end
+  if not is_alive(name, redis.call('HGET', name.waiters, claim)) then
+    withdraw(name, claim)
+    return nil
+  end
+  return rank + 1
+end
+
+-- Notes that the waiter `claim` of `name` is alive, as this `request` says.
+local function hear(name, claim, request)
+  local before = read_waiter(redis.call('HGET', name.waiters, claim)) or 0
+  local ends = math.max(before, name.now + name.waiter_ttl)
+  redis.call('HSET', name.waiters, claim, string.format('%.0f:%s', ends, request))
+end
+
+-- Puts `claim` at the end of the queue of `name`, with the ticket after the last.
+local function join(name, claim, request)
+  local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
+  redis.call('ZADD', name.queue, string.format('%.0f', tonumber(last[2] or 0) + 1), claim)
+  if not name.waits then
+    -- Whatever a queue that was deleted by hand has left.
+    redis.call('DEL', name.waiters)
+    name.waits, name.pardon = true, nil
+  end
+  mark_seen(name)
+  hear(name, claim, request)
+end
