@@ -199,8 +199,8 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
                 "settle(",
                 "tell_client("
             ]
-                .iter()
-                .any(|telling| code.contains(telling)),
+            .iter()
+            .any(|telling| code.contains(telling)),
             publishes,
             "{}: PUBLISH",
             script.name
@@ -235,7 +235,11 @@ fn numbers_become_text_by_format_alone() {
             let code = line.split("--").next().unwrap_or_default();
             let place = || format!("{path}:{}: {line}", number + 1);
             let without_varargs = code.replace("...", "");
-            assert!(!without_varargs.contains(".."), "joins strings: {}", place());
+            assert!(
+                !without_varargs.contains(".."),
+                "joins strings: {}",
+                place()
+            );
             assert!(!code.contains("tostring"), "uses tostring: {}", place());
             for format in code.split("string.format(").skip(1) {
                 // Numbers; and what is text: a claim, client, token, request or channel.
@@ -290,8 +294,8 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
         for line in code.lines() {
             let opens = line.starts_with(|first: char| first.is_ascii_lowercase());
             let allowed = [
-                "local ", "if ", "end", "return ", "redis.", "arm(", "for ", "else", "grant(", "hear(",
-                "hold(", "join(", "settle(", "name.",
+                "local ", "if ", "end", "return ", "redis.", "arm(", "for ", "else", "grant(",
+                "hear(", "hold(", "join(", "settle(", "name.",
             ];
             assert!(
                 !opens || allowed.iter().any(|start| line.starts_with(start)),

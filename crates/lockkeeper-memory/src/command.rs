@@ -2,6 +2,7 @@
 
 mod hashes;
 mod keys;
+mod sorted_sets;
 mod strings;
 
 use crate::bus::Bus;
@@ -64,6 +65,11 @@ const COMMANDS: &[Command] = &[
     command("set", Words::AtLeast(3), strings::set),
     command("time", Words::Exactly(1), time),
     command("type", Words::Exactly(2), keys::kind),
+    command("zadd", Words::AtLeast(4), sorted_sets::zadd),
+    command("zcard", Words::Exactly(2), sorted_sets::zcard),
+    command("zrange", Words::AtLeast(4), sorted_sets::zrange),
+    command("zrank", Words::Exactly(3), sorted_sets::zrank),
+    command("zrem", Words::AtLeast(3), sorted_sets::zrem),
 ];
 
 impl Database {

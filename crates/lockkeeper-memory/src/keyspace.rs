@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::resp::Refusal;
+use crate::sorted_set::SortedSet;
 
 type Key = Arc<[u8]>;
 
@@ -18,7 +19,48 @@ pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) enum Data {
     Text(Vec<u8>),
     Hash(Fields),
+    SortedSet(SortedSet),
 }
+
+/// What vanishes when it is left empty.
+trait Collection: Default + Into<Data> {
+    fn of(data: &Data) -> Option<&Self>;
+    fn of_mut(data: &mut Data) -> Option<&mut Self>;
+    fn is_empty(&self) -> bool;
+}
+
+macro_rules! collection {
+    ($type:ty, $variant:ident) => {
+        impl Collection for $type {
+            fn of(data: &Data) -> Option<&Self> {
+                match data {
+                    Data::$variant(content) => Some(content),
+                    _ => None,
+                }
+            }
+
+            fn of_mut(data: &mut Data) -> Option<&mut Self> {
+                match data {
+                    Data::$variant(content) => Some(content),
+                    _ => None,
+                }
+            }
+
+            fn is_empty(&self) -> bool {
+                self.is_empty()
+            }
+        }
+
+        impl From<$type> for Data {
+            fn from(content: $type) -> Self {
+                Self::$variant(content)
+            }
+        }
+    };
+}
+
+collection!(Fields, Hash);
+collection!(SortedSet, SortedSet);
 
 /// What becomes of a key's expiry when the key is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +97,7 @@ impl Snapshot {
                     .map(|(field, value)| (rename(field), rename(value)))
                     .collect(),
             ),
+            Data::SortedSet(set) => Data::SortedSet(set.renamed(&rename)),
         };
         let entries = self.0.iter().map(|(key, entry)| {
             let entry = Entry {
@@ -117,16 +160,23 @@ impl Keyspace {
         match self.data(key) {
             None => Ok(None),
             Some(Data::Text(text)) => Ok(Some(text)),
-            Some(Data::Hash(_)) => Err(Refusal::WRONG_TYPE),
+            Some(_) => Err(Refusal::WRONG_TYPE),
         }
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, Refusal> {
-        match self.data(key) {
-            None => Ok(None),
-            Some(Data::Hash(fields)) => Ok(Some(fields)),
-            Some(Data::Text(_)) => Err(Refusal::WRONG_TYPE),
-        }
+        self.collection(key)
+    }
+
+    pub(crate) fn sorted_set(&self, key: &[u8]) -> Result<Option<&SortedSet>, Refusal> {
+        self.collection(key)
+    }
+
+    fn collection<C: Collection>(&self, key: &[u8]) -> Result<Option<&C>, Refusal> {
+        let content = self
+            .data(key)
+            .map(|data| C::of(data).ok_or(Refusal::WRONG_TYPE));
+        content.transpose()
     }
 
     /// Lets `change` work on the hash at `key`: an empty one if there is none, and one left empty vanishes.
@@ -135,16 +185,30 @@ impl Keyspace {
         key: &[u8],
         change: impl FnOnce(&mut Fields) -> R,
     ) -> Result<R, Refusal> {
-        self.hash(key)?;
+        self.change(key, change)
+    }
+
+    /// The same on the sorted set at `key`.
+    pub(crate) fn change_sorted_set<R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut SortedSet) -> R,
+    ) -> Result<R, Refusal> {
+        self.change(key, change)
+    }
+
+    fn change<C: Collection, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut C) -> R,
+    ) -> Result<R, Refusal> {
         let entry = self.entries.entry(key.into()).or_insert_with(|| Entry {
-            data: Data::Hash(Fields::new()),
+            data: C::default().into(),
             expires_at: None,
         });
-        let Data::Hash(fields) = &mut entry.data else {
-            return Err(Refusal::WRONG_TYPE);
-        };
-        let result = change(fields);
-        if fields.is_empty() {
+        let content = C::of_mut(&mut entry.data).ok_or(Refusal::WRONG_TYPE)?;
+        let result = change(content);
+        if content.is_empty() {
             self.remove(key);
         }
         Ok(result)
@@ -278,6 +342,19 @@ mod tests {
         keyspace.restore(upper);
         assert_eq!(keyspace.left(b"K"), 5);
         assert_eq!(keyspace.hash(b"H").unwrap().unwrap()[&b"F"[..]], b"V");
+    }
+
+    #[test]
+    fn a_sorted_set_left_empty_vanishes_and_a_hash_is_none() {
+        let mut keyspace = Keyspace::default();
+        keyspace
+            .change_sorted_set(b"z", |set| set.insert(b"m", 1))
+            .unwrap();
+        keyspace.change_hash(b"z", Fields::clear).unwrap_err();
+        keyspace
+            .change_sorted_set(b"z", |set| set.remove(b"m"))
+            .unwrap();
+        assert_eq!(keyspace.keys().count(), 0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod interpreter;
 mod keyspace;
 mod resp;
 mod server;
+mod sorted_set;
 mod store;
 mod wall_clock;
 

@@ -46,6 +46,7 @@ pub(crate) struct Refusal(pub(crate) Cow<'static, str>);
 impl Refusal {
     pub(crate) const NOSCRIPT: Self = Self::of("NOSCRIPT No matching script. Please use EVAL.");
     pub(crate) const NOT_AN_INTEGER: Self = Self::of("ERR value is not an integer or out of range");
+    pub(crate) const NOT_A_FLOAT: Self = Self::of("ERR value is not a valid float");
     pub(crate) const SYNTAX: Self = Self::of("ERR syntax error");
     pub(crate) const WRONG_TYPE: Self =
         Self::of("WRONGTYPE Operation against a key holding the wrong kind of value");

@@ -5,7 +5,7 @@ use lockkeeper_core::store::{Event, Store};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::mpsc;
 
-use crate::step::CHANNEL;
+use crate::step::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
 pub(crate) struct Embedded {
@@ -17,11 +17,13 @@ impl Embedded {
     pub(crate) fn new() -> Self {
         let store = MemoryStore::new();
         let events = store.events().unwrap();
-        store
-            .subscribe(CHANNEL)
-            .now_or_never()
-            .expect("it does not wait")
-            .expect("the store is open");
+        for channel in [CHANNEL, GRANTS] {
+            store
+                .subscribe(channel)
+                .now_or_never()
+                .expect("it does not wait")
+                .expect("the store is open");
+        }
         Self { store, events }
     }
 }

@@ -10,7 +10,7 @@ use lockkeeper_core::store::Value;
 use lockkeeper_testkit::server::Server as Process;
 use tokio::runtime::Runtime;
 
-use crate::step::CHANNEL;
+use crate::step::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
 /// Ends what a subscriber reads: nothing else publishes it.
@@ -29,7 +29,9 @@ impl Server {
         let runtime = Runtime::new().unwrap();
         let process = runtime.block_on(Process::start()).unwrap();
         let mut messages = Connection::open(&process.socket());
-        messages.execute(&["SUBSCRIBE", CHANNEL]).unwrap();
+        for channel in [CHANNEL, GRANTS] {
+            messages.execute(&["SUBSCRIBE", channel]).unwrap();
+        }
         Self {
             commands: Connection::open(&process.socket()),
             messages,

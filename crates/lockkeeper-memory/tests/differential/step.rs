@@ -9,6 +9,8 @@ use crate::{Reply, Side};
 
 /// Where both sides listen.
 pub(crate) const CHANNEL: &str = "wake";
+/// Where the client of two of the claims is told of grants, if the stem is that channel. They listen there too.
+pub(crate) const GRANTS: &str = "wake:67e55044-10b1-426f-9247-bb680e5fe0c8";
 
 /// Ttls differ by more than two clocks can, so that a wrong one is seen. Milliseconds.
 pub(crate) const SHORTEST_TTL: i64 = 100_000;
@@ -30,7 +32,7 @@ const ODD_TTLS: &[&str] = &[
 ];
 
 /// The same keys for scripts and commands, so that scripts meet what they did not write.
-const KEYS: &[&str] = &["main", "fence", "gone", "client"];
+const KEYS: &[&str] = &["main", "fence", "gone", "client", "queue", "waiters"];
 const VALUES: &[&str] = &["a", "b", "", "10", "1.5", "4503599627370497"];
 /// What no client of ours writes, and what one does: only that can be revoked.
 const CLAIMS: &[&str] = &[
@@ -40,7 +42,8 @@ const CLAIMS: &[&str] = &[
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68",
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
 ];
-const FIELDS: &[&str] = &["f", "g", "h"];
+const FIELDS: &[&str] = &["f", "g", "h", "seen"];
+const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
 /// Nothing seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
 
@@ -69,11 +72,17 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(crate) fn random(random: &mut Rng) -> Self {
+    /// Anything; or, of a name that is left to the fair lock, mostly what that does, or queues would be rare and short.
+    pub(crate) fn random(random: &mut Rng, fair: bool) -> Self {
+        if fair && random.u8(0..10) > 0 {
+            let (words, unordered) = shipped(random, "fair/");
+            return Self::execute(words, unordered);
+        }
         match random.u8(0..100) {
             0..2 => Self::FlushScripts,
-            2..50 => {
-                let (words, unordered) = shipped(random);
+            2 => Self::execute(many_dead(random), false),
+            3..50 => {
+                let (words, unordered) = shipped(random, "");
                 Self::execute(words, unordered)
             }
             50..75 => {
@@ -93,10 +102,15 @@ impl Step {
 
     /// What a sequence leaves behind: every key's type, value and time left.
     pub(crate) fn looks() -> impl Iterator<Item = Self> {
-        let commands = ["TYPE", "PTTL", "GET", "HGETALL"];
+        let commands = ["TYPE", "PTTL", "GET", "HGETALL", "ZRANGE"];
         commands.into_iter().flat_map(|command| {
-            KEYS.iter()
-                .map(move |key| Self::execute(owned(&[command, key]), command == "HGETALL"))
+            KEYS.iter().map(move |key| {
+                let mut words = owned(&[command, key]);
+                if command == "ZRANGE" {
+                    words.extend(owned(&["0", "-1", "WITHSCORES"]));
+                }
+                Self::execute(words, command == "HGETALL")
+            })
         })
     }
 
@@ -146,8 +160,13 @@ fn sorted(value: Value) -> Value {
 }
 
 /// A shipped script by its text or its SHA-1, the keys in their places; and whether its reply is in the order of a hash.
-fn shipped(random: &mut Rng) -> (Vec<String>, bool) {
-    let script = lockkeeper_lua::ALL[random.usize(..lockkeeper_lua::ALL.len())];
+/// Its name begins with `kind`.
+fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
+    let scripts = lockkeeper_lua::ALL
+        .iter()
+        .filter(|script| script.name.starts_with(kind));
+    let scripts: Vec<_> = scripts.collect();
+    let script = scripts[random.usize(..scripts.len())];
     // A batch of several items on one key: what the first has done the next must see.
     let items = if script.batch { random.usize(1..4) } else { 1 };
     let mut words = match random.bool() {
@@ -164,7 +183,9 @@ fn shipped(random: &mut Rng) -> (Vec<String>, bool) {
         words.push(match *arg {
             "request" => "17",
             "claim" => one(random, CLAIMS),
-            "ttl" => one(random, TTLS),
+            "ttl" | "waiter_ttl" => one(random, TTLS),
+            "mark_ttl" => one(random, &["0", "100000"]),
+            "queue_limit" => one(random, &["-1", "-1", "0", "1"]),
             "floor" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
             "keep" => one(random, &["0", "0", "150000"]),
@@ -174,13 +195,13 @@ fn shipped(random: &mut Rng) -> (Vec<String>, bool) {
             other => panic!("{}: what is {other}?", script.name),
         });
     }
-    (owned(&words), script == &lockkeeper_lua::name::INSPECT)
+    (owned(&words), **script == lockkeeper_lua::name::INSPECT)
 }
 
 /// A command, now and then with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
-    let mut words = match random.u8(0..16) {
+    let mut words = match random.u8(0..22) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
         4 => vec!["DEL", key, one(random, KEYS)],
@@ -194,6 +215,20 @@ fn command(random: &mut Rng) -> Vec<String> {
         12 => vec!["HGETALL", key],
         13 => vec!["HMGET", key, field, one(random, FIELDS)],
         14 => vec!["PUBSUB", "NUMSUB", one(random, &[CHANNEL, "elsewhere"])],
+        15 => vec!["ZADD", key, score(random), member(random)],
+        16 => vec![
+            "ZADD",
+            key,
+            score(random),
+            member(random),
+            score(random),
+            member(random),
+        ],
+        17 => vec!["ZREM", key, member(random), member(random)],
+        18 => vec!["ZRANGE", key, index(random), index(random), "withscores"],
+        19 => vec!["ZRANGE", key, index(random), index(random)],
+        20 => vec!["ZRANK", key, member(random)],
+        21 => vec!["ZCARD", key],
         _ => vec![
             one(random, &["HDEL", "hdel", "NOPE"]),
             key,
@@ -228,6 +263,35 @@ fn ttl(random: &mut Rng) -> &'static str {
         _ => TTLS,
     };
     one(random, ttls)
+}
+
+/// More waiters without a sign of life than one run of a script drops.
+fn many_dead(random: &mut Rng) -> Vec<String> {
+    let mut words = owned(&["ZADD", "queue"]);
+    for number in 0..random.usize(200..600) {
+        words.extend([number.to_string(), format!("dead {number}")]);
+    }
+    words
+}
+
+fn score(random: &mut Rng) -> &'static str {
+    match random.u8(0..4) {
+        0 => one(random, &["", "x", "1x"]),
+        _ => one(random, SCORES),
+    }
+}
+
+fn member(random: &mut Rng) -> &'static str {
+    let members = match random.bool() {
+        true => CLAIMS,
+        false => FIELDS,
+    };
+    one(random, members)
+}
+
+fn index(random: &mut Rng) -> &'static str {
+    const INDEXES: &[&str] = &["0", "1", "2", "-1", "-2", "-9", "100", "x", "1.5", "-1000"];
+    one(random, INDEXES)
 }
 
 fn one(random: &mut Rng, words: &[&'static str]) -> &'static str {

@@ -1,0 +1,81 @@
+//! Commands on sorted sets.
+
+use super::{Database, Outcome, count, integer};
+use crate::resp::{Refusal, Resp};
+
+/// The largest whole number up to which a server's scores, which are doubles, count in ones.
+const LARGEST_SCORE: u64 = 1 << 53;
+
+/// `ZADD key score member [score member …]`: how many members are new. No options, and no scores but whole numbers.
+pub(super) fn zadd(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let (key, pairs) = (&args[0], &args[1..]);
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Refusal::SYNTAX);
+    }
+    let scores = pairs
+        .chunks_exact(2)
+        .map(|pair| Ok((&pair[1], score(&pair[0])?)))
+        .collect::<Result<Vec<_>, Refusal>>()?;
+    let new = database.keyspace.change_sorted_set(key, |set| {
+        let new = |(member, score): &(&Vec<u8>, i64)| set.insert(member, *score);
+        scores.into_iter().filter(new).count()
+    })?;
+    Ok(count(new))
+}
+
+fn score(text: &[u8]) -> Result<i64, Refusal> {
+    integer(text)
+        .ok()
+        .filter(|score| score.unsigned_abs() <= LARGEST_SCORE)
+        .ok_or(Refusal::NOT_A_FLOAT)
+}
+
+pub(super) fn zrem(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let gone = database.keyspace.change_sorted_set(&args[0], |set| {
+        let gone = |member: &&Vec<u8>| set.remove(member);
+        args[1..].iter().filter(gone).count()
+    })?;
+    Ok(count(gone))
+}
+
+pub(super) fn zcard(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let set = database.keyspace.sorted_set(&args[0])?;
+    Ok(count(set.map_or(0, |set| set.len())))
+}
+
+pub(super) fn zrank(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let set = database.keyspace.sorted_set(&args[0])?;
+    Ok(set
+        .and_then(|set| set.rank(&args[1]))
+        .map_or(Resp::Nil, count))
+}
+
+/// `ZRANGE key first last [WITHSCORES]`, by rank; a negative one counts from the end.
+pub(super) fn zrange(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let with_scores = !args[3..].is_empty();
+    if !args[3..]
+        .iter()
+        .all(|word| word.eq_ignore_ascii_case(b"withscores"))
+    {
+        return Err(Refusal::SYNTAX);
+    }
+    let (first, last) = (integer(&args[1])?, integer(&args[2])?);
+    let Some(set) = database.keyspace.sorted_set(&args[0])? else {
+        return Ok(Resp::Array(Vec::new()));
+    };
+    let length = i64::try_from(set.len()).unwrap_or(i64::MAX);
+    let rank = |index: i64| match index {
+        ..0 => index.saturating_add(length),
+        _ => index,
+    };
+    let first = usize::try_from(rank(first)).unwrap_or(0);
+    let end = usize::try_from(rank(last).saturating_add(1)).unwrap_or(0);
+    let mut words = Vec::new();
+    for (member, score) in set.in_order().take(end).skip(first) {
+        words.push(Resp::Bulk(member.to_owned()));
+        if with_scores {
+            words.push(Resp::Bulk(score.to_string().into_bytes()));
+        }
+    }
+    Ok(Resp::Array(words))
+}
