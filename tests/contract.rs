@@ -1,6 +1,6 @@
 //! The contract suite, for every kind on every site.
 
-use lockkeeper::Mutex;
+use lockkeeper::{FairLock, Mutex};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::contract;
 use lockkeeper_testkit::server::Server;
@@ -28,6 +28,19 @@ contract!(
 contract!(
     reentrant_on_a_server,
     Reentrant,
+    Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    fair_on_memory,
+    FairLock,
+    MemoryStore::new(),
+    start_paused = true
+);
+contract!(
+    fair_on_a_server,
+    FairLock,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Released};
+use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Mutex, Released};
 use lockkeeper_core::store::{Store, Value};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
@@ -17,6 +17,7 @@ macro_rules! interleavings {
     ($($test:ident)*) => {
         interleavings!(@kind mutex, Mutex, $($test)*);
         interleavings!(@kind reentrant, Reentrant, $($test)*);
+        interleavings!(@kind fair, FairLock, $($test)*);
     };
     (@kind $module:ident, $subject:ty, $($test:ident)*) => {
         mod $module {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::acquisition::Acquisition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::owner::Owner;
@@ -30,6 +30,7 @@ pub struct Acquire<G> {
     renewed: bool,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
+    max_queue: Option<u64>,
     wait: Wait,
 }
 
@@ -50,6 +51,7 @@ impl<G> Acquire<G> {
             renewed: true,
             max_hold: None,
             min_hold: None,
+            max_queue: None,
             wait: Wait::Forever,
         }
     }
@@ -107,12 +109,35 @@ impl<G> Acquire<G> {
         self
     }
 
+    /// Waits only if at most `most` wait then, this acquisition included; otherwise
+    /// [`Error::QueueFull`](crate::Error::QueueFull) at once. For kinds with a queue; zero is
+    /// [`Error::Config`](crate::Error::Config), for that is to try.
+    pub const fn max_queue(mut self, most: u64) -> Self {
+        self.max_queue = Some(most);
+        self
+    }
+
     /// The claim and the way to acquire it, everything checked that can be checked here.
     fn prepare(&self) -> Result<Acquisition> {
         let protocol = Arc::clone(self.lock.protocol()?);
         let engine = Arc::clone(&self.lock.client().engine);
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
         terms.bound_hold(self.min_hold, self.max_hold)?;
+        if self.max_queue.is_some() && !protocol.queues() {
+            let kind = protocol.kind();
+            return Err(Error::config(format!(
+                "a {kind} lock has no queue that max_queue could bound"
+            )));
+        }
+        if self.max_queue == Some(0) {
+            return Err(Error::config(
+                "a max_queue of zero never waits: use try_acquire",
+            ));
+        }
+        terms.queue_limit = self.max_queue;
+        if protocol.queues() {
+            terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
+        }
         let owner = self.owner.unwrap_or_else(|| engine.new_owner());
         let wait = match self.wait {
             Wait::Forever => None,

@@ -3,6 +3,8 @@
 //! The claim and the duty to leave for it exist before the first byte is sent, so a future that is dropped at any await
 //! holds nothing for longer than one ttl.
 
+mod queue;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::observer::LeaseEvent;
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::pause::Pauses;
-use crate::protocol::{Protocol, Verb};
+use crate::protocol::{FencingToken, Protocol, Verb};
 use crate::store::StoreError;
 use crate::tenure::Terms;
 
@@ -48,6 +50,8 @@ enum Found {
     Granted(Hold),
     /// Held by another claim, perhaps until this moment.
     Busy(Option<Moment>),
+    /// The claim stands in the queue.
+    Waiting,
 }
 
 impl Acquisition {
@@ -96,9 +100,11 @@ impl Acquisition {
 
     /// Asks once; `None` if another claim holds.
     pub(crate) async fn once(&mut self) -> Result<Option<Hold>> {
+        self.terms.queue_limit = Some(0);
         match self.look(Some(TRIES)).await? {
             Found::Granted(hold) => Ok(Some(hold)),
             Found::Busy(_) => Ok(None),
+            Found::Waiting => Err(self.protocol_error("a try was put into the queue".to_owned())),
         }
     }
 
@@ -127,20 +133,18 @@ impl Acquisition {
     }
 
     async fn until_granted(&mut self) -> Result<Hold> {
+        if self.protocol.queues() {
+            return self.queue_up().await;
+        }
         let hub = Arc::clone(&self.engine.hub);
         // Who waits already has a scout for all: nobody of this client overtakes them, unless they may wait for it.
         if self.protocol.reenters() || !hub.crowded(&self.protocol.channel()) {
             match self.look(None).await? {
                 Found::Granted(hold) => return Ok(hold),
-                Found::Busy(_) => {}
+                Found::Busy(_) | Found::Waiting => {}
             }
         }
-        tracing::debug!("waiting");
-        let armed = self.armed.take().unwrap_or_else(|| self.arm());
-        self.engine
-            .line
-            .observed
-            .tell(&self.armed.insert(armed).tenure, LeaseEvent::Waiting);
+        self.waits();
         let place = hub.join(&self.protocol, self.owner, self.terms.ttl);
         loop {
             place
@@ -153,6 +157,7 @@ impl Acquisition {
                     return Ok(hold);
                 }
                 Ok(Found::Busy(free)) => place.busy(free),
+                Ok(Found::Waiting) => place.busy(None),
                 Err(error) => {
                     if let Error::Backend { cause, .. } = &error
                         && cause.is_transient()
@@ -193,7 +198,12 @@ impl Acquisition {
         let tenure = Arc::clone(&armed.tenure);
         // Kept where it is dropped, and leaves, if this future is.
         self.armed = Some(armed);
-        let outcome = self.engine.line.exchange(&tenure, Verb::Acquire).await;
+        let outcome = loop {
+            match self.engine.line.exchange(&tenure, Verb::Acquire).await {
+                Ok(Verdict::More) => {}
+                outcome => break outcome,
+            }
+        };
         self.trouble = match &outcome {
             Err(Failed::Store(error)) => Some(error.clone()),
             _ => None,
@@ -201,15 +211,16 @@ impl Acquisition {
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);
-                let ear = self.engine.hub.granted(&*self.protocol, self.owner);
-                tracing::debug!(claim = %tenure.id, %token, "granted");
-                let waited = self.engine.line.clock.now().since(self.started);
-                self.engine
-                    .line
-                    .observed
-                    .tell(&tenure, LeaseEvent::Granted { token, waited });
-                self.engine.renewals.heed(&tenure);
-                Ok(Ok(Found::Granted(Hold::new(armed, token, ear))))
+                Ok(Ok(Found::Granted(self.granted(armed, token))))
+            }
+            (Ok(Verdict::Waiting(place)), armed) => {
+                tracing::debug!(claim = %tenure.id, place, "in the queue");
+                self.armed = armed;
+                Ok(Ok(Found::Waiting))
+            }
+            (Ok(Verdict::QueueFull(length)), _) => {
+                let name = self.protocol.name().to_string();
+                Err(Error::QueueFull { name, length })
             }
             (Ok(Verdict::Busy(left)), armed) => {
                 self.armed = armed;
@@ -236,6 +247,26 @@ impl Acquisition {
             }
             (Err(Failed::Store(error)), _) => Err(self.backend("acquire", error)),
         }
+    }
+
+    /// Tells of the grant and hands the hold out.
+    fn granted(&self, armed: Armed, token: FencingToken) -> Hold {
+        let tenure = &armed.tenure;
+        let ear = self.engine.hub.granted(&*self.protocol, self.owner);
+        tracing::debug!(claim = %tenure.id, %token, "granted");
+        let waited = self.engine.line.clock.now().since(self.started);
+        let event = LeaseEvent::Granted { token, waited };
+        self.engine.line.observed.tell(tenure, event);
+        self.engine.renewals.heed(tenure);
+        Hold::new(armed, token, ear)
+    }
+
+    /// Tells that the acquisition waits.
+    fn waits(&mut self) {
+        tracing::debug!("waiting");
+        let armed = self.armed.take().unwrap_or_else(|| self.arm());
+        let tenure = &self.armed.insert(armed).tenure;
+        self.engine.line.observed.tell(tenure, LeaseEvent::Waiting);
     }
 
     fn arm(&self) -> Armed {

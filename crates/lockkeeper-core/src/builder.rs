@@ -42,6 +42,13 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a waiter in a queue is taken to be alive after each sign of it (default 10 s); it gives one each third of it. A
+    /// waiter that died at the head of the queue keeps the others for so long.
+    pub fn waiter_ttl(mut self, ttl: Duration) -> Self {
+        self.settings.waiter_ttl = ttl;
+        self
+    }
+
     /// A lease is renewed when about one `fraction`th of its ttl has passed, a little sooner together with others, and
     /// twice as soon after a failure. From 2, or a lease would end before it is renewed, to 100 (default 3).
     pub fn renewal_fraction(mut self, fraction: u32) -> Self {

@@ -12,7 +12,11 @@
 //! - Belief begins with an answer, ends before the first byte of a leave is sent, and never comes back.
 //! - A missing answer means "unknown", never "no".
 
+mod queue;
+
 use std::time::Duration;
+
+use queue::Queue;
 
 use crate::clock::Moment;
 use crate::lease::LossReason;
@@ -42,11 +46,15 @@ pub struct Claim {
     stray_acquire: bool,
     /// A leave was given up and may have been executed.
     stray_leave: bool,
+    /// Of a kind with a queue.
+    queue: Option<Queue>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Asking,
+    /// It stands in the queue on the server.
+    Waiting,
     Held {
         token: FencingToken,
         deadline: Moment,
@@ -111,6 +119,14 @@ pub enum Verdict {
     Spent,
     /// Another claim holds, for as long as this unless it renews.
     Busy(Option<Duration>),
+    /// The claim waits in the queue, at this place counted from one.
+    Waiting(u64),
+    /// The server has more to do before it can tell: the same is to be asked again at once.
+    More,
+    /// The queue holds as many as it may.
+    QueueFull(u64),
+    /// A message says that the claim was granted, so long ago that only an answer can be believed: a beat is to be sent now.
+    Hint,
     /// The lease goes on.
     Renewed,
     /// The lease has been lost.
@@ -154,7 +170,17 @@ impl Claim {
             present: false,
             stray_acquire: false,
             stray_leave: false,
+            queue: None,
         }
+    }
+
+    /// Lets the claim wait in a queue: a grant by message may be believed in for `trust`, which is the waiter's ttl less a
+    /// margin, counted from the send of the request that the message names; with less than `least` left of it an answer is
+    /// waited for.
+    #[must_use]
+    pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
+        self.queue = Some(Queue::new(trust, least));
+        self
     }
 
     /// Bounds the time of holding, counted from the send of the granting request.
@@ -219,7 +245,7 @@ impl Claim {
             return Belief::Held;
         }
         match self.phase {
-            Phase::Asking => Belief::None,
+            Phase::Asking | Phase::Waiting => Belief::None,
             Phase::Held { deadline, .. } if now >= deadline => {
                 Belief::Ended(Ending::Lost(self.reason(now)))
             }
@@ -229,9 +255,12 @@ impl Claim {
         }
     }
 
-    /// The request that renews a held lease: a renewal, or the acquire again if a copy of it was given up.
+    /// The request that keeps the claim where it is: of a waiting one a beat, of a held one a renewal, or the acquire again
+    /// if a copy of it was given up.
     pub const fn renewal(&self) -> Verb {
-        if self.stray_acquire {
+        if matches!(self.phase, Phase::Waiting) {
+            Verb::Beat
+        } else if self.stray_acquire {
             Verb::Acquire
         } else {
             Verb::Renew
@@ -249,9 +278,9 @@ impl Claim {
             (Verb::Leave, Phase::Ended(_), Some(pending)) => match pending.verb {
                 Verb::Leave => return Err(NotNow::Unanswered),
                 Verb::Acquire => self.stray_acquire = true,
-                Verb::Renew => {}
+                Verb::Renew | Verb::Beat => {}
             },
-            (Verb::Acquire, Phase::Asking, _) => {}
+            (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
             (verb, Phase::Held { deadline, .. }, _) if verb == self.renewal() && now < deadline => {
             }
             _ => return Err(NotNow::OutOfOrder),
@@ -266,6 +295,9 @@ impl Claim {
             present_before: self.present,
         });
         self.present |= verb == Verb::Acquire;
+        if let (Some(queue), Verb::Acquire | Verb::Beat) = (&mut self.queue, verb) {
+            queue.sent(request, now);
+        }
         Ok(())
     }
 
@@ -289,7 +321,9 @@ impl Claim {
         }
         match (pending.verb, self.phase) {
             (Verb::Leave, _) => self.leave_answered(answer),
-            (Verb::Acquire, Phase::Asking) => self.acquire_answered(pending, answer, now),
+            (Verb::Acquire | Verb::Beat, Phase::Asking | Phase::Waiting) => {
+                self.acquire_answered(pending, answer, now)
+            }
             (
                 _,
                 Phase::Held {
@@ -321,6 +355,26 @@ impl Claim {
                 self.present = self.stray_acquire;
                 Verdict::Busy(left)
             }
+            Answer::Waiting(place) => match &mut self.queue {
+                Some(queue) => {
+                    self.phase = Phase::Waiting;
+                    match queue.answered(pending.request, pending.sent) {
+                        Some((token, request)) => self.granted_by_message(token, request, now),
+                        None => Verdict::Waiting(place),
+                    }
+                }
+                None => Verdict::Nonsense,
+            },
+            Answer::More => {
+                if let (Verb::Beat, Some(queue)) = (pending.verb, &mut self.queue) {
+                    queue.answered(pending.request, pending.sent);
+                }
+                Verdict::More
+            }
+            Answer::QueueFull(length) => {
+                self.present = self.stray_acquire;
+                Verdict::QueueFull(length)
+            }
             Answer::Gone => {
                 self.present = self.stray_acquire;
                 self.phase = Phase::Ended(Ending::Withdrawn);
@@ -348,19 +402,22 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         match (pending.verb, answer) {
-            (Verb::Renew, Answer::Renewed) | (Verb::Acquire, Answer::Granted(_))
+            (Verb::Renew, Answer::Renewed) | (Verb::Acquire | Verb::Beat, Answer::Granted(_))
                 if now >= deadline =>
             {
                 self.lost(self.reason(now))
             }
             (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
-            (Verb::Acquire, Answer::Granted(again)) if again == token => {
+            (Verb::Acquire | Verb::Beat, Answer::Granted(again)) if again == token => {
                 self.renewed(pending, token, deadline)
             }
             // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
-            (Verb::Acquire, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            (Verb::Acquire | Verb::Beat, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            // Executed before the grant that a message has told of.
+            (Verb::Beat, Answer::Waiting(place)) => Verdict::Waiting(place),
+            (Verb::Beat, Answer::More) => Verdict::More,
             (_, Answer::Revoked) => self.lost(LossReason::Revoked),
-            (Verb::Renew, Answer::Gone)
+            (Verb::Renew | Verb::Beat, Answer::Gone)
             | (Verb::Acquire, Answer::Gone | Answer::Busy(_) | Answer::WrongKind) => {
                 self.present = self.stray_acquire;
                 self.lost(LossReason::Gone)
@@ -395,11 +452,63 @@ impl Claim {
             },
             Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
             Answer::NotHeld { .. } => Verdict::WasGone,
+            // It has left; those behind it are not yet served.
+            Answer::More => {
+                self.stray_leave = true;
+                return Verdict::More;
+            }
             _ => return Verdict::Nonsense,
         };
         self.present = false;
         self.stray_acquire = false;
         verdict
+    }
+
+    /// A message says that the claim was granted with `token`, and that `request` was the last of it that the server had
+    /// executed. It is a hint: one that is foreign, repeated or late changes nothing.
+    pub fn granted_by_message(
+        &mut self,
+        token: FencingToken,
+        request: Request,
+        now: Moment,
+    ) -> Verdict {
+        let Some(queue) = &mut self.queue else {
+            return Verdict::Stale;
+        };
+        if self.phase == Phase::Asking {
+            // It overtook the answer that says that the claim waits.
+            queue.overtaken_by(token, request);
+            return Verdict::Stale;
+        }
+        let (Phase::Waiting, Some(sent)) = (self.phase, queue.when_sent(request)) else {
+            return Verdict::Stale;
+        };
+        let (trust, least) = (queue.trust, queue.least);
+        let deadline = sent.after(trust);
+        let deadline = self
+            .max_hold
+            .map_or(deadline, |longest| deadline.min(sent.after(longest)));
+        if deadline.since(now) < least {
+            return Verdict::Hint;
+        }
+        self.granted = Some(sent);
+        self.phase = Phase::Held {
+            token,
+            deadline,
+            doubtful: false,
+        };
+        self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
+        Verdict::Granted(token)
+    }
+
+    /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.
+    pub fn heard(&self) -> Option<Moment> {
+        self.queue.as_ref().and_then(|queue| queue.heard)
+    }
+
+    /// Tells phases apart: asking, waiting, held, ended.
+    pub(crate) fn phase(&self) -> impl PartialEq + use<> {
+        std::mem::discriminant(&self.phase)
     }
 
     /// A request has been given up or was refused.
@@ -461,7 +570,7 @@ impl Claim {
     pub fn end(&mut self, now: Moment) {
         self.expire(now);
         self.phase = match self.phase {
-            Phase::Asking => Phase::Ended(Ending::Withdrawn),
+            Phase::Asking | Phase::Waiting => Phase::Ended(Ending::Withdrawn),
             Phase::Held { .. } => Phase::Ended(Ending::Released),
             Phase::Ended(ending) => Phase::Ended(ending),
         };

@@ -64,6 +64,15 @@ pub enum Error {
         /// What was answered.
         message: String,
     },
+    /// As many wait for the lock as may, by this acquisition's [`max_queue`](crate::Acquire::max_queue).
+    #[error("lock {name:?} has a queue of {length} already")]
+    #[non_exhaustive]
+    QueueFull {
+        /// The lock.
+        name: String,
+        /// How many wait.
+        length: u64,
+    },
     /// The lock did not become free in time.
     #[error("lock {name:?} did not become free within {waited:?}")]
     #[non_exhaustive]
@@ -125,7 +134,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Backend { cause, .. } => cause.is_transient(),
-            Self::Timeout { .. } => true,
+            Self::Timeout { .. } | Self::QueueFull { .. } => true,
             _ => false,
         }
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lua::{Script, Status};
+use lockkeeper_lua::Script;
 
 use crate::claim::{Departure, NotNow, Verdict};
 use crate::clock::Clock;
 use crate::observer::{LeaseEvent, Observed};
-use crate::protocol::{Answer, Ask, Item, Verb};
-use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError, Value};
+use crate::protocol::{Answer, Ask, FencingToken, Item, Verb};
+use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError};
 use crate::tenure::Tenure;
 
 /// Why an exchange has no verdict.
@@ -95,16 +95,20 @@ impl Line {
         verdict
     }
 
-    /// Renews the leases of claims of one kind and group by one script, and tells each claim what came of it; the
-    /// outcomes are in the order of the claims.
+    /// Sends the renewals, or the beats, of claims of one kind and group by one script, and tells each claim what came of
+    /// it; the outcomes are in the order of the claims.
     ///
-    /// Dropping the future leaves every renewal unanswered.
-    pub(crate) async fn renew(&self, batch: &[Arc<Tenure>]) -> Vec<Result<Verdict, Failed>> {
+    /// Dropping the future leaves every one unanswered.
+    pub(crate) async fn renew(
+        &self,
+        batch: &[Arc<Tenure>],
+        verb: Verb,
+    ) -> Vec<Result<Verdict, Failed>> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now();
         let permits: Vec<Result<(), NotNow>> = batch
             .iter()
-            .map(|tenure| tenure.claim().send(Verb::Renew, request, now))
+            .map(|tenure| tenure.claim().send(verb, request, now))
             .collect();
         let sent = |index: &usize| permits[*index].is_ok();
         let mut sent: Vec<usize> = (0..batch.len()).filter(sent).collect();
@@ -115,7 +119,7 @@ impl Line {
                 request,
             })
             .collect();
-        let reply = self.renew_sent(batch, &mut sent, request).await;
+        let reply = self.renew_sent(batch, verb, &mut sent, request).await;
         let mut outcomes: Vec<Result<Verdict, Failed>> = permits
             .into_iter()
             .map(|permit| permit.map(|()| Verdict::Stale).map_err(Failed::Forbidden))
@@ -123,11 +127,7 @@ impl Line {
         for (place, &index) in sent.iter().enumerate() {
             let tenure = &batch[index];
             let answer = reply.as_ref().map_err(Clone::clone).and_then(|reply| {
-                let status = reply
-                    .field(place)
-                    .and_then(Value::as_str)
-                    .and_then(Status::parse);
-                let answer = status.and_then(Answer::of_item);
+                let answer = reply.field(place).and_then(Answer::of_item);
                 answer.ok_or_else(|| bad_answer(reply))
             });
             outcomes[index] = self.told(tenure, request, answer);
@@ -140,13 +140,14 @@ impl Line {
     async fn renew_sent(
         &self,
         batch: &[Arc<Tenure>],
+        verb: Verb,
         sent: &mut Vec<usize>,
         request: Request,
     ) -> Result<Reply, StoreError> {
         let item = |sent: &[usize]| {
             let items = sent
                 .iter()
-                .map(|&index| self.item(&batch[index], Verb::Renew, false));
+                .map(|&index| self.item(&batch[index], verb, false));
             Item::batch(items).ok_or_else(|| StoreError::not_sent("nothing to renew"))
         };
         let timeout = sent
@@ -199,13 +200,17 @@ impl Line {
             (claim.token(), claim.keep(self.clock.now()))
         };
         let floor = self.floor.load(Ordering::Relaxed);
-        Ask::new(&tenure.id, tenure.terms.ttl, floor, token).keeping(keep)
+        let terms = &tenure.terms;
+        Ask::new(&tenure.id, terms.ttl, floor, token)
+            .keeping(keep)
+            .queueing(terms.waiter_ttl, terms.queue_limit)
     }
 
     fn item(&self, tenure: &Tenure, verb: Verb, overtakes: bool) -> Item {
         let ask = self.ask(tenure);
         match verb {
             Verb::Acquire => tenure.protocol.acquire(ask),
+            Verb::Beat => tenure.protocol.beat(ask),
             Verb::Renew => tenure.protocol.renew(ask),
             Verb::Leave => tenure.protocol.leave(ask, overtakes),
         }
@@ -234,6 +239,21 @@ impl Line {
             reply => reply?,
         };
         Ok((script, reply))
+    }
+
+    /// Tells the claim of a grant that a message has told of.
+    pub(crate) fn granted_by_message(
+        &self,
+        tenure: &Tenure,
+        token: FencingToken,
+        request: Request,
+    ) -> Verdict {
+        let now = self.clock.now();
+        let verdict = tenure.change(|claim| claim.granted_by_message(token, request, now));
+        if let Verdict::Granted(token) = verdict {
+            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+        }
+        verdict
     }
 
     /// Tells the claim what came of its request.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::notify::presence::client_key;
 use crate::owner::Owner;
-use crate::protocol::{FencingToken, Item};
+use crate::protocol::{FencingToken, Item, Protocol};
 use crate::store::{Outcome, Reply, StoreError, Value};
 
 /// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
@@ -252,4 +252,34 @@ fn unexpected(name: &Name, reply: &Reply) -> Error {
         name: name.to_string(),
         message: format!("an unexpected answer, {status}"),
     }
+}
+
+/// How many wait in the queue of a name, and where in it a waiting acquisition of `owner` stands, counted from one: the
+/// first one of those that this client has.
+pub(crate) async fn queue(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    owner: Option<&Owner>,
+) -> Result<(u64, Option<u64>)> {
+    let name = protocol.name();
+    let claims = match owner {
+        Some(owner) => engine.renewals.waiting(name, owner),
+        None => vec![String::new()],
+    };
+    let (mut length, mut first) = (0, None);
+    for claim in claims {
+        let Some(item) = protocol.queue(&claim) else {
+            break;
+        };
+        let (reply, _) = ask(engine, name, "look at the queue of", || item.clone()).await?;
+        let number = |index: usize| reply.field(index).and_then(Value::as_i64);
+        let (Status::Queued, Some(waiting), Some(place)) = (reply.status(), number(0), number(1))
+        else {
+            return Err(unexpected(name, &reply));
+        };
+        length = u64::try_from(waiting).unwrap_or(0);
+        let place = u64::try_from(place).ok().filter(|place| *place > 0);
+        first = first.into_iter().chain(place).min();
+    }
+    Ok((length, first))
 }

@@ -26,7 +26,14 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
         let name = name.to_string();
         Attempt::Final(Err(Error::Protocol { name, message }))
     };
-    match line.exchange(tenure, Verb::Leave).await {
+    // It has left with the first answer; more is said as long as those behind it are not served.
+    let outcome = loop {
+        match line.exchange(tenure, Verb::Leave).await {
+            Ok(Verdict::More) => {}
+            outcome => break outcome,
+        }
+    };
+    match outcome {
         Ok(Verdict::Left { told, holds }) => {
             tracing::debug!(name = name.as_str(), claim = %tenure.id, told, holds, "released");
             observe_released(line, tenure);

@@ -7,7 +7,9 @@ use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::inspection;
 use crate::name::Name;
+use crate::owner::Owner;
 use crate::protocol::Protocol;
 
 /// A lock before anybody has acquired it: a client and a kind's protocol for one name. Clones are the same lock.
@@ -40,6 +42,20 @@ impl Lock {
     /// An acquisition that does not wait; `wrap` makes the kind's guard, which may keep the lock.
     pub fn try_acquire<G>(&self, wrap: fn(Hold, Self) -> G) -> TryAcquire<G> {
         TryAcquire::new(Acquire::new(self.clone(), wrap))
+    }
+
+    /// How many wait for the lock, of a kind with a queue, and where the first waiting acquisition of `owner` by this client
+    /// stands, counted from one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn queue(&self, owner: Option<&Owner>) -> Result<(u64, Option<u64>)> {
+        inspection::queue(&self.client.engine, &**self.protocol()?, owner).await
     }
 
     pub(crate) const fn client(&self) -> &Client {

@@ -10,7 +10,7 @@ use lockkeeper_lua::{Script, Status};
 
 use crate::name::Name;
 use crate::owner::ClaimId;
-use crate::store::{Reply, Value};
+use crate::store::{Reply, Request, Value};
 
 /// A fencing token: the number given with a grant; larger means later.
 ///
@@ -141,6 +141,10 @@ pub struct Ask<'a> {
     pub token: Option<FencingToken>,
     /// For how long a leave keeps the name from others.
     pub keep: Duration,
+    /// How long a waiting claim is taken to be alive after each sign of it.
+    pub waiter_ttl: Duration,
+    /// How many may wait, this claim included; `None`: any number.
+    pub queue_limit: Option<u64>,
 }
 
 impl<'a> Ask<'a> {
@@ -157,7 +161,28 @@ impl<'a> Ask<'a> {
             floor,
             token,
             keep: Duration::ZERO,
+            waiter_ttl: Duration::ZERO,
+            queue_limit: None,
         }
+    }
+
+    /// The same for a claim that may wait in a queue.
+    #[must_use]
+    pub const fn queueing(mut self, waiter_ttl: Duration, queue_limit: Option<u64>) -> Self {
+        self.waiter_ttl = waiter_ttl;
+        self.queue_limit = queue_limit;
+        self
+    }
+
+    /// The waiter's ttl as a script takes it, whole milliseconds.
+    pub fn waiter_ttl_ms(&self) -> String {
+        self.waiter_ttl.as_millis().to_string()
+    }
+
+    /// The limit of the queue as a script takes it: -1 for none.
+    pub fn queue_limit(&self) -> String {
+        self.queue_limit
+            .map_or_else(|| "-1".to_owned(), |limit| limit.to_string())
     }
 
     /// The same for a leave that keeps the name from others for so long.
@@ -189,6 +214,8 @@ impl<'a> Ask<'a> {
 pub enum Verb {
     /// To be made a holder.
     Acquire,
+    /// To be known as alive while it waits in a queue.
+    Beat,
     /// To have its lease armed again.
     Renew,
     /// To go.
@@ -203,6 +230,12 @@ pub enum Answer {
     Granted(FencingToken),
     /// Another claim holds, for as long as this unless it renews; `None` means without end.
     Busy(Option<Duration>),
+    /// The claim waits in the queue, at this place counted from one.
+    Waiting(u64),
+    /// The queue holds as many as it may.
+    QueueFull(u64),
+    /// The server has more to do: the same is to be asked again at once.
+    More,
     /// The claim holds and its lease has been armed.
     Renewed,
     /// The claim holds, for as long as this.
@@ -235,26 +268,36 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads one outcome of a batch.
-    pub(crate) const fn of_item(status: Status) -> Option<Self> {
-        match status {
-            Status::Renewed => Some(Self::Renewed),
-            Status::Revoked => Some(Self::Revoked),
-            Status::Gone => Some(Self::Gone),
-            _ => None,
+    /// Reads one outcome of a batch: a status, or a list of it and its fields.
+    pub(crate) fn of_item(outcome: &Value) -> Option<Self> {
+        let (status, fields) = match outcome {
+            Value::List(outcome) => outcome.split_first()?,
+            status => (status, &[][..]),
+        };
+        match (Status::parse(status.as_str()?)?, fields) {
+            // That of a single acquire says before that for how long the holder holds.
+            (Status::Waiting, [place]) => Some(Self::Waiting(place.as_i64()?.try_into().ok()?)),
+            (status, fields) => Self::of(status, fields),
         }
     }
 
     /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
     pub fn read(reply: &Reply) -> Option<Self> {
-        let number = || reply.field(0).and_then(Value::as_i64);
-        let second = || reply.field(1).and_then(Value::as_i64);
-        Some(match reply.status() {
+        Self::of(reply.status(), reply.fields())
+    }
+
+    fn of(status: Status, fields: &[Value]) -> Option<Self> {
+        let field = |index: usize| fields.get(index).and_then(Value::as_i64);
+        let (number, second) = (|| field(0), || field(1));
+        Some(match status {
             Status::Granted => {
                 let token = FencingToken(number()?.try_into().ok()?);
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
+            Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
+            Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
+            Status::More => Self::More,
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
             Status::Left => Self::Left {
@@ -284,6 +327,36 @@ pub enum Signal {
     Look,
 }
 
+/// A grant that a message has told of: `G <claim> <token> <request>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grant<'a> {
+    pub(crate) claim: &'a str,
+    pub(crate) token: FencingToken,
+    /// The last request of the claim that the server had executed.
+    pub(crate) request: Request,
+}
+
+impl<'a> Grant<'a> {
+    /// Reads a message; `None` if it is none.
+    pub(crate) fn read(payload: &'a [u8]) -> Option<Self> {
+        let mut words = str::from_utf8(payload).ok()?.split(' ');
+        let (Some("G"), Some(claim), Some(token), Some(request), None) = (
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+        ) else {
+            return None;
+        };
+        Some(Self {
+            claim,
+            token: FencingToken(token.parse().ok()?),
+            request: request.parse().ok()?,
+        })
+    }
+}
+
 /// One kind of lock on one name: builds requests, reads answers.
 ///
 /// The provided methods are for kinds that need them; a kind without a queue, without modes or without groups leaves
@@ -302,6 +375,12 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Arms the claim's lease again: an item of a batch script, with exactly one key.
     fn renew(&self, ask: Ask<'_>) -> Item;
 
+    /// Says that the waiting claim is alive: an item of a batch script. Of a kind without a queue this is a renewal, and
+    /// never asked for: no claim of it waits.
+    fn beat(&self, ask: Ask<'_>) -> Item {
+        self.renew(ask)
+    }
+
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
     /// must then see to it that it creates nothing.
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
@@ -314,7 +393,19 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Where the waiters of this name are told to look.
+    /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing. `None` of a kind without a
+    /// queue.
+    fn queue(&self, _claim: &str) -> Option<Item> {
+        None
+    }
+
+    /// Whether claims wait in a queue on the server, and are granted by it.
+    fn queues(&self) -> bool {
+        false
+    }
+
+    /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
+    /// clients are told of their grants.
     fn channel(&self) -> String {
         self.name().part("wake")
     }

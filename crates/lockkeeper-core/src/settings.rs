@@ -12,6 +12,14 @@ use crate::tenure::Terms;
 /// taken up within a minute; the same as Redisson's.
 const TTL: Duration = Duration::from_secs(30);
 
+/// How long a waiter in a queue is taken to be alive after each sign of it, and how long a grant that it was told of by a
+/// message lasts before it has said that it knows. A waiter that died at the head keeps the others for so long; one that
+/// lives tells so three times in it.
+const WAITER_TTL: Duration = Duration::from_secs(10);
+
+/// How often a waiter says that it is alive in this time.
+const BEATS_PER_TTL: u32 = 3;
+
 /// A lease is renewed when this part of it has passed, or a little sooner with others, so that two renewals may fail before
 /// it is lost.
 const RENEWAL_FRACTION: u32 = 3;
@@ -51,6 +59,7 @@ fn whereabouts() -> String {
 pub(crate) struct Settings {
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
+    pub(crate) waiter_ttl: Duration,
     pub(crate) renewal_fraction: u32,
     /// `None`: 1 % of the ttl + 5 ms.
     pub(crate) margin: Option<Duration>,
@@ -68,6 +77,7 @@ impl Default for Settings {
         Self {
             namespace: "lockkeeper".to_owned(),
             ttl: TTL,
+            waiter_ttl: WAITER_TTL,
             renewal_fraction: RENEWAL_FRACTION,
             margin: None,
             request_timeout: REQUEST_TIMEOUT,
@@ -86,6 +96,16 @@ impl Settings {
             return Err(Error::config(
                 "the renewal fraction must be from 2, or a lease ends before it is renewed, to 100",
             ));
+        }
+        let margin = self.margin.unwrap_or(Duration::from_millis(5));
+        if self.waiter_ttl < Duration::from_millis(100)
+            || self.waiter_ttl > LONGEST_TTL
+            || self.waiter_ttl < margin * 4
+        {
+            let waiter_ttl = self.waiter_ttl;
+            return Err(Error::config(format!(
+                "a waiter ttl of {waiter_ttl:?} cannot work: it must be from 100 ms to a year, and at least four times the margin of {margin:?}"
+            )));
         }
         if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
             return Err(Error::config(
@@ -145,6 +165,14 @@ impl Settings {
                  {steady:?} and may take {timeout:?} to be answered; choose a longer ttl, a smaller margin or no renewal"
             )));
         }
+        let margin_of_waiting = self
+            .margin
+            .unwrap_or(self.waiter_ttl / 100 + Duration::from_millis(5));
+        let beat = self.waiter_ttl / BEATS_PER_TTL;
+        let beats = Pace {
+            steady: beat,
+            hurried: beat / 2,
+        };
         let pace = renewed.then_some(Pace {
             steady,
             hurried: steady / 2,
@@ -154,6 +182,10 @@ impl Settings {
             margin,
             timeout,
             pace,
+            beats,
+            waiter_ttl: self.waiter_ttl,
+            margin_of_waiting,
+            queue_limit: None,
             max_hold: None,
             min_hold: None,
         })

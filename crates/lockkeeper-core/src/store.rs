@@ -137,6 +137,11 @@ impl Reply {
         self.status
     }
 
+    /// The fields after the status.
+    pub fn fields(&self) -> &[Value] {
+        &self.fields
+    }
+
     /// The field after the status, counted from zero.
     pub fn field(&self, index: usize) -> Option<&Value> {
         self.fields.get(index)

@@ -23,8 +23,16 @@ pub(crate) struct Terms {
     pub(crate) timeout: Duration,
     /// `None` for a fixed lease.
     pub(crate) pace: Option<Pace>,
+    /// How often a waiting claim says that it is alive.
+    pub(crate) beats: Pace,
     /// How long the claim may hold, however often it is renewed.
     pub(crate) max_hold: Option<Duration>,
+    /// How long a waiting claim is taken to be alive after each sign of it.
+    pub(crate) waiter_ttl: Duration,
+    /// How much earlier a grant by message ends for its holder than on the server.
+    pub(crate) margin_of_waiting: Duration,
+    /// How many may wait, this claim included; `None`: any number.
+    pub(crate) queue_limit: Option<u64>,
     /// How long nobody else may hold from the grant on.
     pub(crate) min_hold: Option<Duration>,
 }
@@ -37,8 +45,8 @@ pub(crate) struct Tenure {
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
     claim: Mutex<Claim>,
-    /// Rings when belief ends.
-    ended: Notify,
+    /// Rings when the claim comes to another phase, above all when belief ends.
+    bell: Notify,
 }
 
 impl Tenure {
@@ -51,13 +59,19 @@ impl Tenure {
         let claim = Claim::new(id.clone(), terms.ttl, terms.margin)
             .with_max_hold(terms.max_hold)
             .with_min_hold(terms.min_hold);
+        let claim = if protocol.queues() {
+            let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
+            claim.with_queue(trust, terms.waiter_ttl / 3)
+        } else {
+            claim
+        };
         Self {
             number,
             id,
             protocol,
             terms,
             claim: Mutex::new(claim),
-            ended: Notify::new(),
+            bell: Notify::new(),
         }
     }
 
@@ -65,16 +79,16 @@ impl Tenure {
         self.claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the claim and tells its observers if belief ended by it.
+    /// Changes the claim and rings if it came to another phase by it.
     pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Claim) -> T) -> T {
-        let (result, ended) = {
+        let (result, moved) = {
             let mut claim = self.claim();
-            let held = claim.deadline().is_some();
+            let before = claim.phase();
             let result = f(&mut claim);
-            (result, held && claim.deadline().is_none())
+            (result, before != claim.phase())
         };
-        if ended {
-            self.ended.notify_waiters();
+        if moved {
+            self.bell.notify_waiters();
         }
         result
     }
@@ -89,9 +103,9 @@ impl Tenure {
         })
     }
 
-    /// Rings when belief ends. To miss nothing, call this, then look at the belief, then await.
+    /// Rings when the claim is granted and when belief ends. To miss nothing, call this, then look at the belief, then await.
     pub(crate) fn bell(&self) -> &Notify {
-        &self.ended
+        &self.bell
     }
 
     /// What may be believed, and until when at most.

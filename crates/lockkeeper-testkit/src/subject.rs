@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Deref;
 
 use lockkeeper::{
-    Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
-    Result, TryAcquire,
+    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
+    ReentrantLock, Released, Result, TryAcquire,
 };
-use lockkeeper_lua::{Script, mutex, reentrant};
+use lockkeeper_lua::{Script, fair, mutex, reentrant};
 
 /// A kind of lock whose holders exclude one another.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
@@ -22,6 +22,9 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     const LEAVE: &'static Script;
     /// The one that leaves when an acquire may still be executed.
     const LEAVE_MARKED: &'static Script;
+
+    /// Whether those who wait stand in a queue on the server.
+    const QUEUES: bool = false;
 
     /// The lock called `name`.
     fn new(client: &Client, name: &str) -> Self;
@@ -110,5 +113,35 @@ impl Subject for Reentrant {
 
     async fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
         self.lock.hold(&self.owner(), work).await
+    }
+}
+
+impl Subject for FairLock {
+    type Guard = FairGuard;
+
+    const ACQUIRE: &'static Script = &fair::ACQUIRE;
+    const RENEW: &'static Script = &reentrant::RENEW;
+    const LEAVE: &'static Script = &fair::LEAVE;
+    const LEAVE_MARKED: &'static Script = &fair::LEAVE;
+    const QUEUES: bool = true;
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self::new(client, name)
+    }
+
+    fn acquire(&self) -> Acquire<FairGuard> {
+        self.acquire()
+    }
+
+    fn try_acquire(&self) -> TryAcquire<FairGuard> {
+        self.try_acquire()
+    }
+
+    fn release(guard: FairGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+
+    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
+        self.hold(work)
     }
 }

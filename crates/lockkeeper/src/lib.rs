@@ -93,6 +93,7 @@ pub use lockkeeper_core::{
     HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Observation,
     Observer, Owner, Released, Result, TryAcquire,
 };
+pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use url::{connect, connect_with};

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::clock::{Clock, Moment, sleep_until, sleep_until_some};
 use crate::owner::Owner;
-use crate::protocol::{Protocol, Signal};
+use crate::protocol::{Grant, Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
 use presence::{Ear, INTRODUCTION, Presence, client_key};
@@ -44,12 +44,16 @@ enum Reader {
     Waiters(Arc<dyn Protocol>),
     /// The client, which is told about its claims.
     Client,
+    /// Claims that wait in a queue and are told of their grants.
+    Queue,
 }
 
 #[derive(Debug, Default)]
 struct State {
     registry: Registry<Reader>,
     bells: BTreeMap<WaiterId, Arc<Notify>>,
+    /// Rung when the channel is subscribed to.
+    openings: BTreeMap<String, Weak<Notify>>,
 }
 
 /// What the task is told to do.
@@ -134,7 +138,32 @@ impl Hub {
         if own && !self.listening.swap(true, Ordering::Relaxed) {
             self.listen(&client_key(self.presence.id));
         }
-        (!own).then(|| Ear::new(self, owner.client()))
+        (!own).then(|| {
+            let channel = client_key(owner.client());
+            self.listen(&channel);
+            Ear::new(self, channel)
+        })
+    }
+
+    /// Whether every message on the channel arrives.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        self.with(|state| state.registry.is_open(channel))
+    }
+
+    /// Hears of grants on the channel, and rings when it begins to.
+    pub(crate) fn hear_grants(self: &Arc<Self>, channel: &str) -> (Ear, Arc<Notify>) {
+        let now = self.clock.now();
+        let opening = self.change(|state| {
+            let steps = state.registry.listen(channel, Reader::Queue, now);
+            let known = state.openings.get(channel).and_then(Weak::upgrade);
+            let opening = known.unwrap_or_default();
+            if !state.registry.is_open(channel) {
+                let weak = Arc::downgrade(&opening);
+                state.openings.insert(channel.to_owned(), weak);
+            }
+            (opening, steps)
+        });
+        (Ear::new(self, channel.to_owned()), opening)
     }
 
     /// Begins to hear what a client is told.
@@ -146,7 +175,13 @@ impl Hub {
     /// Hears it no longer.
     fn turn_away(&self, channel: &str) {
         let now = self.clock.now();
-        self.change(|state| ((), state.registry.turn_away(channel, now)));
+        self.change(|state| {
+            let deserted = |opening: &Weak<Notify>| opening.strong_count() == 0;
+            if state.openings.get(channel).is_some_and(deserted) {
+                state.openings.remove(channel);
+            }
+            ((), state.registry.turn_away(channel, now))
+        });
     }
 
     /// By this client's doing a claim has left the name whose waiters listen on `channel`; `told` says whether the server let
@@ -195,6 +230,10 @@ impl Hub {
         let reader = self.with(|state| state.registry.reader(channel).cloned());
         let signal = match reader {
             Some(Reader::Client) => return presence::told(renewals, payload),
+            Some(Reader::Queue) => match Grant::read(payload) {
+                Some(grant) => return renewals.granted(grant),
+                None => None,
+            },
             Some(Reader::Waiters(protocol)) => protocol.signal(payload),
             None => None,
         };
@@ -208,7 +247,15 @@ impl Hub {
     fn subscribed(&self, channel: &str, result: Result<(), StoreError>) {
         let now = self.clock.now();
         match result {
-            Ok(()) => self.change(|state| ((), state.registry.subscribed(channel, now))),
+            Ok(()) => {
+                let opening = self.change(|state| {
+                    let opening = state.openings.remove(channel);
+                    (opening, state.registry.subscribed(channel, now))
+                });
+                if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
+                    opening.notify_waiters();
+                }
+            }
             Err(error) => {
                 tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
                 let refused = error.outcome() == Outcome::Refused && !error.is_transient();

@@ -61,7 +61,8 @@ pub(super) fn told(renewals: &Renewals, payload: &[u8]) {
     }
 }
 
-/// Listens to what another client is told, for a claim of an owner that was made there. Until dropped.
+/// Listens on a channel until dropped: to what another client is told, for a claim of an owner that was made there, or for
+/// the grant of a claim that waits.
 #[derive(Debug)]
 pub(crate) struct Ear {
     hub: Arc<Hub>,
@@ -69,9 +70,8 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    pub(super) fn new(hub: &Arc<Hub>, of: Uuid) -> Self {
-        let channel = client_key(of);
-        hub.listen(&channel);
+    /// One that ends what has begun: the hub listens already.
+    pub(super) fn new(hub: &Arc<Hub>, channel: String) -> Self {
         Self {
             hub: Arc::clone(hub),
             channel,

@@ -42,6 +42,12 @@ impl<R> Registry<R> {
             .is_some_and(|channel| !channel.line.is_empty())
     }
 
+    /// Whether the channel is subscribed to.
+    pub(crate) fn is_open(&self, channel: &str) -> bool {
+        let channel = self.channels.get(channel);
+        channel.is_some_and(|channel| matches!(channel.subscription, Subscription::Open))
+    }
+
     /// Who reads the channel's messages; `None` if nobody has waited there lately.
     pub(crate) fn reader(&self, channel: &str) -> Option<&R> {
         self.channels.get(channel).map(|channel| &channel.reader)

@@ -19,8 +19,10 @@ use crate::claim::{Claim, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
+use crate::name::Name;
 use crate::observer::LeaseEvent;
-use crate::protocol::Verb;
+use crate::owner::Owner;
+use crate::protocol::{Grant, Verb};
 use crate::tenure::Tenure;
 use schedule::{LeaseId, Schedule};
 
@@ -46,6 +48,8 @@ pub(crate) struct Renewals {
 struct State {
     schedule: Schedule,
     tenures: BTreeMap<LeaseId, Arc<Tenure>>,
+    /// Claims of kinds with a queue whose grant a message may tell of.
+    expected: BTreeMap<Box<str>, Arc<Tenure>>,
     /// What was said lately of claims that had no lease here, the last first.
     early: VecDeque<(String, Word)>,
     /// What the task sleeps for; `None`: until the bell rings.
@@ -56,6 +60,9 @@ struct State {
 
 /// What becomes of a claim of which something was said.
 type Word = fn(&mut Claim);
+
+/// The deadline of a claim that waits: its place ends on the server alone.
+const NEVER: Moment = Moment::from_elapsed(Duration::MAX);
 
 /// Leases that one script renews.
 type Batch = Vec<Arc<Tenure>>;
@@ -69,16 +76,23 @@ impl Renewals {
         }
     }
 
-    /// Keeps a lease that has just been granted.
+    /// Keeps a lease that has just been granted by an answer.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
-        let (granted, deadline) = {
-            let claim = tenure.claim();
-            (claim.granted(), claim.deadline())
-        };
-        let (Some(sent), Some(deadline)) = (granted, deadline) else {
+        let granted = tenure.claim().granted();
+        if let Some(sent) = granted {
+            self.add_from(tenure, sent);
+        }
+    }
+
+    /// Keeps a lease, to be renewed in good time counted from `sent`.
+    fn add_from(&self, tenure: &Arc<Tenure>, sent: Moment) {
+        let Some(deadline) = tenure.claim().deadline() else {
             return;
         };
         let earlier = self.with(|state| {
+            if tenure.protocol.queues() {
+                state.expected.remove(tenure.id.as_str());
+            }
             state
                 .schedule
                 .add(tenure.number, tenure.terms.pace, sent, deadline);
@@ -91,11 +105,70 @@ impl Renewals {
         }
     }
 
+    /// Lets a claim beat that waits in a queue. A grant that a message tells of is found by it.
+    pub(crate) fn wait(&self, tenure: &Arc<Tenure>) {
+        self.expect(tenure);
+        let now = self.line.clock.now();
+        let earlier = self.with(|state| {
+            let beats = Some(tenure.terms.beats);
+            state.schedule.add(tenure.number, beats, now, NEVER);
+            state.tenures.insert(tenure.number, Arc::clone(tenure));
+            state.idle = false;
+            state.schedule.next() < state.armed || state.armed.is_none()
+        });
+        if earlier {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Expects a message that tells of the claim's grant. It may come before the answer that says that the claim waits.
+    pub(crate) fn expect(&self, tenure: &Arc<Tenure>) {
+        let claim = tenure.id.as_str().into();
+        self.with(|state| state.expected.insert(claim, Arc::clone(tenure)));
+    }
+
+    /// The claims of `owner` that wait for `name`.
+    pub(crate) fn waiting(&self, name: &Name, owner: &Owner) -> Vec<String> {
+        self.with(|state| {
+            let of_owner = |tenure: &&Arc<Tenure>| {
+                tenure.id.owner() == *owner && tenure.protocol.name() == name
+            };
+            let waiting = state.expected.values().filter(of_owner);
+            waiting.map(|tenure| tenure.id.to_string()).collect()
+        })
+    }
+
+    /// Lets the claim beat now.
+    pub(crate) fn hurry(&self, tenure: &Tenure) {
+        let now = self.line.clock.now();
+        self.with(|state| state.schedule.hurry(tenure.number, now));
+        self.bell.notify_one();
+    }
+
+    /// A message has told of a grant.
+    pub(crate) fn granted(&self, grant: Grant<'_>) {
+        let tenure = self.with(|state| state.expected.get(grant.claim).cloned());
+        let Some(tenure) = tenure else { return };
+        match self
+            .line
+            .granted_by_message(&tenure, grant.token, grant.request)
+        {
+            Verdict::Granted(_) => self.add_from(&tenure, self.line.clock.now()),
+            Verdict::Hint => self.hurry(&tenure),
+            verdict => {
+                tracing::debug!(claim = %tenure.id, ?verdict, "a message of a grant changes nothing")
+            }
+        }
+    }
+
     /// Keeps a lease no longer.
     pub(crate) fn remove(&self, tenure: &Tenure) {
         self.with(|state| {
             state.schedule.remove(tenure.number);
             state.tenures.remove(&tenure.number);
+            if tenure.protocol.queues() {
+                state.expected.remove(tenure.id.as_str());
+            }
         });
     }
 
@@ -152,6 +225,7 @@ impl Renewals {
         let now = self.line.clock.now();
         let tenures = self.with(|state| {
             state.schedule = Schedule::default();
+            state.expected.clear();
             std::mem::take(&mut state.tenures)
         });
         let forsaken = |tenure: &&Arc<Tenure>| tenure.change(|claim| claim.forsake(now));
@@ -232,16 +306,18 @@ impl Renewals {
         }
         let mut alone = Vec::new();
         // Of one timeout too, or the leases that can wait for an answer would depend on those that cannot.
-        let mut batches: BTreeMap<(&'static str, u32, Duration), Vec<Batch>> = BTreeMap::new();
+        let mut batches: BTreeMap<(&'static str, bool, u32, Duration), Vec<Batch>> =
+            BTreeMap::new();
         for tenure in due {
-            if tenure.claim().renewal() != Verb::Renew {
+            let verb = tenure.claim().renewal();
+            if verb == Verb::Acquire {
                 alone.push(vec![tenure]);
                 continue;
             }
             let kind = tenure.protocol.kind().as_str();
             let group = self.line.store.group(tenure.protocol.name().main());
             let batches = batches
-                .entry((kind, group, tenure.terms.timeout))
+                .entry((kind, verb == Verb::Beat, group, tenure.terms.timeout))
                 .or_default();
             match batches.last_mut() {
                 Some(batch) if batch.len() < BATCH => batch.push(tenure),
@@ -253,14 +329,15 @@ impl Renewals {
 
     /// Renews a batch. One that the server refuses as a whole is halved until it is clear which lease is to blame.
     async fn renew(&self, batch: Batch) {
+        let Some(verb) = batch.first().map(|first| first.claim().renewal()) else {
+            return;
+        };
         let mut batches = vec![batch];
         while let Some(mut batch) = batches.pop() {
             let sent = self.line.clock.now();
-            let outcomes = match &batch[..] {
-                [alone] if alone.claim().renewal() != Verb::Renew => {
-                    vec![self.line.exchange(alone, Verb::Acquire).await]
-                }
-                _ => self.line.renew(&batch).await,
+            let outcomes = match (&batch[..], verb) {
+                ([alone], Verb::Acquire) => vec![self.line.exchange(alone, verb).await],
+                _ => self.line.renew(&batch, verb).await,
             };
             let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
             // Those that have ended meanwhile say nothing about the rest.
@@ -281,7 +358,7 @@ impl Renewals {
         }
     }
 
-    fn settle(&self, tenure: &Tenure, sent: Moment, outcome: Result<Verdict, Failed>) {
+    fn settle(&self, tenure: &Arc<Tenure>, sent: Moment, outcome: Result<Verdict, Failed>) {
         let failed = || self.with(|state| state.schedule.failed(tenure.number, sent));
         match outcome {
             Ok(Verdict::Renewed) => {
@@ -295,6 +372,19 @@ impl Renewals {
                 self.remove(tenure);
                 report_lost(&self.line, tenure, reason);
             }
+            Ok(Verdict::Granted(_)) => self.add(tenure),
+            // A message has told of the grant meanwhile, and the schedule knows.
+            Ok(Verdict::Waiting(_) | Verdict::More) | Err(Failed::Forbidden(_))
+                if tenure.protocol.queues() && tenure.claim().deadline().is_some() => {}
+            Ok(Verdict::Waiting(_)) => {
+                self.with(|state| state.schedule.renewed(tenure.number, sent, NEVER));
+            }
+            Ok(Verdict::More) => {
+                failed();
+                self.hurry(tenure);
+            }
+            // It has lost its place.
+            Ok(Verdict::Spent) => self.remove(tenure),
             Ok(verdict) => {
                 tracing::debug!(name = tenure.protocol.name().as_str(), claim = %tenure.id, ?verdict, "renewal without effect");
                 failed();

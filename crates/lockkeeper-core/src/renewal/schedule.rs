@@ -62,8 +62,10 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A lease was granted by a request sent at `sent`.
+    /// A lease was granted by a request sent at `sent`, or a claim waits since then. What was scheduled for it before is
+    /// forgotten.
     pub(crate) fn add(&mut self, id: LeaseId, pace: Option<Pace>, sent: Moment, deadline: Moment) {
+        self.remove(id);
         self.entries.insert(
             id,
             Entry {
@@ -75,7 +77,22 @@ impl Schedule {
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = pace {
             self.gather = self.gather.max(pace.gather());
-            self.set_due(id, pace.steady(id, sent));
+            let steady = pace.steady(id, sent);
+            // What was granted by a message lasts for less than a whole lease at first.
+            let left = deadline.since(sent);
+            let short = steady.since(sent) > left - left / 3;
+            self.set_due(id, if short { sent.after(left / 3) } else { steady });
+        }
+    }
+
+    /// The lease is to be renewed, or the waiting claim to beat, now, unless that is on its way.
+    pub(crate) fn hurry(&mut self, id: LeaseId, now: Moment) {
+        if self
+            .entries
+            .get(&id)
+            .is_some_and(|entry| entry.due.is_some())
+        {
+            self.set_due(id, now);
         }
     }
 
@@ -146,8 +163,11 @@ impl Schedule {
 
     /// A renewal sent at `sent` was not answered.
     pub(crate) fn failed(&mut self, id: LeaseId, sent: Moment) {
-        if let Some(pace) = self.entries.get(&id).and_then(|entry| entry.pace) {
-            self.set_due(id, sent.after(pace.hurried));
+        if let Some(entry) = self.entries.get(&id)
+            && let Some(pace) = entry.pace
+        {
+            let third = entry.deadline.since(sent) / 3;
+            self.set_due(id, sent.after(pace.hurried.min(third)));
         }
     }
 

@@ -1,0 +1,96 @@
+//! Acquisition by a kind with a queue: the claim stands in it on the server, beats, and is told when it is granted.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::{Acquisition, Found};
+use crate::claim::Belief;
+use crate::clock::sleep_until;
+use crate::error::Result;
+use crate::hold::Hold;
+use crate::store::StoreError;
+
+impl Acquisition {
+    /// Asks once, and stands in the queue until granted. A claim that has lost its place, because the server has not heard
+    /// of it for too long or has lost its data, is followed by a new one at the end of the queue.
+    pub(super) async fn queue_up(&mut self) -> Result<Hold> {
+        let engine = Arc::clone(&self.engine);
+        let channel = format!("{}:{}", self.protocol.channel(), self.owner.client());
+        let mut told = false;
+        loop {
+            // With others of this client waiting, the message of the grant may overtake the answer that says to wait for it.
+            let heard = engine.hub.hears(&channel);
+            if heard {
+                let armed = self.armed.take().unwrap_or_else(|| self.arm());
+                engine.renewals.expect(&self.armed.insert(armed).tenure);
+            }
+            match self.look(None).await? {
+                Found::Granted(hold) => return Ok(hold),
+                Found::Waiting => {}
+                Found::Busy(_) => {
+                    let message = "a kind with a queue is busy for one that waits".to_owned();
+                    return Err(self.protocol_error(message));
+                }
+            }
+            if !std::mem::replace(&mut told, true) {
+                self.waits();
+            }
+            if let Some(hold) = self.in_queue(&channel, heard).await? {
+                return Ok(hold);
+            }
+        }
+    }
+
+    /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place. `heard` says that no
+    /// message on the channel can have been missed since it was put there.
+    async fn in_queue(&mut self, channel: &str, heard: bool) -> Result<Option<Hold>> {
+        let engine = Arc::clone(&self.engine);
+        let Some(tenure) = self.armed.as_ref().map(|armed| Arc::clone(&armed.tenure)) else {
+            return Ok(None);
+        };
+        let (_ear, opening) = engine.hub.hear_grants(channel);
+        engine.renewals.wait(&tenure);
+        let mut missed = !heard;
+        loop {
+            let (mut moved, mut opened) =
+                (pin!(tenure.bell().notified()), pin!(opening.notified()));
+            moved.as_mut().enable();
+            opened.as_mut().enable();
+            if missed && engine.hub.hears(channel) {
+                // What happened between the answer and the subscription was told to nobody.
+                engine.renewals.hurry(&tenure);
+                missed = false;
+            }
+            let now = engine.line.clock.now();
+            let (belief, token, heard_at) = {
+                let claim = tenure.claim();
+                (claim.belief(now), claim.token(), claim.heard())
+            };
+            match (belief, token) {
+                (Belief::Held | Belief::Uncertain, Some(token)) => {
+                    return Ok(self.armed.take().map(|armed| self.granted(armed, token)));
+                }
+                (Belief::None, _) => {}
+                _ => {
+                    // Dropped, and so left for.
+                    self.armed = None;
+                    return Ok(None);
+                }
+            }
+            // For so long no lease of this client would have outlived the server's silence.
+            let patience = heard_at
+                .unwrap_or(self.started)
+                .after(self.terms.ttl.max(self.terms.waiter_ttl));
+            if now >= patience {
+                let silence = "no beat was answered for as long as a lease lasts";
+                return Err(self.backend("wait for", StoreError::unknown(silence)));
+            }
+            tokio::select! {
+                biased;
+                () = moved => {}
+                () = opened, if missed => {}
+                () = sleep_until(&engine.line.clock, patience) => {}
+            }
+        }
+    }
+}

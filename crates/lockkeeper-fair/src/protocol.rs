@@ -1,0 +1,134 @@
+use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::{Kind, Name};
+use lockkeeper_lua::{fair, reentrant};
+
+/// The keys and scripts of a fair lock: the HASH of a re-entrant lock, and beside it the queue.
+#[derive(Debug)]
+pub(crate) struct FairProtocol {
+    name: Name,
+}
+
+impl FairProtocol {
+    pub(crate) const fn new(name: Name) -> Self {
+        Self { name }
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+
+    fn part(&self, part: &str) -> String {
+        self.name.part(part)
+    }
+
+    /// The keys of everything that may change the queue and the holder.
+    fn keys(&self, ask: Ask<'_>) -> [String; 5] {
+        [
+            self.main(),
+            self.part("fence"),
+            self.name.gone(ask.claim),
+            self.part("queue"),
+            self.part("waiters"),
+        ]
+    }
+}
+
+impl Protocol for FairProtocol {
+    fn kind(&self) -> Kind {
+        Kind::new("fair")
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &fair::ACQUIRE,
+            self.keys(ask),
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.token(),
+                ask.claim.owner().to_string(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                ask.queue_limit(),
+            ],
+        )
+    }
+
+    fn beat(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &fair::BEAT,
+            [
+                self.main(),
+                self.part("fence"),
+                self.part("queue"),
+                self.part("waiters"),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+            ],
+        )
+    }
+
+    /// A hold looks like that of a re-entrant lock, and is renewed in one batch with those.
+    fn renew(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &reentrant::RENEW,
+            [self.main()],
+            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
+        )
+    }
+
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+        let mark_ttl = if overtakes {
+            ask.ttl_ms()
+        } else {
+            "0".to_owned()
+        };
+        Item::new(
+            &fair::LEAVE,
+            self.keys(ask),
+            [
+                ask.claim.as_str().to_owned(),
+                self.channel(),
+                ask.keep_ms(),
+                mark_ttl,
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+            ],
+        )
+    }
+
+    fn verify(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &reentrant::VERIFY,
+            [self.main()],
+            [ask.claim.as_str().to_owned()],
+        )
+    }
+
+    fn queue(&self, claim: &str) -> Option<Item> {
+        let keys = [self.part("queue")];
+        Some(Item::new(&fair::QUEUE, keys, [claim.to_owned()]))
+    }
+
+    fn reenters(&self) -> bool {
+        true
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+
+    fn channel(&self) -> String {
+        self.part("grant")
+    }
+}
