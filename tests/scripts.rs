@@ -15,27 +15,29 @@ use lockkeeper_testkit::site::Site;
 const MAIN: &str = "lockkeeper:name";
 const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
 
-/// Makes a test on each site of every vector.
+/// Makes a test on each site of every vector, which takes the scripts on that site.
 macro_rules! vectors {
-    ($($test:ident)*) => {
+    ($scripts:ident: $($test:ident)*) => {
         mod on_memory {
             use super::*;
             $(#[tokio::test]
             async fn $test() -> Result<()> {
-                super::$test(&Scripts::on(MemoryStore::new()).await?).await
+                super::$test(&$scripts::on(MemoryStore::new()).await?).await
             })*
         }
         mod on_a_server {
             use super::*;
             $(#[tokio::test]
             async fn $test() -> Result<()> {
-                super::$test(&Scripts::on(Server::start().await?).await?).await
+                super::$test(&$scripts::on(Server::start().await?).await?).await
             })*
         }
     };
 }
 
-vectors! {
+pub(crate) use vectors;
+
+vectors! { Scripts:
     an_acquire_of_a_free_name_writes_the_claim_and_the_fence_with_a_ttl
     a_repeated_acquire_arms_the_ttl_again_and_gives_the_same_token
     a_repeated_acquire_or_renewal_never_shortens
@@ -73,7 +75,7 @@ async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     let server = Server::start().await?;
     let rules = [
         "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-hdel",
-        "-hmget", "-hgetall", "-set",
+        "-hmget", "-hgetall", "-set", "-zrem",
     ];
     server.command(&rules).await?;
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
@@ -93,7 +95,7 @@ async fn refused(it: &Scripts, code: &str) -> Result<()> {
         let keys = script.keys.iter().map(|key| it.name.part(key)).collect();
         let args: Vec<&str> = script.args[1..]
             .iter()
-            .map(|&arg| if arg == "ttl" { "1000" } else { arg })
+            .map(|&arg| if arg.ends_with("ttl") { "1000" } else { arg })
             .collect();
         let error = it
             .run(script, keys, &args)
