@@ -867,3 +867,39 @@ async fn waiters_keep_their_order_when_the_server_slept() -> Result<()> {
     token(&it.beat(&[B]).await?[0])?;
     Ok(())
 }
+
+/// Whoever sets up a server reads there what to allow.
+#[tokio::test]
+async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
+    const PAGE: &str = include_str!("../docs/wire-format.md");
+    let (_, rules) = PAGE.split_once("ACL SETUSER app").context("the rights")?;
+    let (rules, _) = rules.split_once("```").context("their end")?;
+    let server = Server::start().await?;
+    let words: Vec<&str> = ["ACL", "SETUSER", "app"]
+        .into_iter()
+        .chain(rules.split_whitespace())
+        .collect();
+    server.command(&words).await?;
+    let url = format!("redis://app:password@127.0.0.1:{}", server.port());
+    let it = Fair {
+        store: Arc::new(RedisStore::connect(&url).await?),
+        site: Box::new(server),
+        requests: AtomicU64::new(0),
+    };
+    line_up(&it, &[B, C]).await?;
+    it.dies(B).await?;
+    ensure!(it.beat(&[C]).await? == ["WAITING 1"]);
+    ensure!(it.place(C).await? == "QUEUED 1 1");
+    ensure!(it.leave_with(A, "0", "5000").await? == "LEFT 1 0", "told");
+    let granted = token(&it.beat(&[C]).await?[0])?;
+    ensure!(
+        token(
+            &it.acquire_with(C, "1000", &granted.to_string(), "-1")
+                .await?
+        )? == granted
+    );
+    ensure!(it.run(&reentrant::RENEW, &[MAIN], &[C, "1000"]).await? == "DONE RENEWED");
+    number(&it.run(&reentrant::VERIFY, &[MAIN], &[C]).await?, "HELD", 1)?;
+    number(&it.leave_with(C, "100", "0").await?, "KEPT", 2)?;
+    Ok(())
+}
