@@ -73,6 +73,7 @@ vectors! { Fair:
     another_type_under_the_main_key_is_left_alone
     another_type_under_the_queue_is_left_alone
     another_type_under_the_waiters_is_left_alone
+    another_type_under_the_fence_is_left_alone
     one_foreign_key_in_a_batch_does_not_touch_its_neighbours
 }
 
@@ -797,10 +798,28 @@ async fn left_alone_at(it: &Fair, key: &str) -> Result<()> {
     Ok(())
 }
 
+async fn another_type_under_the_fence_is_left_alone(it: &Fair) -> Result<()> {
+    let first = line_up(it, &[B, C]).await?;
+    it.do_command(&["DEL", FENCE]).await?;
+    it.do_command(&["HSET", FENCE, "f", "v"]).await?;
+    ensure!(it.beat(&[A, C]).await? == [format!("GRANTED {first}"), "WAITING 2".to_owned()]);
+    ensure!(it.acquire(D).await? == "WRONG_KIND");
+    ensure!(it.leave(A).await? == "LEFT 1 0");
+    // No token can be drawn, so nothing is granted, and nobody loses its place.
+    ensure!(it.beat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
+    ensure!(it.acquire(D).await? == "WRONG_KIND");
+    ensure!(it.leave(B).await? == "LEFT 1 0");
+    ensure!(it.pttl(FENCE).await? == -1);
+    it.do_command(&["DEL", FENCE]).await?;
+    token(&it.beat(&[C]).await?[0])?;
+    Ok(())
+}
+
 async fn one_foreign_key_in_a_batch_does_not_touch_its_neighbours(it: &Fair) -> Result<()> {
     line_up(it, &[B, C]).await?;
     let foreign = |name: &str| Name::new("lockkeeper", name);
     let (main, queue, waiters) = (foreign("main")?, foreign("queue")?, foreign("waiters")?);
+    let fence = foreign("fence")?;
     for key in [main.main(), &queue.part("queue"), &waiters.part("waiters")] {
         it.do_command(&["SET", key, "text"]).await?;
     }
@@ -811,10 +830,24 @@ async fn one_foreign_key_in_a_batch_does_not_touch_its_neighbours(it: &Fair) -> 
         (queue, B),
         (waiters, C),
         (Fair::name()?, C),
+        (fence.clone(), B),
     ];
+    // Free, and the first in the queue cannot be granted.
+    it.do_command(&["HSET", &fence.part("fence"), "f", "v"])
+        .await?;
+    it.do_command(&["ZADD", &fence.part("queue"), "1", B])
+        .await?;
+    it.do_command(&["HSET", &fence.part("waiters"), B, "9000000000000:1"])
+        .await?;
     let outcomes = it.beat_names(&items).await?;
     token(&outcomes[1])?;
-    for (index, expected) in [(0, "GONE"), (2, "GONE"), (3, "GONE"), (4, "WAITING 1")] {
+    for (index, expected) in [
+        (0, "GONE"),
+        (2, "GONE"),
+        (3, "GONE"),
+        (4, "WAITING 1"),
+        (5, "WAITING 1"),
+    ] {
         ensure!(outcomes[index] == expected, "{outcomes:?}");
     }
     Ok(())

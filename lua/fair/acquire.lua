@@ -23,7 +23,7 @@
 -- REPLY MORE           nothing but dead waiters dropped, and there are more: to be run again at once
 -- REPLY REVOKED        the claim holds, is to leave, and is not armed again
 -- REPLY GONE           this claim has left and must not come back, or it is not alive with that token
--- REPLY WRONG_KIND     the name holds another kind's data, or its queue another type
+-- REPLY WRONG_KIND     the name holds another kind's data, or its queue or fence another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
 local claim, ttl, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[9])
@@ -50,7 +50,7 @@ if (held.leases[claim] or 0) > name.now or lets_in(name, ARGV[6]) then
   hold(name, claim, ttl)
   return { ARGV[1], 'GRANTED', held.token }
 end
-if not name.queued then
+if not name.queued or not name.fenced then
   return { ARGV[1], 'WRONG_KIND' }
 end
 if name.more then

@@ -1,15 +1,21 @@
 -- shared/turn: a name of one owner at a time, whose waiters take turns, see shared/queue. A `name` here has also its keys
 -- `main` and `fence`, the stem `channel` of the channels on which clients are told of grants, and the `floor` of tokens.
 
--- Reads `name` as of `now_us`: `held`, nil if the main key holds another kind's data, and whether it is `queued`, false if the
--- queue's keys hold another type. Any other error of the server, to be returned as it is.
+-- Reads `name` as of `now_us`: `held`, nil if the main key holds another kind's data; whether it is `queued` and `fenced`,
+-- false if the queue's keys or the fence hold another type. Any other error of the server, to be returned as it is.
 local function read_name(name, now_us, as_a_write)
   name.now_us, name.now = now_us, math.floor(now_us / 1000)
   local held, fault = read_holders(name.main, 'fair', name.now, as_a_write)
-  if not fault then
-    name.held = held
-    name.queued, fault = read_queue(name)
+  if fault then
+    return fault
   end
+  local last = redis.pcall('GET', name.fence)
+  name.fenced = type(last) ~= 'table'
+  if not name.fenced and not string.find(last.err, 'WRONGTYPE', 1, true) then
+    return last
+  end
+  name.held = held
+  name.queued, fault = read_queue(name)
   return fault
 end
 
@@ -22,8 +28,8 @@ local function grant(name, claim, owner, ttl)
   local ends = name.now + ttl
   redis.call('HSET', name.main, 'kind', 'fair', 'owner', owner, 'token', token, claim, string.format('%.0f', ends))
   arm(name.main, ttl)
-  local leases = { [claim] = ends }
-  name.held = { owner = owner, token = token, alive = 1, taken = true, ends = ends, leases = leases, kept = {}, dead = {} }
+  name.held = { owner = owner, token = token, alive = 1, taken = true, ends = ends, kept = {}, dead = {} }
+  name.held.leases = { [claim] = ends }
 end
 
 -- Lets `claim` hold `name`, which its owner holds, for `ttl` ms at least, whether it did before, waited, or neither.
@@ -39,7 +45,9 @@ local function hold(name, claim, ttl)
   redis.call('HSET', name.main, claim, string.format('%.0f', ends))
   arm(name.main, ttl)
   -- The token may have been drawn for a shorter lease.
-  arm(name.fence, fence_memory(ttl))
+  if name.fenced then
+    arm(name.fence, fence_memory(ttl))
+  end
   held.dead, held.leases[claim], held.ends = {}, ends, math.max(held.ends, ends)
 end
 
@@ -57,13 +65,12 @@ local function settle(name)
   end
   local told = '1'
   local claim, request = next_waiter(name)
-  if claim and not name.held.taken then
+  if claim and not name.held.taken and name.fenced then
     withdraw(name, claim)
     grant(name, claim, owner_of(claim), name.waiter_ttl)
     local token, client = name.held.token, client_of(claim)
-    told = client
-      and wake(string.format('%s:%s', name.channel, client), string.format('G %s %s %s', claim, token, request))
-      or '0'
+    local message = string.format('G %s %s %s', claim, token, request)
+    told = client and wake(string.format('%s:%s', name.channel, client), message) or '0'
   end
   if name.waits then
     mark_seen(name)

@@ -58,6 +58,14 @@ fn random_sequences_do_the_same_as_on_a_server() {
                 alike(&ours, &theirs),
                 "seed {SEED} + {number}: {step:?}\nembedded {ours:?}\nserver   {theirs:?}\nafter {before:#?}"
             );
+            // Whatever lies under its keys, this kind and every batch have an answer to it.
+            if let (Some(script), Err(error)) = (step.script(), &theirs) {
+                let answers = script.batch || script.name.starts_with("fair/");
+                assert!(
+                    !answers || error.starts_with("NOSCRIPT"),
+                    "seed {SEED} + {number}: {step:?}: {error}\nafter {before:#?}"
+                );
+            }
             if let Ok(Value::List(fields)) = &theirs {
                 // The status, and behind that of a batch one for each item, maybe with fields of its own.
                 let outcome = |field: &Value| match field {

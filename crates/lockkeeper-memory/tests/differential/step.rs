@@ -4,6 +4,7 @@ use std::fmt;
 
 use fastrand::Rng;
 use lockkeeper_core::store::Value;
+use lockkeeper_lua::Script;
 
 use crate::{Reply, Side};
 
@@ -116,6 +117,16 @@ impl Step {
 
     const fn execute(words: Vec<String>, unordered: bool) -> Self {
         Self::Execute { words, unordered }
+    }
+
+    /// The shipped script that this step runs, if it does.
+    pub(crate) fn script(&self) -> Option<&'static Script> {
+        let Self::Execute { words, .. } = self else {
+            return None;
+        };
+        let text = words.get(1)?;
+        let is_it = |script: &&&'static Script| script.source == text || script.sha1 == text;
+        lockkeeper_lua::ALL.iter().find(is_it).copied()
     }
 
     pub(crate) fn run(&self, side: &mut dyn Side) -> Reply {
