@@ -30,6 +30,10 @@ macro_rules! interleavings {
     };
 }
 
+// A kind with a queue has no scout: every waiter stands in the queue by itself.
+interleavings!(@kind mutex_scout, Mutex, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
+interleavings!(@kind reentrant_scout, Reentrant, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
+
 interleavings! {
     an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token
     an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing
@@ -40,7 +44,6 @@ interleavings! {
     a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_on_the_server
     a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free
     a_release_without_any_answer_fails_and_goes_on_in_the_background
-    a_woken_scout_whose_attempt_errs_hands_the_wake_on
     without_messages_waiters_find_out_by_the_end_of_the_lease
     a_renewal_never_outlives_its_leave
     an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once

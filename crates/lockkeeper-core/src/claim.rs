@@ -46,8 +46,8 @@ pub struct Claim {
     stray_acquire: bool,
     /// A leave was given up and may have been executed.
     stray_leave: bool,
-    /// Of a kind with a queue.
-    queue: Option<Queue>,
+    /// Of a kind with a queue, until it is granted.
+    queue: Option<Box<Queue>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -179,7 +179,7 @@ impl Claim {
     /// waited for.
     #[must_use]
     pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
-        self.queue = Some(Queue::new(trust, least));
+        self.queue = Some(Box::new(Queue::new(trust, least)));
         self
     }
 
@@ -349,6 +349,7 @@ impl Claim {
                     doubtful: false,
                 };
                 self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
+                self.queue = None;
                 Verdict::Granted(token)
             }
             Answer::Busy(left) => {
@@ -498,6 +499,7 @@ impl Claim {
             doubtful: false,
         };
         self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
+        self.queue = None;
         Verdict::Granted(token)
     }
 

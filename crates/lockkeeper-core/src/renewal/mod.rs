@@ -156,7 +156,7 @@ impl Renewals {
             Verdict::Granted(_) => self.add_from(&tenure, self.line.clock.now()),
             Verdict::Hint => self.hurry(&tenure),
             verdict => {
-                tracing::debug!(claim = %tenure.id, ?verdict, "a message of a grant changes nothing")
+                tracing::debug!(claim = %tenure.id, ?verdict, "a message of a grant changes nothing");
             }
         }
     }
