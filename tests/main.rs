@@ -3,6 +3,7 @@
 mod commands;
 mod contract;
 mod cuts;
+mod fair;
 mod fair_scripts;
 mod faults;
 mod input;

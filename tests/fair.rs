@@ -1,0 +1,416 @@
+//! The fair lock: the order of asking, hand-over by one message, and what keeps the queue moving when somebody dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Released};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::fair;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const SOON: Duration = Duration::from_secs(20);
+const WAITER_TTL: Duration = Duration::from_secs(10);
+const BEAT: Duration = Duration::from_millis(3_334);
+const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
+const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
+
+async fn client(site: &impl Site) -> Result<Client> {
+    site.client(Client::builder()).await
+}
+
+fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
+    Ok((client, store))
+}
+
+/// Waits until so many stand in the queue.
+async fn queued(lock: &FairLock, number: u64) -> Result<()> {
+    timeout(SOON, async {
+        while lock.queue_len().await? != number {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    })
+    .await?
+}
+
+/// So many waiters of four clients queue up one after the other, and are served in that order.
+async fn are_served_in_order(site: &impl Site, number: u64) -> Result<()> {
+    let holder = FairLock::new(&client(site).await?, "name");
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(client(site).await?);
+    }
+    let guard = holder.acquire().await?;
+    let (sender, mut served) = mpsc::unbounded_channel();
+    for place in 0..number {
+        let lock = FairLock::new(&clients[place as usize % 4], "name");
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let guard = lock.acquire().await?;
+            // Nobody listens any more once the test has failed.
+            let _ = sender.send((place, guard.fencing_token()));
+            guard.release().await
+        });
+        queued(&holder, place + 1).await?;
+    }
+    let mut last = guard.fencing_token();
+    guard.release().await?;
+    for place in 0..number {
+        let (who, token) = timeout(SOON, served.recv())
+            .await?
+            .context("all have gone")?;
+        ensure!(who == place, "{who} was served in place of {place}");
+        ensure!(token > last);
+        last = token;
+    }
+    ensure!(holder.queue_len().await? == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_waiters_are_served_in_the_order_of_asking_on_memory() -> Result<()> {
+    are_served_in_order(&MemoryStore::new(), 200).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_waiters_are_served_in_the_order_of_asking_on_a_server() -> Result<()> {
+    are_served_in_order(&Server::start().await?, 200).await
+}
+
+/// One acquire and one leave for each holder, however many wait; beats come only with time.
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_waiters() -> Result<()>
+{
+    for number in [2, 64, 1_000] {
+        let server = MemoryStore::new();
+        let (client, store) = unruly(&server)?;
+        let lock = FairLock::new(&client, "name");
+        // Teaches the server the scripts.
+        lock.acquire().await?.release().await?;
+        let guard = lock.acquire().await?;
+        let before = (store.sent(&fair::ACQUIRE), store.sent(&fair::LEAVE));
+        let mut waiters = JoinSet::new();
+        for _ in 0..number {
+            let lock = lock.clone();
+            waiters.spawn(async move { lock.acquire().await?.release().await });
+        }
+        queued(&lock, number).await?;
+        guard.release().await?;
+        while let Some(waiter) = waiters.join_next().await {
+            ensure!(waiter?? == Released::Free);
+        }
+        let after = (store.sent(&fair::ACQUIRE), store.sent(&fair::LEAVE));
+        let number = usize::try_from(number)?;
+        ensure!(
+            after.0 - before.0 == number,
+            "{number}: {before:?} {after:?}"
+        );
+        ensure!(
+            after.1 - before.1 == number + 1,
+            "{number}: {before:?} {after:?}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_messages_every_waiter_is_served_in_order_within_a_beat() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    server.mute(true);
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let (sender, mut served) = mpsc::unbounded_channel();
+    for place in 0..5 {
+        let (waiting, sender) = (lock.clone(), sender.clone());
+        tokio::spawn(async move {
+            let guard = waiting.acquire().await?;
+            let _ = sender.send((place, Instant::now()));
+            guard.release().await
+        });
+        queued(&lock, place + 1).await?;
+    }
+    let mut last = Instant::now();
+    guard.release().await?;
+    for place in 0..5 {
+        let (who, at) = served.recv().await.context("all have gone")?;
+        ensure!(who == place);
+        ensure!(at - last <= BEAT, "after {:?}", at - last);
+        last = at;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let cancelled = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await?;
+    let impatient = tokio::spawn(
+        lock.acquire()
+            .wait_for(Duration::from_secs(1))
+            .into_future(),
+    );
+    queued(&lock, 2).await?;
+    let next = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 3).await?;
+    cancelled.abort();
+    ensure!(matches!(impatient.await?, Err(Error::Timeout { .. })));
+    queued(&lock, 1).await?;
+    let released = Instant::now();
+    guard.release().await?;
+    let next = next.await??;
+    ensure!(released.elapsed() <= Duration::from_millis(2));
+    next.release().await?;
+    for key in [QUEUE, WAITERS, "lockkeeper:name"] {
+        ensure!(
+            server.execute(&["EXISTS", key])?.as_i64() == Some(0),
+            "{key}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases_end() -> Result<()>
+{
+    let server = MemoryStore::new();
+    let (dead, other) = (unruly(&server)?, client(&server).await?);
+    let ttl = Duration::from_secs(30);
+    let guard = FairLock::new(&dead.0, "name").acquire().ttl(ttl).await?;
+    let granted = Instant::now();
+    dead.1.silence("lockkeeper");
+    let next = FairLock::new(&other, "name").acquire().await?;
+    let waited = granted.elapsed();
+    ensure!(
+        waited >= ttl && waited <= ttl + BEAT + Duration::from_millis(10),
+        "{waited:?}"
+    );
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
+    ensure!(next.fencing_token() > guard.fencing_token());
+    Ok(())
+}
+
+/// Five thousand claims that nobody is behind, written straight into the keys, in front of one that lives.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_at_most()
+-> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let first = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await?;
+    // They have been heard as late as one who lives.
+    let script = "local t = redis.call('TIME')
+        local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+        for i = 1, 5000 do
+          local claim = string.format('00000000-0000-4000-8000-000000000000:%d/%016x', i, i)
+          redis.call('ZADD', KEYS[1], i + 10, claim)
+          redis.call('HSET', KEYS[2], claim, string.format('%.0f:1', now + 10000))
+        end
+        return 1";
+    server.execute(&["EVAL", script, "2", QUEUE, WAITERS])?;
+    let live = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 5_002).await?;
+    let released = Instant::now();
+    guard.release().await?;
+    first.await??.release().await?;
+    let live = live.await??;
+    let waited = released.elapsed();
+    // One of the dead is granted while it counts as alive, and holds for one waiter ttl.
+    ensure!(waited <= WAITER_TTL * 2 + BEAT, "after {waited:?}");
+    live.release().await?;
+    for key in [QUEUE, WAITERS, "lockkeeper:name"] {
+        ensure!(
+            server.execute(&["EXISTS", key])?.as_i64() == Some(0),
+            "{key}"
+        );
+    }
+    Ok(())
+}
+
+/// The grant comes at 0.30 by a beat sent before, the next beat is lost, the message comes late: what counts is the request
+/// that the message names.
+#[tokio::test(start_paused = true)]
+async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
+{
+    let server = MemoryStore::new();
+    let (waiting, store) = unruly(&server)?;
+    let holder = client(&server).await?;
+    let guard = FairLock::new(&holder, "name").acquire().await?;
+    let begun = Instant::now();
+    let lock = FairLock::new(&waiting, "name");
+    let acquiring = tokio::spawn(lock.acquire().no_renewal().into_future());
+    queued(&lock, 1).await?;
+    // The beat that follows the subscription was the last one that arrived.
+    sleep(Duration::from_millis(10)).await;
+    for _ in 0..10 {
+        store.plan(&fair::BEAT, Fate::LoseRequest);
+    }
+    sleep(Duration::from_secs(5)).await;
+    guard.release().await?;
+    let granted = acquiring.await??;
+    let margin = WAITER_TTL / 100 + Duration::from_millis(5);
+    ensure!(granted.lost().await == LossReason::Expired);
+    let until = begun.elapsed();
+    ensure!(
+        until <= WAITER_TTL - margin + Duration::from_millis(15),
+        "{until:?}"
+    );
+    Ok(())
+}
+
+/// A message for a claim that has left, or for a foreign one, and one that names no request of the claim.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_or_repeated_message_changes_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await?;
+    sleep(Duration::from_millis(1)).await;
+    let claim = server.execute(&[
+        "EVAL",
+        "return redis.call('ZRANGE', KEYS[1], 0, 0)[1]",
+        "1",
+        QUEUE,
+    ])?;
+    let claim = claim.as_str().context("one waits")?.to_owned();
+    let channel = format!("lockkeeper.grant:{{lockkeeper:name}}:{}", &claim[..36]);
+    for message in [
+        format!("G {claim} 12345 999999"),
+        format!("G {}x 12345 1", &claim[..claim.len() - 1]),
+        format!("G {claim} x y"),
+        "nonsense".to_owned(),
+    ] {
+        server.execute(&["PUBLISH", &channel, &message])?;
+    }
+    sleep(Duration::from_millis(1)).await;
+    ensure!(
+        !waiting.is_finished(),
+        "a message alone makes nobody a holder"
+    );
+    guard.release().await?;
+    let next = waiting.await??;
+    // The message of the very grant, once more.
+    let token = next.fencing_token();
+    server.execute(&["PUBLISH", &channel, &format!("G {claim} {token} 1")])?;
+    next.verify().await?;
+    ensure!(next.release().await? == Released::Free);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_holds_gets_in_past_the_queue_and_a_try_does_not() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let (lock, owner) = (FairLock::new(&client, "name"), client.new_owner());
+    let outer = lock.acquire().owner(&owner).await?;
+    let other = client.new_owner();
+    let waiting = tokio::spawn(lock.acquire().owner(&other).into_future());
+    queued(&lock, 1).await?;
+    ensure!(lock.position(&other).await? == Some(1));
+    ensure!(lock.position(&owner).await?.is_none());
+    let inner = lock.acquire().owner(&owner).await?;
+    let innermost = inner.reenter().await?;
+    ensure!(lock.try_acquire().await?.is_none());
+    ensure!(innermost.fencing_token() == outer.fencing_token());
+    for (guard, left) in [(innermost, 2), (outer, 1)] {
+        ensure!(guard.release().await? == Released::StillHeld(left));
+        ensure!(!waiting.is_finished());
+    }
+    ensure!(inner.release().await? == Released::Free);
+    let next = waiting.await??;
+    ensure!(
+        next.fencing_token() > FairLock::new(&client, "x").acquire().await?.fencing_token()
+            || next.owner() == other
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = FairLock::new(&client, "name");
+    let _guard = lock.acquire().await?;
+    let _waiting = tokio::spawn(lock.acquire().max_queue(1).into_future());
+    queued(&lock, 1).await?;
+    let error = lock.acquire().max_queue(1).await.err();
+    ensure!(
+        matches!(error, Some(Error::QueueFull { length: 1, .. })),
+        "{error:?}"
+    );
+    ensure!(lock.queue_len().await? == 1);
+    let none = lock.acquire().max_queue(0).await.err();
+    let mutex = lockkeeper::Mutex::new(&client, "mutex");
+    for error in [none, mutex.acquire().max_queue(3).await.err()] {
+        ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");
+    }
+    Ok(())
+}
+
+/// The server loses everything: who waits takes a new place, who held is told.
+#[tokio::test(start_paused = true)]
+async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server).await?;
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let empty = MemoryStore::new().snapshot();
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await?;
+    server.restore(&empty);
+    let next = timeout(SOON, waiting).await???;
+    ensure!(guard.lost().await == LossReason::Gone);
+    ensure!(next.fencing_token() > guard.fencing_token());
+    next.release().await?;
+    Ok(())
+}
+
+/// A server that stands still for longer than a waiter's ttl: who lives keeps the order.
+#[tokio::test(start_paused = true)]
+async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Result<()> {
+    for jump in [11_000, 60_000, -10_000] {
+        let server = MemoryStore::new();
+        let client = client(&server).await?;
+        let lock = FairLock::new(&client, "name");
+        let guard = lock.acquire().ttl(Duration::from_secs(3_600)).await?;
+        let (sender, mut served) = mpsc::unbounded_channel();
+        for place in 0..5 {
+            let (waiting, sender) = (lock.clone(), sender.clone());
+            tokio::spawn(async move {
+                let guard = waiting.acquire().await?;
+                let _ = sender.send((place, guard.fencing_token()));
+                guard.release().await
+            });
+            queued(&lock, place + 1).await?;
+        }
+        server.step_clock(jump);
+        let mut last = guard.fencing_token();
+        guard.release().await?;
+        for place in 0..5 {
+            let (who, token) = timeout(SOON, served.recv())
+                .await?
+                .context("all have gone")?;
+            ensure!(who == place, "{who} in place of {place} after {jump} ms");
+            ensure!(token > last);
+            last = token;
+        }
+    }
+    Ok(())
+}
