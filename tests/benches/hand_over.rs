@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Mutex};
+use lockkeeper::{Client, FairLock, Mutex};
 use lockkeeper_core::protocol::Item;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, mutex};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::subject::Subject;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -22,16 +23,26 @@ use tokio::time::sleep;
 use crate::Effort;
 use crate::meters::{count, scripts};
 use crate::pairs::micros;
-use crate::report::Row;
+use crate::report::{Row, Target};
 use crate::rounds::{Spread, in_turns};
 
-const PART: &str = "hand-over";
-
-/// Waiters at the same time.
+/// Waiters of a mutex at the same time.
 const WAITERS: [usize; 3] = [2, 16, 64];
 
-/// Clients among which the waiters are spread, as they would be in as many processes.
+/// Clients among which they are spread, as they would be in as many processes.
 const CLIENTS: [usize; 2] = [1, 8];
+
+/// Waiters of a fair lock at the same time.
+const QUEUES: [usize; 3] = [2, 64, 1_000];
+
+/// Clients among which those are spread.
+const FAIR_CLIENTS: [usize; 2] = [1, 100];
+
+/// A direct grant takes this many round trips at most, and `FAIR_EXTRA` more.
+const FAIR_ROUND_TRIPS: f64 = 1.3;
+
+/// What waking two tasks may cost beside that, µs.
+const FAIR_EXTRA: f64 = 50.0;
 
 /// How long the line may settle before each hand-over.
 const REST: Duration = Duration::from_millis(1);
@@ -53,26 +64,40 @@ struct Sample {
     scripts: f64,
 }
 
-/// Compares hand-overs with single round trips.
+/// Compares hand-overs of a mutex with single round trips.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let server = Server::start().await?;
     for clients in CLIENTS {
         for waiters in WAITERS {
-            rows.extend(compare(&server, clients, waiters, effort).await?);
+            rows.extend(compare::<Mutex>(&server, "hand-over", clients, waiters, effort).await?);
         }
     }
     Ok(rows)
 }
 
-async fn compare(
+/// Compares hand-overs of a fair lock with single round trips.
+pub(crate) async fn measure_fair(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let server = Server::start().await?;
+    for clients in FAIR_CLIENTS {
+        for waiters in QUEUES {
+            let part = "fair hand-over";
+            rows.extend(compare::<FairLock>(&server, part, clients, waiters, effort).await?);
+        }
+    }
+    Ok(rows)
+}
+
+async fn compare<S: Subject>(
     server: &Server,
+    part: &'static str,
     clients: usize,
     waiters: usize,
     effort: Effort,
 ) -> Result<Vec<Row>> {
     let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
-    let mut line = Line::form(server, clients, waiters).await?;
+    let mut line = Line::form::<S>(server, clients, waiters).await?;
     // A round is a handful of hand-overs per waiter at most; the many rounds make up for it.
     let rounds = (effort.rounds / 2).max(5);
     let line_cell = tokio::sync::Mutex::new(&mut line);
@@ -110,8 +135,14 @@ async fn compare(
     } else {
         format!("{waiters} waiters of {} clients", clients.min(waiters + 1))
     };
-    let row = |what: &str, unit, spread| Row::new(PART, format!("{crowd}: {what}"), unit, spread);
-    Ok(vec![
+    let row = |what: &str, unit, spread| Row::new(part, format!("{crowd}: {what}"), unit, spread);
+    let over = hand_overs.iter().map(|time| (time - FAIR_EXTRA).max(0.0));
+    let over: Vec<f64> = over.collect();
+    let direct = S::QUEUES.then(|| Spread::of_ratios(&over, &round_trips));
+    let direct = direct.transpose()?.map(|spread| {
+        row("time less 50 µs / round trip", "×", spread).target(Target::AtMost(FAIR_ROUND_TRIPS))
+    });
+    let mut rows = vec![
         row("time", "µs", Spread::of(hand_overs.iter().copied())?),
         row(
             "one round trip",
@@ -124,7 +155,9 @@ async fn compare(
             Spread::of_ratios(&hand_overs, &round_trips)?,
         ),
         row("scripts each", "", Spread::of(scripts)?),
-    ])
+    ];
+    rows.extend(direct);
+    Ok(rows)
 }
 
 /// Tasks that hand one lock on and on.
@@ -139,7 +172,7 @@ struct Line {
 
 impl Line {
     /// One holder and so many waiters, who stand still.
-    async fn form(server: &Server, clients: usize, waiters: usize) -> Result<Self> {
+    async fn form<S: Subject>(server: &Server, clients: usize, waiters: usize) -> Result<Self> {
         let mut made = Vec::new();
         for _ in 0..clients.min(waiters + 1) {
             made.push(lockkeeper::connect(&server.url()).await?);
@@ -153,7 +186,7 @@ impl Line {
         });
         let mut tasks = JoinSet::new();
         for member in 0..=waiters {
-            let lock = Mutex::new(&made[member % made.len()], "hand-over");
+            let lock = S::new(&made[member % made.len()], "hand-over");
             let work = stand_in_line(lock, Arc::clone(&gate), moving.subscribe(), sender.clone());
             tasks.spawn(work);
         }
@@ -214,8 +247,8 @@ struct Gate {
 }
 
 /// Acquires, rests, and hands on, until aborted.
-async fn stand_in_line(
-    lock: Mutex,
+async fn stand_in_line<S: Subject>(
+    lock: S,
     gate: Arc<Gate>,
     mut moving: watch::Receiver<bool>,
     times: mpsc::UnboundedSender<Duration>,
@@ -237,7 +270,7 @@ async fn stand_in_line(
         sleep(REST).await;
         let now = u64::try_from(gate.beginning.elapsed().as_nanos())?;
         gate.let_go.store(now, Ordering::Release);
-        guard.release().await?;
+        S::release(guard).await?;
         grants.wait_for(|grants| *grants > mine).await?;
     }
 }

@@ -65,6 +65,8 @@ enum Part {
     Parallel,
     /// Waiters and the hand-over to the next of them.
     HandOver,
+    /// The same for a fair lock, whose leaving holder makes the next one hold.
+    FairHandOver,
 }
 
 /// How much to measure.
@@ -141,6 +143,7 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::Single => single::measure(effort).await,
         Part::Parallel => parallel::measure(effort).await,
         Part::HandOver => hand_over::measure(effort).await,
+        Part::FairHandOver => hand_over::measure_fair(effort).await,
         Part::Held => held::measure(effort).await,
     }
 }
