@@ -36,6 +36,8 @@ struct Entry {
     deadline: Moment,
     /// When to renew; `None` while a renewal is on its way.
     due: Option<Moment>,
+    /// Granted by a message, and so for less than a whole lease, and not renewed yet.
+    short: bool,
 }
 
 impl Pace {
@@ -72,15 +74,17 @@ impl Schedule {
                 pace,
                 deadline,
                 due: None,
+                short: false,
             },
         );
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = pace {
             self.gather = self.gather.max(pace.gather());
-            let steady = pace.steady(id, sent);
-            // What was granted by a message lasts for less than a whole lease at first.
-            let left = deadline.since(sent);
+            let (steady, left) = (pace.steady(id, sent), deadline.since(sent));
             let short = steady.since(sent) > left - left / 3;
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.short = short;
+            }
             self.set_due(id, if short { sent.after(left / 3) } else { steady });
         }
     }
@@ -155,6 +159,7 @@ impl Schedule {
         };
         self.by_deadline.remove(&(entry.deadline, id));
         entry.deadline = deadline;
+        entry.short = false;
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = entry.pace {
             self.set_due(id, pace.steady(id, sent));
@@ -166,8 +171,9 @@ impl Schedule {
         if let Some(entry) = self.entries.get(&id)
             && let Some(pace) = entry.pace
         {
-            let third = entry.deadline.since(sent) / 3;
-            self.set_due(id, sent.after(pace.hurried.min(third)));
+            let left = entry.deadline.since(sent);
+            let soon = if entry.short { left / 3 } else { pace.hurried };
+            self.set_due(id, sent.after(soon.min(pace.hurried)));
         }
     }
 

@@ -263,7 +263,7 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_leave_wakes_nobody",
         &reentrant::LEAVE,
-        "return alive, 0, 0, wake(channel, 'free')",
+        "return alive, 0, 0, channel and wake(channel, 'free') or '1'",
         "return alive, 0, 0, '1'",
         Where::Small,
     ),
