@@ -13,6 +13,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     check::run(steps)?;
     steps.cargo("test --workspace")?;
     steps.cargo("run --example quickstart")?;
+    steps.cargo("run --example fair_queue")?;
     steps.run("cargo doc --workspace --no-deps", || {
         let mut command = cargo();
         command.args(["doc", "--workspace", "--no-deps"]);
