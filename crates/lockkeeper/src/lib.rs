@@ -5,7 +5,7 @@
 //! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply, a request that arrives twice
 //!   hold nothing for longer than one ttl.
 //! - **One message hands over.** Waiters sleep until they are told; they look by themselves only when the holder's lease
-//!   has run out, and every 5 s as a safety net.
+//!   has run out, and every 5 s as a safety net. In the queue of a [`FairLock`] the next waiter holds when it is told.
 //!
 //! # Ten lines
 //!
@@ -34,8 +34,9 @@
 //! |---|---|
 //! | one holder at a time, cheapest | [`Mutex`] |
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
+//! | first come, first served across all processes | [`FairLock`] |
 //!
-//! The fair, read-write, multi- and Redlock kinds of the family are not part of this version.
+//! The read-write, multi- and Redlock kinds of the family are not part of this version.
 //!
 //! # What holds, and what does not
 //!
