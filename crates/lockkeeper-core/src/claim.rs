@@ -8,8 +8,8 @@
 //!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered. So a
 //!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
 //!   brought the claim back after the server had lost it.
-//! - A deadline counts from before the send of the request that was answered.
-//! - Belief begins with an answer, ends before the first byte of a leave is sent, and never comes back.
+//! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
+//! - Belief begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never comes back.
 //! - A missing answer means "unknown", never "no".
 
 mod queue;

@@ -61,7 +61,12 @@ impl Tenure {
             .with_min_hold(terms.min_hold);
         let claim = if protocol.queues() {
             let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
-            claim.with_queue(trust, terms.waiter_ttl / 3)
+            // A message grants for a waiter's ttl; a fixed lease has its own, which only an answer gives.
+            let least = match terms.pace {
+                Some(_) => terms.waiter_ttl / 3,
+                None => Duration::MAX,
+            };
+            claim.with_queue(trust, least)
         } else {
             claim
         };

@@ -78,7 +78,7 @@ impl Protocol for FairProtocol {
         )
     }
 
-    /// A hold looks like that of a re-entrant lock, and is renewed in one batch with those.
+    /// A hold looks like that of a re-entrant lock, and is renewed by the same script.
     fn renew(&self, ask: Ask<'_>) -> Item {
         Item::new(
             &reentrant::RENEW,
