@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
+use lockkeeper_testkit::simulation::{Fairs, Mutexes, Outcome, Reentrants, Species, run};
 
 /// How many lines before a violation are shown.
 const SHOWN: usize = 60;
@@ -18,15 +18,17 @@ const SHOWN: usize = 60;
 enum Kind {
     Mutex,
     Reentrant,
+    Fair,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Mutex, Self::Reentrant];
+    const ALL: [Self; 3] = [Self::Mutex, Self::Reentrant, Self::Fair];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Mutex => Mutexes::NAME,
             Self::Reentrant => Reentrants::NAME,
+            Self::Fair => Fairs::NAME,
         }
     }
 
@@ -34,6 +36,7 @@ impl Kind {
         Ok(match self {
             Self::Mutex => run::<Mutexes>(seed, keep_lines)?,
             Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
+            Self::Fair => run::<Fairs>(seed, keep_lines)?,
         })
     }
 }

@@ -5,18 +5,18 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::simulation::{Mutexes, Outcome, Reentrants, Species, run};
-
-/// How many histories of each kind.
-const HISTORIES: u64 = 5_000;
+use lockkeeper_testkit::mutants::lua;
+use lockkeeper_testkit::simulation::{
+    Fairs, Mutexes, Outcome, Reentrants, Species, run, run_patched,
+};
 
 /// Runs the histories of so many seeds on all cores.
-fn histories<S: Species>(first: u64) {
+fn histories<S: Species>(first: u64, number: u64) {
     let next = AtomicU64::new(first);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + HISTORIES {
+            if seed >= first + number {
                 break;
             }
             let outcome = run::<S>(seed, false).unwrap();
@@ -37,12 +37,17 @@ fn histories<S: Species>(first: u64) {
 
 #[test]
 fn five_thousand_histories_of_the_mutex_keep_every_rule() {
-    histories::<Mutexes>(1);
+    histories::<Mutexes>(1, 5_000);
 }
 
 #[test]
 fn five_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
-    histories::<Reentrants>(1);
+    histories::<Reentrants>(1, 5_000);
+}
+
+#[test]
+fn a_thousand_histories_of_the_fair_lock_keep_every_rule() {
+    histories::<Fairs>(1, 1_000);
 }
 
 #[test]
@@ -87,17 +92,22 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
 /// How many histories of each kind a defect may stay hidden in.
 const PATIENCE: u64 = 1_000;
 
-/// The first history, of either kind, in which a defect shows.
+/// The first history, of any kind, in which a defect shows.
 fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
     engine::with(mutant, || {
         (1..=PATIENCE).find_map(|seed| {
             let broken = |outcome: &Outcome| outcome.violation.is_some();
             let mutex = Some(run::<Mutexes>(seed, false).unwrap()).filter(broken);
             let mutex = mutex.map(|outcome| (Mutexes::NAME, outcome));
-            mutex.or_else(|| {
-                let outcome = run::<Reentrants>(seed, false).unwrap();
-                broken(&outcome).then_some((Reentrants::NAME, outcome))
-            })
+            mutex
+                .or_else(|| {
+                    let outcome = run::<Reentrants>(seed, false).unwrap();
+                    broken(&outcome).then_some((Reentrants::NAME, outcome))
+                })
+                .or_else(|| {
+                    let outcome = run::<Fairs>(seed, false).unwrap();
+                    broken(&outcome).then_some((Fairs::NAME, outcome))
+                })
         })
     })
 }
@@ -111,6 +121,7 @@ fn is_caught(mutant: Mutant) {
     );
     let sound = match kind {
         Mutexes::NAME => run::<Mutexes>(outcome.seed, false),
+        Fairs::NAME => run::<Fairs>(outcome.seed, false),
         _ => run::<Reentrants>(outcome.seed, false),
     };
     assert_eq!(sound.unwrap().violation, None);
@@ -144,4 +155,28 @@ caught! {
     a_claim_that_lives_twice_is_found: ReuseClaim,
     waiters_deaf_to_a_gap_are_found: DeafToReconnect,
     a_claim_given_up_without_leave_is_found: DropWithoutLeave,
+    a_grant_counted_from_the_last_send_is_found: GrantFromLastSend,
+    a_grant_counted_from_its_message_is_found: GrantFromMessage,
+    a_hint_lost_behind_a_beat_is_found: HintBehindBeatLost,
+    a_subscription_that_nobody_follows_up_is_found: NoBeatAfterSubscribing,
+    a_waiter_without_beats_is_found: WaiterNeverBeats,
+    waiters_deaf_to_grants_are_found: DeafToGrants,
+}
+
+#[test]
+fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
+    for mutant in lua::FAIR {
+        let found = (1..=PATIENCE).find_map(|seed| {
+            let patch = Some(mutant.patch().unwrap());
+            let outcome = run_patched::<Fairs>(seed, false, patch).unwrap();
+            outcome.violation.is_some().then_some(outcome)
+        });
+        let outcome = found.unwrap_or_else(|| panic!("{} was not found", mutant.name));
+        println!(
+            "{}: seed {}, {:?}",
+            mutant.name, outcome.seed, outcome.violation
+        );
+        let sound = run::<Fairs>(outcome.seed, false).unwrap();
+        assert_eq!(sound.violation, None);
+    }
 }

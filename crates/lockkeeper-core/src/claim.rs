@@ -360,7 +360,16 @@ impl Claim {
                 Some(queue) => {
                     self.phase = Phase::Waiting;
                     match queue.answered(pending.request, pending.sent) {
-                        Some((token, request)) => self.granted_by_message(token, request, now),
+                        Some((token, request)) => {
+                            match self.granted_by_message(token, request, now) {
+                                Verdict::Granted(token) => Verdict::Granted(token),
+                                // What was told may be true, and only another answer can show it.
+                                _ => {
+                                    self.doubt_place();
+                                    Verdict::Waiting(place)
+                                }
+                            }
+                        }
                         None => Verdict::Waiting(place),
                     }
                 }
@@ -466,7 +475,7 @@ impl Claim {
     }
 
     /// A message says that the claim was granted with `token`, and that `request` was the last of it that the server had
-    /// executed. It is a hint: one that is foreign, repeated or late changes nothing.
+    /// executed. One that is repeated changes nothing, one that is late or names an unknown request is only a hint.
     pub fn granted_by_message(
         &mut self,
         token: FencingToken,
@@ -481,8 +490,19 @@ impl Claim {
             queue.overtaken_by(token, request);
             return Verdict::Stale;
         }
-        let (Phase::Waiting, Some(sent)) = (self.phase, queue.when_sent(request)) else {
+        if self.phase != Phase::Waiting {
             return Verdict::Stale;
+        }
+        // A late copy of a request that is no longer remembered: a beat shows whether it is true.
+        let Some(sent) = queue.when_sent(request) else {
+            return Verdict::Hint;
+        };
+        let sent = if mutant!(GrantFromMessage) {
+            now
+        } else if mutant!(GrantFromLastSend) {
+            queue.last_sent().unwrap_or(sent)
+        } else {
+            sent
         };
         let (trust, least) = (queue.trust, queue.least);
         let deadline = sent.after(trust);
@@ -501,6 +521,25 @@ impl Claim {
         self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
         self.queue = None;
         Verdict::Granted(token)
+    }
+
+    /// Something has happened that only a beat sent from now on can tell of: an answer that is on its way does not.
+    pub(crate) fn doubt_answer(&mut self) {
+        if self.pending.is_some() && !mutant!(HintBehindBeatLost) {
+            self.doubt_place();
+        }
+    }
+
+    fn doubt_place(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.doubtful = true;
+        }
+    }
+
+    /// Whether another beat is due at once although the claim was told to wait. Says so once.
+    pub(crate) fn take_doubt(&mut self) -> bool {
+        let queue = self.queue.as_mut();
+        queue.is_some_and(|queue| std::mem::take(&mut queue.doubtful))
     }
 
     /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.

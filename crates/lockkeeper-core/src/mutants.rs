@@ -33,11 +33,23 @@ pub enum Mutant {
     DeafToReconnect,
     /// A claim that is given up before it was granted is not left for.
     DropWithoutLeave,
+    /// The deadline of a grant by message counts from the last request sent, not from the one that the message names.
+    GrantFromLastSend,
+    /// The deadline of a grant by message counts from the arrival of the message.
+    GrantFromMessage,
+    /// A message that cannot be believed is not followed by a beat behind the one that is on its way.
+    HintBehindBeatLost,
+    /// Nobody asks what happened between the answer that says to wait and the subscription.
+    NoBeatAfterSubscribing,
+    /// A waiter does not say that it is alive.
+    WaiterNeverBeats,
+    /// A message of a grant changes nothing.
+    DeafToGrants,
 }
 
 impl Mutant {
     /// Every one there is.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
         Self::BelieveWhileLeaving,
@@ -48,6 +60,12 @@ impl Mutant {
         Self::ReuseClaim,
         Self::DeafToReconnect,
         Self::DropWithoutLeave,
+        Self::GrantFromLastSend,
+        Self::GrantFromMessage,
+        Self::HintBehindBeatLost,
+        Self::NoBeatAfterSubscribing,
+        Self::WaiterNeverBeats,
+        Self::DeafToGrants,
     ];
 }
 

@@ -50,13 +50,16 @@ impl Acquisition {
         };
         let (_ear, opening) = engine.hub.hear_grants(channel);
         engine.renewals.wait(&tenure);
+        if tenure.claim().take_doubt() {
+            engine.renewals.hurry(&tenure);
+        }
         let mut missed = !heard;
         loop {
             let (mut moved, mut opened) =
                 (pin!(tenure.bell().notified()), pin!(opening.notified()));
             moved.as_mut().enable();
             opened.as_mut().enable();
-            if missed && engine.hub.hears(channel) {
+            if missed && engine.hub.hears(channel) && !mutant!(NoBeatAfterSubscribing) {
                 // What happened between the answer and the subscription was told to nobody.
                 engine.renewals.hurry(&tenure);
                 missed = false;

@@ -24,6 +24,8 @@ pub(super) struct Queue {
     sent: Vec<(Request, Moment)>,
     /// A grant whose message came before the answer that says that the claim waits.
     early: Option<(FencingToken, Request)>,
+    /// The answer that is on its way, or has come last, may be older than what only an answer can tell.
+    pub(super) doubtful: bool,
 }
 
 impl Queue {
@@ -34,6 +36,7 @@ impl Queue {
             heard: None,
             sent: Vec::new(),
             early: None,
+            doubtful: false,
         }
     }
 
@@ -60,6 +63,11 @@ impl Queue {
     /// A grant was told before it is known that the claim waits.
     pub(super) const fn overtaken_by(&mut self, token: FencingToken, request: Request) {
         self.early = Some((token, request));
+    }
+
+    /// When the last request was sent, whatever became of it.
+    pub(super) fn last_sent(&self) -> Option<Moment> {
+        self.sent.last().map(|(_, moment)| *moment)
     }
 
     /// When `request` was sent; `None` if it is none of those that count.

@@ -108,6 +108,9 @@ impl Renewals {
     /// Lets a claim beat that waits in a queue. A grant that a message tells of is found by it.
     pub(crate) fn wait(&self, tenure: &Arc<Tenure>) {
         self.expect(tenure);
+        if mutant!(WaiterNeverBeats) {
+            return;
+        }
         let now = self.line.clock.now();
         let earlier = self.with(|state| {
             let beats = Some(tenure.terms.beats);
@@ -138,9 +141,10 @@ impl Renewals {
         })
     }
 
-    /// Lets the claim beat now.
+    /// Lets the claim beat now, or as soon as the beat is answered that is on its way.
     pub(crate) fn hurry(&self, tenure: &Tenure) {
         let now = self.line.clock.now();
+        tenure.claim().doubt_answer();
         self.with(|state| state.schedule.hurry(tenure.number, now));
         self.bell.notify_one();
     }
@@ -148,7 +152,9 @@ impl Renewals {
     /// A message has told of a grant.
     pub(crate) fn granted(&self, grant: Grant<'_>) {
         let tenure = self.with(|state| state.expected.get(grant.claim).cloned());
-        let Some(tenure) = tenure else { return };
+        let Some(tenure) = tenure.filter(|_| !mutant!(DeafToGrants)) else {
+            return;
+        };
         match self
             .line
             .granted_by_message(&tenure, grant.token, grant.request)
@@ -378,6 +384,9 @@ impl Renewals {
                 if tenure.protocol.queues() && tenure.claim().deadline().is_some() => {}
             Ok(Verdict::Waiting(_)) => {
                 self.with(|state| state.schedule.renewed(tenure.number, sent, NEVER));
+                if tenure.claim().take_doubt() {
+                    self.hurry(tenure);
+                }
             }
             Ok(Verdict::More) => {
                 failed();

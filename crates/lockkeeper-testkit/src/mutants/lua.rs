@@ -5,7 +5,7 @@
 //! it looks.
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_lua::{Script, mutex, reentrant};
+use lockkeeper_lua::{Script, fair, mutex, reentrant};
 
 use crate::search::{Bounds, Found, Model, search};
 
@@ -132,7 +132,74 @@ const fn mutant(
     }
 }
 
-/// Every mutant of a script.
+/// Mutants of the scripts of the fair lock, which the simulation must find.
+pub const FAIR: &[Mutant] = &[
+    mutant(
+        "fair_leave_gives_no_turn",
+        &fair::LEAVE,
+        "local told = settle(name)\n",
+        "local told = '1'\n",
+        Where::Small,
+    ),
+    mutant(
+        "fair_leave_keeps_the_place",
+        &fair::LEAVE,
+        "name.waits and withdraw(name, claim) > 0",
+        "false",
+        Where::Small,
+    ),
+    mutant(
+        "fair_leave_tells_nobody",
+        &fair::LEAVE,
+        "told = client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
+        "told = client and message and '1'",
+        Where::Small,
+    ),
+    mutant(
+        "fair_beat_creates",
+        &fair::BEAT,
+        "    reply[i + 2] = 'GONE'\n",
+        "    join(name, claim, ARGV[1])\n    reply[i + 2] = { 'WAITING', 1 }\n",
+        Where::Small,
+    ),
+    mutant(
+        "fair_beat_gives_no_turn",
+        &fair::BEAT,
+        "    settle(name)\n",
+        "",
+        Where::Small,
+    ),
+    mutant(
+        "fair_acquire_passes_the_queue",
+        &fair::ACQUIRE,
+        "\nsettle(name)\nlocal held",
+        "\nlocal held",
+        Where::Small,
+    ),
+    mutant(
+        "fair_acquire_repeated_loses_its_place",
+        &fair::ACQUIRE,
+        "local place = place_of(name, claim)\n",
+        "redis.call('ZREM', name.queue, claim)\nlocal place = place_of(name, claim)\n",
+        Where::Small,
+    ),
+    mutant(
+        "fair_acquire_joins_in_front",
+        &fair::ACQUIRE,
+        "tonumber(last[2] or 0) + 1",
+        "tonumber(last[2] or 0) - 1",
+        Where::Small,
+    ),
+    mutant(
+        "fair_acquire_ignores_the_mark",
+        &fair::ACQUIRE,
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
+        Where::Small,
+    ),
+];
+
+/// Every mutant of a script that the search must find.
 pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_renew_creates",

@@ -1,10 +1,11 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
 //! Here is who believes what, and which tokens they were given. [`laws`] is about what may be sent, [`progress`] about who
-//! must be served.
+//! must be served, [`turns`] about the order of a queue.
 
 mod laws;
 mod progress;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,11 +17,12 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::plan::Plan;
-use super::species::{Grant, Model};
+use super::species::{Grant, Model, Standing};
 use super::trace::short;
 
 pub(super) use laws::claims;
 use laws::{Verb, verb};
+use turns::Waiter;
 
 /// Something that must not have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +51,10 @@ pub(super) struct Checks {
     longest_ttl: Duration,
     /// How long every lease lasts on the server at least.
     certain: Duration,
+    /// How often waiters in a queue beat.
+    beat: Duration,
+    /// For how long a waiter in a queue is alive after a sign of it, whatever the clocks do.
+    alive: Duration,
     /// Clients that were closed or are gone: what they sent may still arrive.
     dead: BTreeSet<usize>,
     violation: Option<Violation>,
@@ -83,6 +89,10 @@ pub(super) struct Checks {
     leaving: BTreeSet<String>,
     /// Claims for which anything was sent, by client.
     asked: BTreeSet<(usize, String)>,
+    /// Who waits in the queue of a name, in the order in which they were told to.
+    queues: Vec<Vec<Waiter>>,
+    /// The grant of a name that nobody has asked for and nobody has heard of yet, and since when.
+    unheard: Vec<Option<(Standing, Duration)>>,
 }
 
 impl Checks {
@@ -92,6 +102,9 @@ impl Checks {
             forgets: plan.forgets,
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
+            beat: plan.beat(),
+            // The server's clock runs or steps ahead by less than a twentieth of that.
+            alive: plan.waiter_ttl.mul_f64(0.95),
             dead: BTreeSet::new(),
             violation: None,
             held: Vec::new(),
@@ -111,6 +124,8 @@ impl Checks {
             open: BTreeMap::new(),
             leaving: BTreeSet::new(),
             asked: BTreeSet::new(),
+            queues: vec![Vec::new(); plan.names],
+            unheard: vec![None; plan.names],
         }
     }
 
@@ -128,11 +143,12 @@ impl Checks {
         client: usize,
         call: &Call,
         reply: &Reply,
-        names: usize,
+        server: &MemoryStore,
         now: Duration,
     ) {
+        self.look_at_turns(call, reply, server, now);
         let main = call.item.keys.first();
-        let name = (0..names).find(|name| main == Some(&Plan::main(*name)));
+        let name = (0..self.idle.len()).find(|name| main == Some(&Plan::main(*name)));
         let (Some(name), Some(&claim)) = (name, claims(call).first()) else {
             return;
         };
@@ -149,20 +165,7 @@ impl Checks {
                 if !self.dead.contains(&client) {
                     self.granted.insert(next.claim.clone(), now);
                 }
-                // A server that has gone back to what it was repeats old grants; new ones must still be larger.
-                let known = self.eras.insert((name, next.token), self.era).is_some();
-                if let Some(last) = self.last.get(&name) {
-                    let follows = if self.era == 0 {
-                        self.model.follows(last, &next)
-                    } else {
-                        known || last.token < next.token
-                    };
-                    if !follows {
-                        let what = format!("{} follows {}", told(&next), told(last));
-                        self.violate("token order", what);
-                    }
-                }
-                self.last.insert(name, next);
+                self.follow(name, next);
             }
             (Verb::Leave, Status::Left | Status::NotHeld) => {
                 self.freed[name] = Some(now);
@@ -172,10 +175,29 @@ impl Checks {
         }
     }
 
+    /// The server has granted a name.
+    fn follow(&mut self, name: usize, next: Grant) {
+        // A server that has gone back to what it was repeats old grants; new ones must still be larger.
+        let known = self.eras.insert((name, next.token), self.era).is_some();
+        if let Some(last) = self.last.get(&name) {
+            let follows = if self.era == 0 {
+                self.model.follows(last, &next)
+            } else {
+                known || last.token < next.token
+            };
+            if !follows {
+                let what = format!("{} follows {}", told(&next), told(last));
+                self.violate("token order", what);
+            }
+        }
+        self.last.insert(name, next);
+    }
+
     /// The server has lost its last writes.
     pub(super) fn forgot(&mut self, now: Duration) {
         self.era += 1;
         self.forgot = Some(now);
+        self.queues.iter_mut().for_each(Vec::clear);
     }
 
     /// Somebody was given a lease.
@@ -185,6 +207,7 @@ impl Checks {
             let what = format!("token {token} was never given by the server");
             return self.violate("an invented token", what);
         };
+        self.unheard[name].take_if(|(grant, _)| grant.token == token);
         self.held.push(Held {
             name,
             client,

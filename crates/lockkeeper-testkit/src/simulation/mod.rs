@@ -12,7 +12,7 @@
 //! | `link` | one client's store over it |
 //! | `work` | what the tasks of clients do |
 //! | `weather` | what befalls clients and the server |
-//! | `checks` | what must hold: belief and tokens, the laws of claims, progress |
+//! | `checks` | what must hold: belief and tokens, the laws of claims, turns in a queue, progress |
 //! | `world` | what all of these share |
 //! | `trace` | what happened |
 //! | `run` | one history |
@@ -30,5 +30,5 @@ mod work;
 mod world;
 
 pub use checks::Violation;
-pub use run::{Outcome, run};
-pub use species::{Grant, Model, Mutexes, Reentrants, Species};
+pub use run::{Outcome, run, run_patched};
+pub use species::{Fairs, Grant, Model, Mutexes, Reentrants, Species, Standing};

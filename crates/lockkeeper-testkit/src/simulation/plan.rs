@@ -61,6 +61,8 @@ pub(super) struct Plan {
     pub(super) tasks: usize,
     pub(super) names: usize,
     pub(super) ttl: Duration,
+    /// Of waiters in a queue.
+    pub(super) waiter_ttl: Duration,
     /// How long a request and a reply each take at most while nothing goes wrong, ms.
     pub(super) delay: u64,
     pub(super) chances: Chances,
@@ -139,6 +141,7 @@ impl Plan {
             interval: ttl.mul_f64(0.2 + random.f64()),
             storm: ttl.mul_f64(1.0 + 2.0 * random.f64()),
             calm: ttl.mul_f64(0.3 + random.f64()) + Duration::from_secs(3),
+            waiter_ttl: ttl / random.u32(1..=2),
             forgets,
         }
     }
@@ -166,6 +169,11 @@ impl Plan {
 
     pub(super) fn shortest_ttl(&self) -> Duration {
         self.ttl / 2
+    }
+
+    /// How often a waiter in a queue says that it is alive.
+    pub(super) fn beat(&self) -> Duration {
+        self.waiter_ttl / 3
     }
 
     /// How long a request is waited for.

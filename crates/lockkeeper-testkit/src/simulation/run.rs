@@ -12,6 +12,7 @@ use super::plan::Plan;
 use super::species::Species;
 use super::weather::Weather;
 use super::world::World;
+use crate::mutants::Patch;
 
 /// For how long a name that nobody uses may leave keys on the server: the token's memory, and then some.
 const FORGOTTEN: Duration = Duration::from_secs(20 * 60);
@@ -39,12 +40,25 @@ pub struct Outcome {
 ///
 /// If there is no runtime to be had from the system.
 pub fn run<S: Species>(seed: u64, keep_lines: bool) -> std::io::Result<Outcome> {
+    run_patched::<S>(seed, keep_lines, None)
+}
+
+/// The same on a server that runs one of the scripts with a mistake in it.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn run_patched<S: Species>(
+    seed: u64,
+    keep_lines: bool,
+    patch: Option<Patch>,
+) -> std::io::Result<Outcome> {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
     let outcome = runtime.block_on(async {
-        let world = World::new(Plan::new(seed), Arc::new(S::default()), keep_lines);
+        let world = World::new(Plan::new(seed), Arc::new(S::default()), keep_lines, patch);
         let network = tokio::spawn(Arc::clone(&world).run_network());
         tokio::select! {
             biased;

@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use lockkeeper::{
-    Acquire, Client, Lease, Mutex, MutexGuard, Owner, ReentrantGuard, ReentrantLock, Released,
-    Result, TryAcquire,
+    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
+    ReentrantLock, Released, Result, TryAcquire,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_memory::MemoryStore;
@@ -30,6 +30,20 @@ pub struct Grant {
     pub until: Duration,
 }
 
+/// How long those who wait trust silence.
+const SAFETY_POLL: Duration = Duration::from_secs(5);
+
+/// The grant that stands on the server, whoever brought it about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Who holds.
+    pub owner: String,
+    /// The token of the grant.
+    pub token: u64,
+    /// The claims that hold by it.
+    pub claims: Vec<String>,
+}
+
 /// The abstract model of a kind.
 pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// Whether both owners may believe in these tokens at the same time.
@@ -38,10 +52,16 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// Whether the server may answer with `next` when its last answer with a grant of this name was `last`.
     fn follows(&self, last: &Grant, next: &Grant) -> bool;
 
-    /// Whether a name can end sooner than those who wait were told, without a word to them: when the claim with the longest
-    /// lease goes before others, which then run out. They wait for the safety poll then.
-    fn ends_unheard(&self) -> bool {
-        false
+    /// For how long a name that has ended without a word may be free with somebody waiting, who beats so often: as if it
+    /// had been told, unless the kind says why not.
+    fn unheard(&self, _beat: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The grant that stands on the server; `None` if nobody holds, or if the kind grants nothing but in answer to the
+    /// acquire of the one who is granted.
+    fn standing(&self, _server: &MemoryStore, _main: &str) -> Option<Standing> {
+        None
     }
 
     /// The claims that hold the name whose main key this is.
@@ -139,32 +159,14 @@ impl Model for Reentrants {
         last.token < next.token || last.token == next.token && last.owner == next.owner
     }
 
-    fn ends_unheard(&self) -> bool {
-        true
+    /// When the claim with the longest lease goes before others, which then run out, those who wait were told the longer
+    /// time.
+    fn unheard(&self, _beat: Duration) -> Duration {
+        SAFETY_POLL
     }
 
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
-        let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
-            return Vec::new();
-        };
-        let time = server.execute(&["TIME"]).ok();
-        let now = match &time {
-            Some(Value::List(parts)) => match &parts[..] {
-                [seconds, micros] => {
-                    seconds.as_i64().unwrap_or(0) * 1000 + micros.as_i64().unwrap_or(0) / 1000
-                }
-                _ => 0,
-            },
-            _ => 0,
-        };
-        let live = |field: &[Value]| match field {
-            [claim, ends] if ends.as_i64().is_some_and(|ends| ends > now) => {
-                let claim = claim.as_str().filter(|claim| claim.contains('/'));
-                claim.map(str::to_owned)
-            }
-            _ => None,
-        };
-        fields.chunks(2).filter_map(live).collect()
+        live_claims(server, main)
     }
 }
 
@@ -193,4 +195,93 @@ impl Species for Reentrants {
     fn release(guard: ReentrantGuard) -> impl Future<Output = Result<Released>> + Send {
         guard.release()
     }
+}
+
+/// One owner at a time, first come, first served.
+#[derive(Debug, Default)]
+pub struct Fairs;
+
+impl Model for Fairs {
+    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool {
+        one == other
+    }
+
+    fn follows(&self, last: &Grant, next: &Grant) -> bool {
+        last.token < next.token || last.token == next.token && last.owner == next.owner
+    }
+
+    /// Nobody but the next beat notices the end of a lease.
+    fn unheard(&self, beat: Duration) -> Duration {
+        beat
+    }
+
+    fn standing(&self, server: &MemoryStore, main: &str) -> Option<Standing> {
+        let claims = live_claims(server, main);
+        let fact = |field| {
+            let fact = server.execute(&["HGET", main, field]).ok()?;
+            fact.as_str().map(str::to_owned)
+        };
+        (!claims.is_empty()).then_some(())?;
+        Some(Standing {
+            owner: fact("owner")?,
+            token: fact("token")?.parse().ok()?,
+            claims,
+        })
+    }
+
+    fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
+        live_claims(server, main)
+    }
+}
+
+impl Species for Fairs {
+    type Lock = FairLock;
+    type Guard = FairGuard;
+
+    const NAME: &'static str = "fair";
+
+    fn lock(client: &Client, name: &str) -> FairLock {
+        FairLock::new(client, name)
+    }
+
+    fn acquire(lock: &FairLock, owner: &Owner) -> Acquire<FairGuard> {
+        lock.acquire().owner(owner)
+    }
+
+    fn try_acquire(lock: &FairLock, owner: &Owner) -> TryAcquire<FairGuard> {
+        lock.try_acquire().owner(owner)
+    }
+
+    async fn again(guard: &FairGuard) -> Result<Option<FairGuard>> {
+        guard.reenter().await.map(Some)
+    }
+
+    fn release(guard: FairGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+}
+
+/// The claims alive in the HASH at `main`.
+fn live_claims(server: &MemoryStore, main: &str) -> Vec<String> {
+    let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
+        return Vec::new();
+    };
+    let time = server.execute(&["TIME"]).ok();
+    let now = match &time {
+        Some(Value::List(parts)) => match &parts[..] {
+            [seconds, micros] => {
+                seconds.as_i64().unwrap_or(0) * 1000 + micros.as_i64().unwrap_or(0) / 1000
+            }
+            _ => 0,
+        },
+        _ => 0,
+    };
+    let live = |field: &[Value]| match field {
+        [claim, ends] if ends.as_i64().is_some_and(|ends| ends > now) => {
+            let claim = claim.as_str().filter(|claim| claim.contains('/'));
+            claim.map(str::to_owned)
+        }
+        _ => None,
+    };
+    fields.chunks(2).filter_map(live).collect()
 }

@@ -240,7 +240,7 @@ impl World {
         let result = match result {
             Some(refusal) => Err(StoreError::refused(refusal)),
             // By a connection that outlives the client's: what was sent arrives, whatever has become of the sender.
-            None => self.server.call(call.clone()).await,
+            None => self.serve(&call).await,
         };
         self.count_request();
         let claim = claims(&call)
@@ -261,7 +261,7 @@ impl World {
                     "c{link} #{ticket} {script} {claim} -> {status} {field}"
                 ));
                 let now = self.now();
-                self.check(|checks| checks.executed(link, &call, reply, self.plan.names, now));
+                self.check(|checks| checks.executed(link, &call, reply, &self.server, now));
             }
             Err(error) => {
                 let code = error.code().unwrap_or("?");

@@ -69,6 +69,7 @@ impl Weather {
         let client = Client::builder()
             .seed(world.plan.seed_of(part))
             .ttl(world.plan.ttl)
+            .waiter_ttl(world.plan.waiter_ttl)
             .release_timeout(world.plan.ttl)
             .build(Arc::new(LinkStore::new(Arc::clone(world), link)))?;
         let names = (0..world.plan.names).map(|name| S::lock(&client, &Plan::name(name)));

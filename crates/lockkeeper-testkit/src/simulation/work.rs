@@ -214,7 +214,7 @@ impl<S: Species> Worker<S> {
     }
 
     async fn let_go(&mut self, name: usize, guard: S::Guard, alone: bool) -> Result<(), Closed> {
-        let owner = guard.owner().to_string();
+        let owner = format!("{}/", guard.owner());
         let began = self.world.now();
         match self.random.u8(..10) {
             0..=4 => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper_core::clock::{Clock, TokioClock};
+use lockkeeper_core::store::{Call, Reply, Store as _, StoreError};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use super::network::Network;
 use super::plan::{Chances, Plan};
 use super::species::Model;
 use super::trace::Trace;
+use crate::mutants::Patch;
 
 /// Where the server's clock begins, µs since the Unix epoch: any time, but always the same.
 const BEGINNING: i64 = 1_700_000_000_000_000;
@@ -24,6 +26,8 @@ const BEGINNING: i64 = 1_700_000_000_000_000;
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) server: MemoryStore,
+    /// What the server runs in place of one script.
+    patch: Option<Patch>,
     pub(super) clock: Arc<dyn Clock>,
     /// Rings when something is put on the agenda.
     pub(super) bell: Notify,
@@ -49,7 +53,12 @@ struct Course {
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, model: Arc<dyn Model>, keep_lines: bool) -> Arc<Self> {
+    pub(super) fn new(
+        plan: Plan,
+        model: Arc<dyn Model>,
+        keep_lines: bool,
+        patch: Option<Patch>,
+    ) -> Arc<Self> {
         let server = MemoryStore::new();
         server.set_clock(BEGINNING);
         Arc::new(Self {
@@ -63,7 +72,27 @@ impl World {
             course: Mutex::default(),
             plan,
             server,
+            patch,
         })
+    }
+
+    /// Lets the server run a script, in the words of the patch if there are some for it.
+    pub(super) async fn serve(&self, call: &Call) -> Result<Reply, StoreError> {
+        let patched = self
+            .patch
+            .as_ref()
+            .and_then(|patch| patch.source(call.item.script));
+        let Some(source) = patched else {
+            return self.server.call(call.clone()).await;
+        };
+        let (keys, request) = (call.item.keys.len().to_string(), call.request.to_string());
+        let mut command = vec!["EVAL", source, &keys];
+        command.extend(call.item.keys.iter().map(String::as_str));
+        command.push(&request);
+        command.extend(call.item.args.iter().map(String::as_str));
+        let value = self.server.execute(&command)?;
+        Reply::read(call.request, value)
+            .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))
     }
 
     pub(super) fn now(&self) -> Duration {

@@ -10,6 +10,7 @@ use crate::simulation::trace::short;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Acquire,
+    Beat,
     Renew,
     Leave,
     /// It changes nothing, or is not about claims.
@@ -19,6 +20,7 @@ pub(super) enum Verb {
 pub(super) fn verb(call: &Call) -> Verb {
     match call.item.script.name.rsplit('/').next() {
         Some("acquire") => Verb::Acquire,
+        Some("beat") => Verb::Beat,
         Some("renew") => Verb::Renew,
         Some(leave) if leave.starts_with("leave") => Verb::Leave,
         _ => Verb::Other,
@@ -50,8 +52,8 @@ impl Checks {
             return Vec::new();
         }
         let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
-        if verb == Verb::Acquire {
-            let asks = |name: usize| call.item.keys.first() == Some(&Plan::main(name));
+        if matches!(verb, Verb::Acquire | Verb::Beat) {
+            let asks = |name: usize| call.item.keys.contains(&Plan::main(name));
             self.looks
                 .retain(|&(name, waiting), _| waiting != client || !asks(name));
         }

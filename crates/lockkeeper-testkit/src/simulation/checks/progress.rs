@@ -7,14 +7,12 @@ use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
 use crate::simulation::plan::Plan;
+use crate::simulation::species::Standing;
 use crate::simulation::trace::short;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
 /// nothing goes wrong any more: a few round trips and the jitter of waiters.
 const PROMPTLY: Duration = Duration::from_millis(300);
-
-/// How long those who wait trust silence.
-const SAFETY_POLL: Duration = Duration::from_secs(5);
 
 impl Checks {
     /// Somebody acquires, and perhaps waits.
@@ -83,6 +81,7 @@ impl Checks {
                 self.violate("back after its leave", what);
             }
             self.look_for_progress(name, &holders, now, fair);
+            self.look_for_the_unheard(name, &holders, now, fair);
         }
     }
 
@@ -96,6 +95,27 @@ impl Checks {
         if let Some((&(name, client), until)) = late {
             let what = format!("client {client} has not asked for name{name} until {until:?}");
             self.violate("deaf to a gap", what);
+        }
+    }
+
+    /// Looks at grants that were not asked for: whoever is granted in fair weather holds soon, or has let go.
+    fn look_for_the_unheard(
+        &mut self,
+        name: usize,
+        holders: &[String],
+        now: Duration,
+        fair: Option<Duration>,
+    ) {
+        let gone = |(grant, since): &mut (Standing, Duration)| {
+            fair.is_none_or(|fair| *since < fair)
+                || !holders.iter().any(|claim| grant.claims.contains(claim))
+        };
+        self.unheard[name].take_if(gone);
+        if let Some((grant, since)) = &self.unheard[name]
+            && now - *since > PROMPTLY
+        {
+            let what = format!("name{name} with {} since {since:?}", grant.token);
+            self.violate("a grant nobody heard of", what);
         }
     }
 
@@ -113,9 +133,12 @@ impl Checks {
         };
         if holders.is_empty() && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
-            let unheard = self.model.ends_unheard() && self.freed[name] != Some(since);
-            let bound = if unheard { SAFETY_POLL } else { Duration::ZERO } + PROMPTLY;
-            if now - since > bound {
+            let unheard = if self.freed[name] == Some(since) {
+                Duration::ZERO
+            } else {
+                self.model.unheard(self.beat)
+            };
+            if now - since > unheard + PROMPTLY {
                 self.violate(
                     "a free name waited for",
                     format!("name{name} since {since:?}"),

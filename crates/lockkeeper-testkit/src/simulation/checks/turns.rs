@@ -1,0 +1,141 @@
+//! Turns in a queue: who was told to wait earlier is granted earlier, unless it was silent for too long; and grants that the
+//! server makes without being asked by the one who is granted.
+
+use std::time::Duration;
+
+use lockkeeper_core::store::{Call, Reply, Value};
+use lockkeeper_lua::Status;
+use lockkeeper_memory::MemoryStore;
+
+use super::{Checks, Verb, claims, verb};
+use crate::simulation::plan::Plan;
+use crate::simulation::species::Grant;
+use crate::simulation::trace::short;
+
+/// A claim that was told to wait.
+#[derive(Debug, Clone)]
+pub(super) struct Waiter {
+    claim: String,
+    /// When the server last executed a sign of it.
+    heard: Duration,
+    /// It was silent and then acquired again: nobody knows whether it kept its place or has a new one.
+    lost: bool,
+}
+
+impl Checks {
+    /// A script was executed: who waits, who has gone, and whose turn it was.
+    pub(super) fn look_at_turns(
+        &mut self,
+        call: &Call,
+        reply: &Reply,
+        server: &MemoryStore,
+        now: Duration,
+    ) {
+        for name in 0..self.queues.len() {
+            let main = Plan::main(name);
+            if !call.item.keys.contains(&main) {
+                continue;
+            }
+            // What the script did first, before it heard or forgot whoever asked.
+            if let Some(standing) = self.model.standing(server, &main) {
+                let last = self.last.get(&name).map(|grant| grant.token);
+                if last != Some(standing.token) && !self.eras.contains_key(&(name, standing.token))
+                {
+                    self.took_its_turn(name, &standing.claims, call, now);
+                    let grant = |claim: &String| Grant {
+                        owner: standing.owner.clone(),
+                        claim: claim.clone(),
+                        token: standing.token,
+                        from: now,
+                        until: now,
+                    };
+                    if let Some(grant) = standing.claims.first().map(grant) {
+                        self.follow(name, grant);
+                    }
+                    // A server that forgets may give a place back to a claim that has left.
+                    let known = standing.claims.iter().any(|claim| self.is_alive(claim));
+                    if known && !self.forgets {
+                        for claim in &standing.claims {
+                            self.granted.insert(claim.clone(), now);
+                        }
+                        self.unheard[name] = Some((standing.clone(), now));
+                    }
+                }
+                self.queues[name].retain(|waiter| !standing.claims.contains(&waiter.claim));
+            }
+        }
+        self.hear(call, reply, now);
+    }
+
+    /// Whether the client that has asked for a claim is neither closed nor gone.
+    fn is_alive(&self, claim: &str) -> bool {
+        let asked = self.asked.iter().find(|(_, asked)| asked == claim);
+        asked.is_some_and(|(client, _)| !self.dead.contains(client))
+    }
+
+    /// One of `granted` has been granted: nobody alive may have been before it.
+    fn took_its_turn(&mut self, name: usize, granted: &[String], call: &Call, now: Duration) {
+        if self.forgets {
+            // Nobody knows whose places were lost.
+            return;
+        }
+        // A leave goes before the turn is given on.
+        let leaves = verb(call) == Verb::Leave;
+        let gone = |claim: &String| leaves && claims(call).contains(&claim.as_str());
+        let lost = |waiter: &Waiter| waiter.lost && granted.contains(&waiter.claim);
+        if self.queues[name].iter().any(lost) {
+            return;
+        }
+        let mut before = self.queues[name]
+            .iter()
+            .take_while(|waiter| !granted.contains(&waiter.claim));
+        let first = before
+            .find(|waiter| !waiter.lost && now - waiter.heard < self.alive && !gone(&waiter.claim));
+        if let Some(first) = first {
+            let granted = granted.first().map(|claim| short(claim));
+            let what = format!(
+                "{} waits for name{name} before {}",
+                short(&first.claim),
+                granted.unwrap_or_default()
+            );
+            self.violate("out of turn", what);
+        }
+    }
+
+    /// Notes what those who asked were told.
+    fn hear(&mut self, call: &Call, reply: &Reply, now: Duration) {
+        let verb = verb(call);
+        if !matches!(verb, Verb::Acquire | Verb::Beat | Verb::Leave) {
+            return;
+        }
+        let (keys, alive) = (call.item.script.keys.len(), self.alive);
+        for (index, claim) in claims(call).into_iter().enumerate() {
+            let main = call.item.keys.get(index * keys);
+            let name = (0..self.queues.len()).find(|name| main == Some(&Plan::main(*name)));
+            let Some(name) = name else { continue };
+            let status = match (verb, reply.field(index)) {
+                (Verb::Beat, Some(Value::List(outcome))) => outcome.first().and_then(status),
+                (Verb::Beat, outcome) => outcome.and_then(status),
+                _ => Some(reply.status()),
+            };
+            let queue = &mut self.queues[name];
+            let known = queue.iter_mut().find(|waiter| waiter.claim == claim);
+            match (status, known) {
+                (Some(Status::Waiting | Status::More), Some(waiter)) if verb != Verb::Leave => {
+                    waiter.lost |= verb == Verb::Acquire && now - waiter.heard >= alive;
+                    waiter.heard = now;
+                }
+                (Some(Status::Waiting), None) => queue.push(Waiter {
+                    claim: claim.to_owned(),
+                    heard: now,
+                    lost: false,
+                }),
+                _ => queue.retain(|waiter| waiter.claim != claim),
+            }
+        }
+    }
+}
+
+fn status(word: &Value) -> Option<Status> {
+    Status::parse(word.as_str()?)
+}
