@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lockkeeper::{Client, Mutex, ReentrantLock};
+use lockkeeper::{Client, FairLock, Mutex, ReentrantLock};
 use lockkeeper_testkit::history::{Belief, now};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
@@ -32,8 +32,11 @@ async fn main() -> Result<()> {
             )
             .await
         }
+        ["queue", url, name, number, waiter_ttl] => {
+            queue(url, name, number.parse()?, waiter_ttl.parse()?).await
+        }
         _ => bail!(
-            "holder hold URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | work URL NAME TASKS ROUNDS"
+            "holder hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | reenter URL NAME TTL_MS OWNER | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -57,6 +60,31 @@ async fn hold(client: &Client, name: &str) -> Result<()> {
             guard.release().await?;
             println!("released");
         }
+    }
+    Ok(())
+}
+
+/// Puts so many waiters into the queue, one after the other, and says `queued`; then `served I TOKEN` as each is granted.
+async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()> {
+    let settings = Client::builder().waiter_ttl(Duration::from_millis(waiter_ttl));
+    let lock = FairLock::new(&lockkeeper::connect_with(url, settings).await?, name);
+    let mut waiters = JoinSet::new();
+    for place in 0..number {
+        let before = lock.queue_len().await?;
+        let waiting = lock.clone();
+        waiters.spawn(async move {
+            let guard = waiting.acquire().await?;
+            println!("served {place} {}", guard.fencing_token());
+            guard.release().await?;
+            anyhow::Ok(())
+        });
+        while lock.queue_len().await? == before {
+            tokio::task::yield_now().await;
+        }
+    }
+    println!("queued");
+    while let Some(done) = waiters.join_next().await {
+        done??;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Mutex};
+use lockkeeper::{Client, FairLock, Mutex};
 use lockkeeper_testkit::history::History;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -130,5 +130,55 @@ async fn a_holder_told_to_let_go_frees_the_lock_at_once() -> Result<()> {
         .await???
         .release()
         .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_hundred_waiters_of_four_processes_are_served_in_the_order_of_asking() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let guard = FairLock::new(&client, "name").acquire().await?;
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        let mut holder = Holder::start(&["queue", &server.url(), "name", "50", "10000"])?;
+        ensure!(holder.line().await? == "queued");
+        holders.push(holder);
+    }
+    let mut last = guard.fencing_token().get();
+    guard.release().await?;
+    for holder in &mut holders {
+        for place in 0..50 {
+            let line = holder.line().await?;
+            let token = line.strip_prefix(&format!("served {place} "));
+            let token: u64 = token.with_context(|| line.clone())?.parse()?;
+            // Tokens tell the order between processes.
+            ensure!(token > last, "{line} after {last}");
+            last = token;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a_beat() -> Result<()>
+{
+    let server = Server::start().await?;
+    let settings = Client::builder().waiter_ttl(Duration::from_secs(1));
+    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+    let guard = FairLock::new(&client, "name").acquire().await?;
+    let mut killed = Holder::start(&["queue", &server.url(), "name", "50", "1000"])?;
+    ensure!(killed.line().await? == "queued");
+    let mut next = Holder::start(&["queue", &server.url(), "name", "1", "1000"])?;
+    ensure!(next.line().await? == "queued");
+    killed.kill().await?;
+    let released = Instant::now();
+    guard.release().await?;
+    ensure!(next.line().await?.starts_with("served 0 "));
+    // One waiter ttl and one beat, and what this machine takes.
+    ensure!(
+        released.elapsed() < Duration::from_millis(1_334 + 500),
+        "{:?}",
+        released.elapsed()
+    );
     Ok(())
 }
