@@ -439,3 +439,40 @@ async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Re
     }
     Ok(())
 }
+
+/// A real server that stands still for longer than a waiter's ttl: nobody could be heard, and nobody loses the place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_keep_their_order()
+-> Result<()> {
+    let server = Server::start().await?;
+    let settings = || Client::builder().waiter_ttl(Duration::from_secs(1));
+    let client = server.client(settings()).await?;
+    let other = server.client(settings()).await?;
+    let lock = FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let (sender, mut served) = mpsc::unbounded_channel();
+    for place in 0..6 {
+        let waiting = FairLock::new([&client, &other][place as usize % 2], "name");
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let guard = waiting.acquire().await?;
+            let _ = sender.send((place, guard.fencing_token()));
+            guard.release().await
+        });
+        queued(&lock, place + 1).await?;
+    }
+    server.freeze()?;
+    sleep(Duration::from_secs(2)).await;
+    server.thaw()?;
+    let mut last = guard.fencing_token();
+    timeout(SOON, guard.release()).await??;
+    for place in 0..6 {
+        let (who, token) = timeout(SOON, served.recv())
+            .await?
+            .context("all have gone")?;
+        ensure!(who == place, "{who} was served in place of {place}");
+        ensure!(token > last);
+        last = token;
+    }
+    Ok(())
+}
