@@ -476,3 +476,31 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
     }
     Ok(())
 }
+
+/// The subscription of earlier waiters lingers while an acquire is on its way, and must not end before its answer.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_overtakes_the_answer_is_heard_though_nobody_else_waits_any_more() -> Result<()>
+{
+    let server = MemoryStore::new();
+    let (waiting, store) = unruly(&server)?;
+    let guard = FairLock::new(&client(&server).await?, "name")
+        .acquire()
+        .await?;
+    let lock = FairLock::new(&waiting, "name");
+    let second = Duration::from_secs(1);
+    ensure!(lock.acquire().wait_for(second).await.is_err());
+    // The subscription lingers for five seconds.
+    sleep(Duration::from_millis(4_900)).await;
+    store.slow_down(&fair::ACQUIRE, second);
+    let begun = Instant::now();
+    let acquiring = tokio::spawn(lock.acquire().into_future());
+    sleep(second / 2).await;
+    guard.release().await?;
+    acquiring.await??;
+    let waited = begun.elapsed();
+    ensure!(
+        waited <= second + Duration::from_millis(10),
+        "after {waited:?}"
+    );
+    Ok(())
+}

@@ -8,6 +8,7 @@ use crate::claim::Belief;
 use crate::clock::sleep_until;
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::notify::presence::Ear;
 use crate::store::StoreError;
 
 impl Acquisition {
@@ -18,9 +19,9 @@ impl Acquisition {
         let channel = format!("{}:{}", self.protocol.channel(), self.owner.client());
         let mut told = false;
         loop {
-            // With others of this client waiting, the message of the grant may overtake the answer that says to wait for it.
-            let heard = engine.hub.hears(&channel);
-            if heard {
+            // Where this client hears of grants anyhow, that of this claim may overtake the answer that says to wait for it.
+            let ear = engine.hub.keep_hearing(&channel);
+            if ear.is_some() {
                 let armed = self.armed.take().unwrap_or_else(|| self.arm());
                 engine.renewals.expect(&self.armed.insert(armed).tenure);
             }
@@ -35,25 +36,28 @@ impl Acquisition {
             if !std::mem::replace(&mut told, true) {
                 self.waits();
             }
-            if let Some(hold) = self.in_queue(&channel, heard).await? {
+            if let Some(hold) = self.in_queue(&channel, ear).await? {
                 return Ok(hold);
             }
         }
     }
 
-    /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place. `heard` says that no
-    /// message on the channel can have been missed since it was put there.
-    async fn in_queue(&mut self, channel: &str, heard: bool) -> Result<Option<Hold>> {
+    /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place. With an `ear` from before
+    /// it was put there no message can have been missed.
+    async fn in_queue(&mut self, channel: &str, ear: Option<Ear>) -> Result<Option<Hold>> {
         let engine = Arc::clone(&self.engine);
         let Some(tenure) = self.armed.as_ref().map(|armed| Arc::clone(&armed.tenure)) else {
             return Ok(None);
         };
-        let (_ear, opening) = engine.hub.hear_grants(channel);
+        let mut missed = ear.is_none();
+        let (_ear, opening) = match ear {
+            Some(ear) => (ear, Arc::default()),
+            None => engine.hub.begin_hearing(channel),
+        };
         engine.renewals.wait(&tenure);
         if tenure.claim().take_doubt() {
             engine.renewals.hurry(&tenure);
         }
-        let mut missed = !heard;
         loop {
             let (mut moved, mut opened) =
                 (pin!(tenure.bell().notified()), pin!(opening.notified()));

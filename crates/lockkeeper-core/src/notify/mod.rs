@@ -150,8 +150,21 @@ impl Hub {
         self.with(|state| state.registry.is_open(channel))
     }
 
+    /// Goes on hearing of grants on the channel if every message on it arrives now.
+    pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Ear> {
+        let now = self.clock.now();
+        let open = self.change(|state| {
+            if state.registry.is_open(channel) {
+                (true, state.registry.listen(channel, Reader::Queue, now))
+            } else {
+                (false, Vec::new())
+            }
+        });
+        open.then(|| Ear::new(self, channel.to_owned()))
+    }
+
     /// Hears of grants on the channel, and rings when it begins to.
-    pub(crate) fn hear_grants(self: &Arc<Self>, channel: &str) -> (Ear, Arc<Notify>) {
+    pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Ear, Arc<Notify>) {
         let now = self.clock.now();
         let opening = self.change(|state| {
             let steps = state.registry.listen(channel, Reader::Queue, now);
