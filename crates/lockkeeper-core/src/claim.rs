@@ -9,14 +9,18 @@
 //!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
 //!   brought the claim back after the server had lost it.
 //! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
-//! - Belief begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never comes back.
+//! - Belief begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never
+//!   comes back.
 //! - A missing answer means "unknown", never "no".
 
+mod fold;
 mod queue;
+mod words;
 
 use std::time::Duration;
 
 use queue::Queue;
+pub use words::{Belief, Departure, Ending, NotNow, Verdict};
 
 use crate::clock::Moment;
 use crate::lease::LossReason;
@@ -73,88 +77,6 @@ struct Pending {
     present_before: bool,
 }
 
-/// How a claim ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Ending {
-    /// It never held.
-    Withdrawn,
-    /// It held until its holder let it go.
-    Released,
-    /// It held, and was lost.
-    Lost(LossReason),
-}
-
-/// What may be believed of a claim at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Belief {
-    /// It does not hold, and may yet.
-    None,
-    /// It holds.
-    Held,
-    /// It holds, and the last renewal was not answered.
-    Uncertain,
-    /// It does not hold and never will.
-    Ended(Ending),
-}
-
-/// Why a request may not be sent now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NotNow {
-    /// Another request of the claim is on its way.
-    Unanswered,
-    /// The claim has not come so far, or is past it.
-    OutOfOrder,
-}
-
-/// What an answer changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// The claim holds now.
-    Granted(FencingToken),
-    /// The claim was granted too long ago to be believed, or had already left: it has ended, a new one is needed.
-    Spent,
-    /// Another claim holds, for as long as this unless it renews.
-    Busy(Option<Duration>),
-    /// The claim waits in the queue, at this place counted from one.
-    Waiting(u64),
-    /// The server has more to do before it can tell: the same is to be asked again at once.
-    More,
-    /// The queue holds as many as it may.
-    QueueFull(u64),
-    /// A message says that the claim was granted, so long ago that only an answer can be believed: a beat is to be sent now.
-    Hint,
-    /// The lease goes on.
-    Renewed,
-    /// The lease has been lost.
-    Lost(LossReason),
-    /// The claim is off the server, and was there until now or until an earlier leave of its own.
-    Left {
-        /// Whether the server let the wake out.
-        told: bool,
-        /// How many claims its owner still holds, as far as an answer has said.
-        holds: u64,
-    },
-    /// The claim is off the server, and the name kept from others.
-    Kept {
-        /// Whether the server let the word of it out.
-        told: bool,
-        /// For how long.
-        left: Duration,
-    },
-    /// The claim was no longer on the server when it left.
-    WasGone,
-    /// The name holds another kind's data.
-    WrongKind,
-    /// No answer that this request can have.
-    Nonsense,
-    /// The answer to a request that had been given up: it changes nothing.
-    Stale,
-}
-
 impl Claim {
     /// A claim that has asked for nothing yet; `ttl` and `margin` of its lease.
     pub const fn new(id: ClaimId, ttl: Duration, margin: Duration) -> Self {
@@ -172,15 +94,6 @@ impl Claim {
             stray_leave: false,
             queue: None,
         }
-    }
-
-    /// Lets the claim wait in a queue: a grant by message may be believed in for `trust`, which is the waiter's ttl less a
-    /// margin, counted from the send of the request that the message names; with less than `least` left of it an answer is
-    /// waited for.
-    #[must_use]
-    pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
-        self.queue = Some(Box::new(Queue::new(trust, least)));
-        self
     }
 
     /// Bounds the time of holding, counted from the send of the granting request.
@@ -337,50 +250,19 @@ impl Claim {
     fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
         match answer {
             Answer::Granted(token) => {
-                self.granted = Some(pending.sent);
-                let deadline = self.limited(pending.sent.after(self.trust));
+                let deadline = self.deadline_of_grant(pending.sent, self.trust);
                 if now >= deadline {
                     self.phase = Phase::Ended(Ending::Withdrawn);
                     return Verdict::Spent;
                 }
-                self.phase = Phase::Held {
-                    token,
-                    deadline,
-                    doubtful: false,
-                };
-                self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
-                self.queue = None;
-                Verdict::Granted(token)
+                self.hold(token, pending.sent, deadline, now)
             }
             Answer::Busy(left) => {
                 self.present = self.stray_acquire;
                 Verdict::Busy(left)
             }
-            Answer::Waiting(place) => match &mut self.queue {
-                Some(queue) => {
-                    self.phase = Phase::Waiting;
-                    match queue.answered(pending.request, pending.sent) {
-                        Some((token, request)) => {
-                            match self.granted_by_message(token, request, now) {
-                                Verdict::Granted(token) => Verdict::Granted(token),
-                                // What was told may be true, and only another answer can show it.
-                                _ => {
-                                    self.doubt_place();
-                                    Verdict::Waiting(place)
-                                }
-                            }
-                        }
-                        None => Verdict::Waiting(place),
-                    }
-                }
-                None => Verdict::Nonsense,
-            },
-            Answer::More => {
-                if let (Verb::Beat, Some(queue)) = (pending.verb, &mut self.queue) {
-                    queue.answered(pending.request, pending.sent);
-                }
-                Verdict::More
-            }
+            Answer::Waiting(place) => self.placed(pending, place, now),
+            Answer::More => self.must_ask_again(pending),
             Answer::QueueFull(length) => {
                 self.present = self.stray_acquire;
                 Verdict::QueueFull(length)
@@ -401,6 +283,30 @@ impl Claim {
             }
             _ => Verdict::Nonsense,
         }
+    }
+
+    /// Until when a grant may be believed in by itself that is good for `trust` from the send of its request.
+    fn deadline_of_grant(&self, sent: Moment, trust: Duration) -> Moment {
+        sent.after(self.max_hold.map_or(trust, |longest| longest.min(trust)))
+    }
+
+    /// The claim holds from `now` on, by a request sent at `sent`.
+    fn hold(
+        &mut self,
+        token: FencingToken,
+        sent: Moment,
+        deadline: Moment,
+        now: Moment,
+    ) -> Verdict {
+        self.granted = Some(sent);
+        self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
+        self.queue = None;
+        self.phase = Phase::Held {
+            token,
+            deadline,
+            doubtful: false,
+        };
+        Verdict::Granted(token)
     }
 
     fn renewal_answered(
@@ -472,79 +378,6 @@ impl Claim {
         self.present = false;
         self.stray_acquire = false;
         verdict
-    }
-
-    /// A message says that the claim was granted with `token`, and that `request` was the last of it that the server had
-    /// executed. One that is repeated changes nothing, one that is late or names an unknown request is only a hint.
-    pub fn granted_by_message(
-        &mut self,
-        token: FencingToken,
-        request: Request,
-        now: Moment,
-    ) -> Verdict {
-        let Some(queue) = &mut self.queue else {
-            return Verdict::Stale;
-        };
-        if self.phase == Phase::Asking {
-            // It overtook the answer that says that the claim waits.
-            queue.overtaken_by(token, request);
-            return Verdict::Stale;
-        }
-        if self.phase != Phase::Waiting {
-            return Verdict::Stale;
-        }
-        // A late copy of a request that is no longer remembered: a beat shows whether it is true.
-        let Some(sent) = queue.when_sent(request) else {
-            return Verdict::Hint;
-        };
-        let sent = if mutant!(GrantFromMessage) {
-            now
-        } else if mutant!(GrantFromLastSend) {
-            queue.last_sent().unwrap_or(sent)
-        } else {
-            sent
-        };
-        let (trust, least) = (queue.trust, queue.least);
-        let deadline = sent.after(trust);
-        let deadline = self
-            .max_hold
-            .map_or(deadline, |longest| deadline.min(sent.after(longest)));
-        if deadline.since(now) < least {
-            return Verdict::Hint;
-        }
-        self.granted = Some(sent);
-        self.phase = Phase::Held {
-            token,
-            deadline,
-            doubtful: false,
-        };
-        self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
-        self.queue = None;
-        Verdict::Granted(token)
-    }
-
-    /// Something has happened that only a beat sent from now on can tell of: an answer that is on its way does not.
-    pub(crate) fn doubt_answer(&mut self) {
-        if self.pending.is_some() && !mutant!(HintBehindBeatLost) {
-            self.doubt_place();
-        }
-    }
-
-    fn doubt_place(&mut self) {
-        if let Some(queue) = &mut self.queue {
-            queue.doubtful = true;
-        }
-    }
-
-    /// Whether another beat is due at once although the claim was told to wait. Says so once.
-    pub(crate) fn take_doubt(&mut self) -> bool {
-        let queue = self.queue.as_mut();
-        queue.is_some_and(|queue| std::mem::take(&mut queue.doubtful))
-    }
-
-    /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.
-    pub fn heard(&self) -> Option<Moment> {
-        self.queue.as_ref().and_then(|queue| queue.heard)
     }
 
     /// Tells phases apart: asking, waiting, held, ended.
@@ -633,24 +466,6 @@ impl Claim {
         }
     }
 
-    /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that
-    /// two claims differ in nothing but their pasts. Not for the engine, which tells observers of the past.
-    #[doc(hidden)]
-    pub fn fold(&mut self, now: Moment) {
-        let past = Moment::from_elapsed(Duration::ZERO);
-        if self.max_hold.is_none() {
-            self.granted = None;
-        }
-        match &mut self.phase {
-            Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
-            Phase::Ended(ending) => *ending = Ending::Withdrawn,
-            _ => {}
-        }
-        if let (Phase::Ended(_), Some(pending)) = (self.phase, &mut self.pending) {
-            pending.sent = past;
-        }
-    }
-
     /// The moment beyond which the deadline never moves.
     fn limit(&self) -> Option<Moment> {
         Some(self.granted?.after(self.max_hold?))
@@ -678,18 +493,6 @@ impl Claim {
             *doubtful = true;
         }
     }
-}
-
-/// The leave that a claim needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Departure {
-    /// The server holds nothing for it and never will.
-    None,
-    /// Every acquire has been answered.
-    Plain,
-    /// An acquire may be executed after the leave, and must then create nothing.
-    Overtaking,
 }
 
 #[cfg(test)]

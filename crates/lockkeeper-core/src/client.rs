@@ -99,7 +99,7 @@ impl Client {
     /// # use std::sync::Arc;
     /// # use lockkeeper_core::{Client, End, LossReason};
     /// # use lockkeeper_mutex::Mutex;
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> lockkeeper_core::Result<()> {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let guard = Mutex::new(&client, "report").acquire().await?;

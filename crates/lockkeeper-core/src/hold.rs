@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::acquire::TryAcquire;
 use crate::claim::{Belief, Departure, Ending};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -79,6 +80,33 @@ impl Hold {
             armed,
             lease,
             _ear: ear,
+        }
+    }
+
+    /// Takes the lock once more for the same owner, by an `attempt` that asks for it: the body of every kind's `reenter`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] or [`Error::NotHeld`] if this hold has ended, here or on the server: then nothing is held anew.
+    /// Otherwise as for the attempt.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives the new claim up; this one stays as it is.
+    pub async fn reenter<G>(&self, attempt: TryAcquire<G>) -> Result<G>
+    where
+        G: Deref<Target = Lease> + 'static,
+    {
+        self.ensure_held()?;
+        let again = attempt.owner(&self.owner()).await?;
+        match again {
+            Some(again) if again.fencing_token() == self.fencing_token() => Ok(again),
+            // Another hold has begun since: what this one believes in is over, and what was just taken is given back.
+            _ => {
+                drop(again);
+                self.verify().await?;
+                Err(Error::not_held(self.name()))
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{
-    Acquire, Client, Error, Hold, Lease, Lock, Name, Owner, Released, Result, TryAcquire,
+    Acquire, Client, Hold, Lease, Lock, Name, Owner, Released, Result, TryAcquire,
 };
 use protocol::ReentrantProtocol;
 
@@ -79,9 +79,9 @@ impl ReentrantLock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](Error::Timeout) if a wait was set and has passed; [`Backend`](Error::Backend) if the server refuses, or
-    /// does not answer for one ttl; [`WrongKind`](Error::WrongKind) if the name holds something else;
-    /// [`Config`](Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](Error::Closed) if the client
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or
+    /// does not answer for one ttl; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
     /// is.
     ///
     /// # Cancel safety
@@ -145,7 +145,7 @@ impl ReentrantLock {
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](Error::Lost) if the lease was lost on the way: the work was then
+    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the work was then
     /// stopped at one of its awaits.
     ///
     /// # Cancel safety
@@ -210,7 +210,7 @@ impl ReentrantGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](Error::Lost) or [`NotHeld`](Error::NotHeld) if this guard's lease has ended, here or on the server: then
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
     /// nothing is held anew. Otherwise as for [`ReentrantLock::acquire`].
     ///
     /// # Cancel safety
@@ -221,17 +221,9 @@ impl ReentrantGuard {
     ///
     /// See [`ReentrantLock`].
     pub async fn reenter(&self) -> Result<Self> {
-        self.ensure_held()?;
-        let again = self.lock.try_acquire(&self.owner()).await?;
-        match again {
-            Some(again) if again.fencing_token() == self.fencing_token() => Ok(again),
-            // Another hold has begun since: what this guard believes in is over, and what was just taken is given back.
-            _ => {
-                drop(again);
-                self.verify().await?;
-                Err(Error::not_held(self.name()))
-            }
-        }
+        self.hold
+            .reenter(self.lock.try_acquire(&self.owner()))
+            .await
     }
 
     /// Lets this hold go and waits until the server has confirmed it.
@@ -240,7 +232,7 @@ impl ReentrantGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](Error::Lost) if this claim's lease had been lost before; [`Backend`](Error::Backend) if the server did not
+    /// [`Lost`](lockkeeper_core::Error::Lost) if this claim's lease had been lost before; [`Backend`](lockkeeper_core::Error::Backend) if the server did not
     /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
     /// background.
     ///

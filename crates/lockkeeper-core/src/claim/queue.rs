@@ -1,10 +1,11 @@
-//! What a claim that waits in a queue must remember: which of its requests a grant by message may name, and when each was
-//! sent. From there the deadline counts, not from the last request that was *sent*: that one may never have arrived.
+//! The part of a claim that is about waiting in a queue: which of its requests a grant by message may name, and when each
+//! was sent. From there the deadline counts, not from the last request that was *sent*: that one may never have arrived.
 
 use std::time::Duration;
 
+use super::{Claim, Pending, Phase, Verdict};
 use crate::clock::Moment;
-use crate::protocol::FencingToken;
+use crate::protocol::{FencingToken, Verb};
 use crate::store::Request;
 
 /// How many requests are remembered. Between two answers there are few; a message that names an older one changes nothing,
@@ -74,5 +75,101 @@ impl Queue {
     pub(super) fn when_sent(&self, request: Request) -> Option<Moment> {
         let found = self.sent.iter().find(|(other, _)| *other == request);
         found.map(|(_, moment)| *moment)
+    }
+}
+
+impl Claim {
+    /// Lets the claim wait in a queue: a grant by message may be believed in for `trust`, which is the waiter's ttl less a
+    /// margin, counted from the send of the request that the message names; with less than `least` left of it an answer is
+    /// waited for.
+    #[must_use]
+    pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
+        self.queue = Some(Box::new(Queue::new(trust, least)));
+        self
+    }
+
+    /// A message says that the claim was granted with `token`, and that `request` was the last of it that the server had
+    /// executed. One that is repeated changes nothing, one that is late or names an unknown request is only a hint.
+    pub fn granted_by_message(
+        &mut self,
+        token: FencingToken,
+        request: Request,
+        now: Moment,
+    ) -> Verdict {
+        let Some(queue) = &mut self.queue else {
+            return Verdict::Stale;
+        };
+        if self.phase == Phase::Asking {
+            // It overtook the answer that says that the claim waits.
+            queue.overtaken_by(token, request);
+            return Verdict::Stale;
+        }
+        if self.phase != Phase::Waiting {
+            return Verdict::Stale;
+        }
+        // A late copy of a request that is no longer remembered: a beat shows whether it is true.
+        let Some(sent) = queue.when_sent(request) else {
+            return Verdict::Hint;
+        };
+        let (trust, least, last_sent) = (queue.trust, queue.least, queue.last_sent());
+        let sent = match last_sent {
+            _ if mutant!(GrantFromMessage) => now,
+            Some(last) if mutant!(GrantFromLastSend) => last,
+            _ => sent,
+        };
+        let deadline = self.deadline_of_grant(sent, trust);
+        if deadline.since(now) < least {
+            return Verdict::Hint;
+        }
+        self.hold(token, sent, deadline, now)
+    }
+
+    /// The claim stands in the queue, as of a request that was answered.
+    pub(super) fn placed(&mut self, pending: Pending, place: u64, now: Moment) -> Verdict {
+        let Some(queue) = &mut self.queue else {
+            return Verdict::Nonsense;
+        };
+        self.phase = Phase::Waiting;
+        if let Some((token, request)) = queue.answered(pending.request, pending.sent) {
+            let verdict = self.granted_by_message(token, request, now);
+            if let Verdict::Granted(_) = verdict {
+                return verdict;
+            }
+            // What was told may be true, and only another answer can show it.
+            self.doubt_place();
+        }
+        Verdict::Waiting(place)
+    }
+
+    /// The server has more to do before it can tell. A beat was noted all the same.
+    pub(super) fn must_ask_again(&mut self, pending: Pending) -> Verdict {
+        if let (Verb::Beat, Some(queue)) = (pending.verb, &mut self.queue) {
+            queue.answered(pending.request, pending.sent);
+        }
+        Verdict::More
+    }
+
+    /// Something has happened that only a beat sent from now on can tell of: an answer that is on its way does not.
+    pub(crate) fn doubt_answer(&mut self) {
+        if self.pending.is_some() && !mutant!(HintBehindBeatLost) {
+            self.doubt_place();
+        }
+    }
+
+    fn doubt_place(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.doubtful = true;
+        }
+    }
+
+    /// Whether another beat is due at once although the claim was told to wait. Says so once.
+    pub(crate) fn take_doubt(&mut self) -> bool {
+        let queue = self.queue.as_mut();
+        queue.is_some_and(|queue| std::mem::take(&mut queue.doubtful))
+    }
+
+    /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.
+    pub fn heard(&self) -> Option<Moment> {
+        self.queue.as_ref().and_then(|queue| queue.heard)
     }
 }

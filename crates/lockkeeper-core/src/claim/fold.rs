@@ -1,0 +1,26 @@
+//! Folding claims that differ in nothing but their pasts, for a search of all states.
+
+use std::time::Duration;
+
+use super::{Claim, Ending, Phase};
+use crate::clock::Moment;
+
+impl Claim {
+    /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that
+    /// two claims differ in nothing but their pasts. Not for the engine, which tells observers of the past.
+    #[doc(hidden)]
+    pub fn fold(&mut self, now: Moment) {
+        let past = Moment::from_elapsed(Duration::ZERO);
+        if self.max_hold.is_none() {
+            self.granted = None;
+        }
+        match &mut self.phase {
+            Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
+            Phase::Ended(ending) => *ending = Ending::Withdrawn,
+            _ => {}
+        }
+        if let (Phase::Ended(_), Some(pending)) = (self.phase, &mut self.pending) {
+            pending.sent = past;
+        }
+    }
+}
