@@ -174,7 +174,9 @@ pub mod fair {
     /// Makes a claim a holder of a name that is free or its owner's, or lets it wait in turn.
     pub const ACQUIRE: Script = script!(
         "fair/acquire",
-        with ["clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "turn"],
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "turn"
+        ],
         keys ["main", "fence", "gone", "queue", "waiters"],
         args [
             "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit",
@@ -194,7 +196,9 @@ pub mod fair {
     /// Claims that wait say that they are alive; a batch.
     pub const BEAT: Script = script!(
         "fair/beat",
-        with ["clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "turn"],
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "turn"
+        ],
         keys ["main", "fence", "queue", "waiters"],
         args ["request", "claim", "ttl", "floor", "waiter_ttl", "channel"],
         items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
@@ -204,7 +208,7 @@ pub mod fair {
     pub const LEAVE: Script = script!(
         "fair/leave",
         with [
-            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "turn"
+            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "turn"
         ],
         keys ["main", "fence", "gone", "queue", "waiters"],
         args ["request", "claim", "channel", "keep", "mark_ttl", "floor", "waiter_ttl"],
@@ -221,6 +225,102 @@ pub mod fair {
     );
 }
 
+/// One owner that writes, or any number that read, first come, first served. The leases of writers are renewed and verified
+/// by the scripts of [`reentrant`]; the queue is asked about by [`fair::QUEUE`].
+pub mod rwlock {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes a claim a holder in its mode, if nobody excludes it, or lets it wait in turn.
+    pub const ACQUIRE: Script = script!(
+        "rwlock/acquire",
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "readers",
+            "reading", "phase", "enter", "turns"
+        ],
+        keys ["main", "fence", "gone", "queue", "waiters", "readers"],
+        args [
+            "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit", "mode",
+            "known",
+        ],
+        replies [
+            Status::Granted,
+            Status::Waiting,
+            Status::Busy,
+            Status::QueueFull,
+            Status::WouldDeadlock,
+            Status::More,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Claims that wait say that they are alive; a batch.
+    pub const BEAT: Script = script!(
+        "rwlock/beat",
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "readers", "reading",
+            "phase", "enter", "turns"
+        ],
+        keys ["main", "fence", "queue", "waiters", "readers"],
+        args ["request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode"],
+        items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
+    );
+
+    /// The claim goes, whether it holds or waits, and the next in the queue hold.
+    pub const LEAVE: Script = script!(
+        "rwlock/leave",
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
+            "reading", "phase", "turns"
+        ],
+        keys ["main", "fence", "gone", "queue", "waiters", "readers"],
+        args [
+            "request", "claim", "channel", "keep", "mark_ttl", "floor", "waiter_ttl", "mode", "known",
+        ],
+        replies [Status::Left, Status::Kept, Status::More, Status::NotHeld],
+    );
+
+    /// A claim goes and another of its owner holds in the other mode.
+    pub const SWAP: Script = script!(
+        "rwlock/swap",
+        with [
+            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
+            "reading", "phase", "turns"
+        ],
+        keys ["main", "fence", "gone", "queue", "waiters", "readers", "old_gone"],
+        args [
+            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "mark_ttl",
+        ],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::More,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Arms the leases of claims that read; a batch.
+    pub const RENEW_READ: Script = script!(
+        "rwlock/renew_read",
+        with ["clock", "lease", "reader"],
+        keys ["readers"],
+        args ["request", "claim", "ttl"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// Asks whether a claim reads; changes nothing.
+    pub const VERIFY_READ: Script = script!(
+        "rwlock/verify_read",
+        with ["clock", "reader"],
+        keys ["readers"],
+        args ["request", "claim"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+}
+
 /// What is done to a name from outside, whatever its kind.
 pub mod name {
     use super::{Script, Status, pinned_sha1};
@@ -229,7 +329,7 @@ pub mod name {
     pub const INSPECT: Script = script!(
         "name/inspect",
         with ["clock", "holder", "holders", "wake", "client", "any"],
-        keys ["main", "fence", "queue"],
+        keys ["main", "fence", "queue", "readers"],
         args ["request", "channel"],
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
@@ -238,7 +338,7 @@ pub mod name {
     pub const REVOKE: Script = script!(
         "name/revoke",
         with ["clock", "holder", "holders", "wake", "client", "any"],
-        keys ["main"],
+        keys ["main", "readers"],
         args ["request"],
         replies [Status::Told, Status::Free, Status::WrongKind],
     );
@@ -247,7 +347,7 @@ pub mod name {
     pub const FREE: Script = script!(
         "name/free",
         with ["clock", "holder", "holders", "wake", "client", "any"],
-        keys ["main"],
+        keys ["main", "readers"],
         args ["request", "claim", "channel"],
         replies [Status::Left, Status::NotHeld, Status::WrongKind],
     );
@@ -292,6 +392,12 @@ pub const ALL: &[&Script] = &[
     &fair::BEAT,
     &fair::LEAVE,
     &fair::QUEUE,
+    &rwlock::ACQUIRE,
+    &rwlock::BEAT,
+    &rwlock::LEAVE,
+    &rwlock::SWAP,
+    &rwlock::RENEW_READ,
+    &rwlock::VERIFY_READ,
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,

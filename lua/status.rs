@@ -10,6 +10,8 @@ pub enum Status {
     Waiting,
     /// The claim was to wait, but as many as may do; the reply carries how many.
     QueueFull,
+    /// The claim would wait for another of its own owner.
+    WouldDeadlock,
     /// There is more to do: the script is to be run again at once.
     More,
     /// The claim holds and its lease has been armed.
@@ -49,6 +51,7 @@ impl Status {
         Self::Busy,
         Self::Waiting,
         Self::QueueFull,
+        Self::WouldDeadlock,
         Self::More,
         Self::Renewed,
         Self::Held,
@@ -73,6 +76,7 @@ impl Status {
             Self::Busy => "BUSY",
             Self::Waiting => "WAITING",
             Self::QueueFull => "QUEUE_FULL",
+            Self::WouldDeadlock => "WOULD_DEADLOCK",
             Self::More => "MORE",
             Self::Renewed => "RENEWED",
             Self::Held => "HELD",

@@ -1,6 +1,6 @@
 //! The contract suite, for every kind on every site.
 
-use lockkeeper::{FairLock, Mutex};
+use lockkeeper::{FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::contract;
 use lockkeeper_testkit::server::Server;
@@ -41,6 +41,19 @@ contract!(
 contract!(
     fair_on_a_server,
     FairLock,
+    Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    writers_on_memory,
+    RwLock,
+    MemoryStore::new(),
+    start_paused = true
+);
+contract!(
+    writers_on_a_server,
+    RwLock,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Mutex, Released};
+use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Mutex, Released, RwLock};
 use lockkeeper_core::store::{Store, Value};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
@@ -18,6 +18,7 @@ macro_rules! interleavings {
         interleavings!(@kind mutex, Mutex, $($test)*);
         interleavings!(@kind reentrant, Reentrant, $($test)*);
         interleavings!(@kind fair, FairLock, $($test)*);
+        interleavings!(@kind writers, RwLock, $($test)*);
     };
     (@kind $module:ident, $subject:ty, $($test:ident)*) => {
         mod $module {

@@ -26,8 +26,8 @@
 -- REPLY WRONG_KIND     the name holds another kind's data, or its queue or fence another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
-local claim, ttl, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[9])
-local name = { main = KEYS[1], fence = KEYS[2], queue = KEYS[4], waiters = KEYS[5] }
+local claim, ttl = ARGV[2], tonumber(ARGV[3])
+local name = { kind = 'fair', main = KEYS[1], fence = KEYS[2], queue = KEYS[4], waiters = KEYS[5] }
 name.floor, name.waiter_ttl, name.channel = ARGV[4], tonumber(ARGV[7]), ARGV[8]
 -- A repeat is a renewal, and is read like one.
 local fault = read_name(name, server_now(), ARGV[5] ~= '0')
@@ -60,18 +60,4 @@ if not held.taken then
   grant(name, claim, ARGV[6], ttl)
   return { ARGV[1], 'GRANTED', name.held.token }
 end
-local left = held.ends - name.now
-if limit == 0 then
-  return { ARGV[1], 'BUSY', left }
-end
-local place = place_of(name, claim)
-if place then
-  hear(name, claim, ARGV[1])
-  return { ARGV[1], 'WAITING', left, place }
-end
-local length = redis.call('ZCARD', name.queue)
-if limit > 0 and length >= limit then
-  return { ARGV[1], 'QUEUE_FULL', length }
-end
-join(name, claim, ARGV[1])
-return { ARGV[1], 'WAITING', left, length + 1 }
+return stand(name, claim, ARGV[1], tonumber(ARGV[9]), held.ends - name.now)

@@ -26,7 +26,7 @@ for i = 1, #KEYS / 4 do
   local claim, ttl = ARGV[5 * i - 3], tonumber(ARGV[5 * i - 2])
   local name = names[KEYS[4 * i - 3]]
   if not name then
-    name = { main = KEYS[4 * i - 3], fence = KEYS[4 * i - 2], queue = KEYS[4 * i - 1], waiters = KEYS[4 * i] }
+    name = { kind = 'fair', main = KEYS[4 * i - 3], fence = KEYS[4 * i - 2], queue = KEYS[4 * i - 1], waiters = KEYS[4 * i] }
     name.floor, name.waiter_ttl, name.channel = ARGV[5 * i - 1], tonumber(ARGV[5 * i]), ARGV[5 * i + 1]
     local fault = read_name(name, now, true)
     if fault then

@@ -21,7 +21,7 @@
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
 local claim = ARGV[2]
-local name = { main = KEYS[1], fence = KEYS[2], queue = KEYS[4], waiters = KEYS[5] }
+local name = { kind = 'fair', main = KEYS[1], fence = KEYS[2], queue = KEYS[4], waiters = KEYS[5] }
 name.channel, name.floor, name.waiter_ttl = ARGV[3], ARGV[6], tonumber(ARGV[7])
 -- Begins with a write that cannot grow: a full server lets the writes behind it pass.
 local fault = read_name(name, server_now(), true)

@@ -1,7 +1,9 @@
 -- name/free: takes a name from its holder by force, whatever its kind and whether or not the holder knows. Only if `claim` is
--- among those that hold or keep it: nobody takes it from another than he meant. Each claim's client is told.
+-- among those that hold or keep it: nobody takes it from another than he meant. Those who read together lose it together. Each
+-- claim's client is told.
 --
 -- KEYS[1] main     of any kind
+-- KEYS[2] readers  of a read-write lock, a ZSET
 -- ARGV[1] request  echoed
 -- ARGV[2] claim    one that is to lose the name
 -- ARGV[3] channel  where waiters of the name listen
@@ -10,7 +12,7 @@
 -- REPLY WRONG_KIND       the name holds no lock
 -- PUBLISH channel: free; channel of each claim's client: gone <claim>
 
-local held, fault = read_any(KEYS[1], math.floor(server_now() / 1000))
+local held, fault = read_any(KEYS[1], KEYS[2], math.floor(server_now() / 1000))
 if fault then
   return fault
 end
@@ -24,7 +26,7 @@ end
 if not found then
   return { ARGV[1], 'NOT_HELD', 0 }
 end
-redis.call('DEL', KEYS[1])
+redis.call('DEL', KEYS[1], KEYS[2])
 for _, entry in ipairs(held.claims) do
   tell_client(entry[1], string.format('gone %s', entry[1]))
 end

@@ -13,7 +13,7 @@ local function first_waiters(name, last)
 end
 
 -- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
--- if that is one alive, and its last executed request.
+-- if that is one alive, its last executed request and its mode.
 local function next_waiter(name)
   -- Most often the first is alive, and a long queue need not be read.
   local claims, entries, dead = first_waiters(name, 0)
@@ -26,8 +26,8 @@ local function next_waiter(name)
       budget = budget - dropped
     end
   end
-  local _, request = read_waiter(entries[dead + 1])
-  return claims[dead + 1], request
+  local _, request, mode = read_waiter(entries[dead + 1])
+  return claims[dead + 1], request, mode
 end
 
 -- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it.
@@ -43,22 +43,9 @@ local function place_of(name, claim)
   return rank + 1
 end
 
--- Notes that the waiter `claim` of `name` is alive, as this `request` says.
-local function hear(name, claim, request)
+-- Notes that the waiter `claim` of `name` is alive, as this `request` says; of a kind with modes, which it waits for.
+local function hear(name, claim, request, mode)
   local before = read_waiter(redis.call('HGET', name.waiters, claim)) or 0
   local ends = math.max(before, name.now + name.waiter_ttl)
-  redis.call('HSET', name.waiters, claim, string.format('%.0f:%s', ends, request))
-end
-
--- Puts `claim` at the end of the queue of `name`, with the ticket after the last.
-local function join(name, claim, request)
-  local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
-  redis.call('ZADD', name.queue, string.format('%.0f', tonumber(last[2] or 0) + 1), claim)
-  if not name.waits then
-    -- Whatever a queue that was deleted by hand has left.
-    redis.call('DEL', name.waiters)
-    name.waits, name.pardon = true, nil
-  end
-  mark_seen(name)
-  hear(name, claim, request)
+  redis.call('HSET', name.waiters, claim, string.format(mode and '%.0f:%s:%s' or '%.0f:%s', ends, request, mode))
 end

@@ -1,6 +1,6 @@
 -- shared/queue: who waits for a name. `queue` is a ZSET of claims by ticket; `waiters` a HASH with, for each of them, `<server
--- ms until which it is alive>:<number of its last executed request>`, and two facts: `seen`, when a script last looked, and
--- `pardon`, `<from>:<until>:<gaps>`. A `name` here is a table: its keys, `waiter_ttl`, and `now` in ms.
+-- ms until which it is alive>:<number of its last executed request>`, followed by `:<mode>` if its kind has modes, and two
+-- facts: `seen`, when a script last looked, and `pardon`, `<from>:<until>:<gaps>`. A `name` here is a table: its keys, `waiter_ttl`, and `now` in ms.
 
 -- How many dead waiters one run drops, whatever its items: a script must not hold up the server.
 local budget = 256
@@ -47,10 +47,11 @@ local function mark_seen(name)
   arm(name.waiters, memory)
 end
 
--- Until when the waiter with this `entry` is alive by its own word, and its last executed request; nil if it has none.
+-- Until when the waiter with this `entry` is alive by its own word, its last executed request and its mode, empty if its kind
+-- has none; nil if there is no such entry.
 local function read_waiter(entry)
-  local ends, request = string.match(entry or '', '^(%d+):(.*)$')
-  return tonumber(ends or ''), request
+  local ends, request, mode = string.match(entry or '', '^(%d+):([^:]*):?(.*)$')
+  return tonumber(ends or ''), request, mode
 end
 
 local function is_alive(name, entry)

@@ -1,64 +1,7 @@
--- shared/turn: a name of one owner at a time, whose waiters take turns, see shared/queue. A `name` here has also its keys
--- `main` and `fence`, the stem `channel` of the channels on which clients are told of grants, and the `floor` of tokens.
-
--- Reads `name` as of `now_us`: `held`, nil if the main key holds another kind's data; whether it is `queued` and `fenced`,
--- false if the queue's keys or the fence hold another type. Any other error of the server, to be returned as it is.
-local function read_name(name, now_us, as_a_write)
-  name.now_us, name.now = now_us, math.floor(now_us / 1000)
-  local held, fault = read_holders(name.main, 'fair', name.now, as_a_write)
-  if fault then
-    return fault
-  end
-  local last = redis.pcall('GET', name.fence)
-  name.fenced = type(last) ~= 'table'
-  if not name.fenced and not string.find(last.err, 'WRONGTYPE', 1, true) then
-    return last
-  end
-  name.held = held
-  name.queued, fault = read_queue(name)
-  return fault
-end
-
--- Makes `claim` the holder of `name`, which nobody holds, for `ttl` ms, with a new token.
-local function grant(name, claim, owner, ttl)
-  if #name.held.dead > 0 then
-    redis.call('DEL', name.main)
-  end
-  local token = draw_token(name.fence, name.floor, ttl, name.now_us)
-  local ends = name.now + ttl
-  redis.call('HSET', name.main, 'kind', 'fair', 'owner', owner, 'token', token, claim, string.format('%.0f', ends))
-  arm(name.main, ttl)
-  name.held = { owner = owner, token = token, alive = 1, taken = true, ends = ends, kept = {}, dead = {} }
-  name.held.leases = { [claim] = ends }
-end
-
--- Lets `claim` hold `name`, which its owner holds, for `ttl` ms at least, whether it did before, waited, or neither.
-local function hold(name, claim, ttl)
-  if name.waits then
-    withdraw(name, claim)
-  end
-  local held = name.held
-  for _, field in ipairs(held.dead) do
-    redis.call('HDEL', name.main, field)
-  end
-  local ends = math.max(held.leases[claim] or 0, name.now + ttl)
-  redis.call('HSET', name.main, claim, string.format('%.0f', ends))
-  arm(name.main, ttl)
-  -- The token may have been drawn for a shorter lease.
-  if name.fenced then
-    arm(name.fence, fence_memory(ttl))
-  end
-  held.dead, held.leases[claim], held.ends = {}, ends, math.max(held.ends, ends)
-end
-
--- Whether `owner` holds `name` and is let in again: not if it is to leave, or has left and keeps it.
-local function lets_in(name, owner)
-  local held = name.held
-  return held.owner == owner and held.alive > 0 and not held.revoked
-end
+-- shared/turn: the waiters of a name of one owner at a time take turns, see shared/queue and shared/hold.
 
 -- Drops the dead in front of the queue of `name`; if nobody holds it the first waiter alive becomes the holder for one waiter
--- ttl, and its client is told: `G <claim> <token> <last executed request>`. '0' if the server refused that message.
+-- ttl, and its client is told. '0' if the server refused that message.
 local function settle(name)
   if not name.held or not name.queued or not name.waits then
     return '1'
@@ -68,9 +11,7 @@ local function settle(name)
   if claim and not name.held.taken and name.fenced then
     withdraw(name, claim)
     grant(name, claim, owner_of(claim), name.waiter_ttl)
-    local token, client = name.held.token, client_of(claim)
-    local message = string.format('G %s %s %s', claim, token, request)
-    told = client and wake(string.format('%s:%s', name.channel, client), message) or '0'
+    told = tell_granted(name, claim, name.held.token, request)
   end
   if name.waits then
     mark_seen(name)

@@ -135,6 +135,7 @@ impl<G> Acquire<G> {
             ));
         }
         terms.queue_limit = self.max_queue;
+        terms.known_owner = self.owner.is_some();
         if protocol.queues() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
         }

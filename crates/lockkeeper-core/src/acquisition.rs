@@ -18,7 +18,7 @@ use crate::observer::LeaseEvent;
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::pause::Pauses;
-use crate::protocol::{FencingToken, Protocol, Verb};
+use crate::protocol::{Protocol, Verb};
 use crate::store::StoreError;
 use crate::tenure::Terms;
 
@@ -211,7 +211,7 @@ impl Acquisition {
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
                 self.engine.renewals.add(&tenure);
-                Ok(Ok(Found::Granted(self.granted(armed, token))))
+                Ok(Ok(Found::Granted(Hold::begin(armed, token, self.started))))
             }
             (Ok(Verdict::Waiting(place)), armed) => {
                 tracing::debug!(claim = %tenure.id, place, "in the queue");
@@ -231,6 +231,9 @@ impl Acquisition {
                 )))
             }
             (Ok(Verdict::WrongKind), _) => Err(self.wrong_kind()),
+            (Ok(Verdict::WouldDeadlock), _) => Err(Error::WouldDeadlock {
+                name: self.protocol.name().to_string(),
+            }),
             // The claim lived once; what it may still hold is left for as it is dropped.
             (Ok(Verdict::Spent), _) => Ok(Err(StoreError::unknown(
                 "the grant came too late to be believed: the server is too slow for this ttl",
@@ -249,18 +252,6 @@ impl Acquisition {
         }
     }
 
-    /// Tells of the grant and hands the hold out.
-    fn granted(&self, armed: Armed, token: FencingToken) -> Hold {
-        let tenure = &armed.tenure;
-        let ear = self.engine.hub.granted(&*self.protocol, self.owner);
-        tracing::debug!(claim = %tenure.id, %token, "granted");
-        let waited = self.engine.line.clock.now().since(self.started);
-        let event = LeaseEvent::Granted { token, waited };
-        self.engine.line.observed.tell(tenure, event);
-        self.engine.renewals.heed(tenure);
-        Hold::new(armed, token, ear)
-    }
-
     /// Tells that the acquisition waits.
     fn waits(&mut self) {
         tracing::debug!("waiting");
@@ -270,7 +261,8 @@ impl Acquisition {
     }
 
     fn arm(&self) -> Armed {
-        self.engine.arm(&self.protocol, self.owner, self.terms)
+        self.engine
+            .arm(&self.protocol, self.owner, self.terms, None)
     }
 
     fn backend(&self, doing: &str, error: StoreError) -> Error {

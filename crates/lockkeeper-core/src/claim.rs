@@ -13,12 +13,15 @@
 //!   comes back.
 //! - A missing answer means "unknown", never "no".
 
+mod bounds;
 mod fold;
 mod queue;
+mod swap;
 mod words;
 
 use std::time::Duration;
 
+use bounds::Bounds;
 use queue::Queue;
 pub use words::{Belief, Departure, Ending, NotNow, Verdict};
 
@@ -34,14 +37,12 @@ pub struct Claim {
     id: ClaimId,
     /// How long after the send of a granting or renewing request the claim may be believed in: ttl − margin.
     trust: Duration,
-    /// How long after the send of the granting request it may be believed in, however often it is renewed.
-    max_hold: Option<Duration>,
-    /// How long after the answer of the grant nobody else may hold.
-    min_hold: Option<Duration>,
+    /// How long it holds at most and at least, if anything bounds that.
+    bounds: Option<Box<Bounds>>,
+    /// Another claim is taking this one's place.
+    swapping: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
-    /// When nobody else may hold before; `None` if that is of no account.
-    kept_until: Option<Moment>,
     phase: Phase,
     pending: Option<Pending>,
     /// The server may hold something for this claim.
@@ -83,10 +84,9 @@ impl Claim {
         Self {
             id,
             trust: ttl.saturating_sub(margin),
-            max_hold: None,
-            min_hold: None,
+            bounds: None,
+            swapping: false,
             granted: None,
-            kept_until: None,
             phase: Phase::Asking,
             pending: None,
             present: false,
@@ -94,20 +94,6 @@ impl Claim {
             stray_leave: false,
             queue: None,
         }
-    }
-
-    /// Bounds the time of holding, counted from the send of the granting request.
-    #[must_use]
-    pub const fn with_max_hold(mut self, max_hold: Option<Duration>) -> Self {
-        self.max_hold = max_hold;
-        self
-    }
-
-    /// Keeps the name from others for at least so long, counted from the answer of the grant, also when it leaves sooner.
-    #[must_use]
-    pub const fn with_min_hold(mut self, min_hold: Option<Duration>) -> Self {
-        self.min_hold = min_hold;
-        self
     }
 
     /// Which claim this is.
@@ -141,14 +127,6 @@ impl Claim {
         match self.phase {
             Phase::Ended(Ending::Lost(reason)) => Some(reason),
             _ => None,
-        }
-    }
-
-    /// For how long after `now` a leave is to keep the name from others.
-    pub const fn keep(&self, now: Moment) -> Duration {
-        match self.kept_until {
-            Some(moment) => moment.since(now),
-            None => Duration::ZERO,
         }
     }
 
@@ -191,11 +169,12 @@ impl Claim {
             (Verb::Leave, Phase::Ended(_), Some(pending)) => match pending.verb {
                 Verb::Leave => return Err(NotNow::Unanswered),
                 Verb::Acquire => self.stray_acquire = true,
-                Verb::Renew | Verb::Beat => {}
+                Verb::Renew | Verb::Beat | Verb::Swap => {}
             },
+            (Verb::Swap, phase, _) if self.may_swap(phase, now) => {}
             (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
-            (verb, Phase::Held { deadline, .. }, _) if verb == self.renewal() && now < deadline => {
-            }
+            (verb, Phase::Held { deadline, .. }, _)
+                if verb == self.renewal() && now < deadline && !self.swapping => {}
             _ => return Err(NotNow::OutOfOrder),
         }
         if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {
@@ -208,6 +187,7 @@ impl Claim {
             present_before: self.present,
         });
         self.present |= verb == Verb::Acquire;
+        self.swapping = verb == Verb::Swap;
         if let (Some(queue), Verb::Acquire | Verb::Beat) = (&mut self.queue, verb) {
             queue.sent(request, now);
         }
@@ -272,6 +252,10 @@ impl Claim {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Spent
             }
+            Answer::WouldDeadlock => {
+                self.present = self.stray_acquire;
+                Verdict::WouldDeadlock
+            }
             // Granted unseen, and told to leave before that was known.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
@@ -285,11 +269,6 @@ impl Claim {
         }
     }
 
-    /// Until when a grant may be believed in by itself that is good for `trust` from the send of its request.
-    fn deadline_of_grant(&self, sent: Moment, trust: Duration) -> Moment {
-        sent.after(self.max_hold.map_or(trust, |longest| longest.min(trust)))
-    }
-
     /// The claim holds from `now` on, by a request sent at `sent`.
     fn hold(
         &mut self,
@@ -299,7 +278,7 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         self.granted = Some(sent);
-        self.kept_until = self.min_hold.map(|shortest| now.after(shortest));
+        self.keep_from(now);
         self.queue = None;
         self.phase = Phase::Held {
             token,
@@ -463,23 +442,6 @@ impl Claim {
             Departure::Plain
         } else {
             Departure::None
-        }
-    }
-
-    /// The moment beyond which the deadline never moves.
-    fn limit(&self) -> Option<Moment> {
-        Some(self.granted?.after(self.max_hold?))
-    }
-
-    fn limited(&self, deadline: Moment) -> Moment {
-        self.limit().map_or(deadline, |limit| deadline.min(limit))
-    }
-
-    /// Why a deadline that has passed was the last.
-    fn reason(&self, now: Moment) -> LossReason {
-        match self.limit() {
-            Some(limit) if now >= limit => LossReason::MaxHold,
-            _ => LossReason::Expired,
         }
     }
 

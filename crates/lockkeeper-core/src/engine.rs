@@ -129,12 +129,14 @@ impl Engine {
             .u64(..)
     }
 
-    /// A new claim with the duty to leave for it, before anything is sent.
+    /// A new claim with the duty to leave for it, before anything is sent; one that is to take another's place is bound to
+    /// what that was bound to.
     pub(crate) fn arm(
         self: &Arc<Self>,
         protocol: &Arc<dyn Protocol>,
         owner: Owner,
         terms: Terms,
+        predecessor: Option<&Arc<Tenure>>,
     ) -> Armed {
         let number = self.tenures.fetch_add(1, Ordering::Relaxed);
         let random = if mutant!(ReuseClaim) {
@@ -143,9 +145,13 @@ impl Engine {
             self.random()
         };
         let id = ClaimId::new(owner, random);
-        let tenure = Arc::new(Tenure::new(number, id, Arc::clone(protocol), terms));
+        let tenure = Tenure::new(number, id, Arc::clone(protocol), terms);
+        let tenure = match predecessor {
+            Some(old) => tenure.in_place_of(Arc::clone(old)),
+            None => tenure,
+        };
         Armed {
-            tenure,
+            tenure: Arc::new(tenure),
             engine: Arc::clone(self),
         }
     }

@@ -82,6 +82,15 @@ pub enum Error {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The owner holds the lock in a way that its own acquisition would wait for for ever: it reads, and asked to write.
+    #[error(
+        "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
+    )]
+    #[non_exhaustive]
+    WouldDeadlock {
+        /// The lock.
+        name: String,
+    },
     /// The name holds data of another kind of lock, or of another program.
     #[error(
         "lock {name:?} is no {kind} lock: its key {key:?} holds something else; choose another name or namespace"

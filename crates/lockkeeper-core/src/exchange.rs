@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lockkeeper_lua::Script;
 
-use crate::claim::{Departure, NotNow, Verdict};
+use crate::claim::{Claim, Departure, NotNow, Verdict};
 use crate::clock::Clock;
 use crate::observer::{LeaseEvent, Observed};
 use crate::protocol::{Answer, Ask, FencingToken, Item, Verb};
@@ -93,6 +93,42 @@ impl Line {
         let verdict = self.told(tenure, request, answer);
         drop(unanswered);
         verdict
+    }
+
+    /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Belief in
+    /// the old one ends before the first byte unless it is kept.
+    ///
+    /// Dropping the future leaves the request unanswered, which both remember.
+    pub(crate) async fn swap(
+        &self,
+        old: &Tenure,
+        new: &Tenure,
+        keeps_belief: bool,
+    ) -> Result<Verdict, Failed> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let begin = |claim: &mut Claim| {
+            let now = self.clock.now();
+            claim.send(Verb::Swap, request, now)?;
+            if !keeps_belief {
+                claim.end(now);
+            }
+            Ok(())
+        };
+        old.change(begin).map_err(Failed::Forbidden)?;
+        let unanswered = Unanswered {
+            tenure: old,
+            request,
+        };
+        let outcome = self.exchange(new, Verb::Acquire).await;
+        let now = self.clock.now();
+        old.change(|claim| match &outcome {
+            Ok(Verdict::Granted(_) | Verdict::More) => claim.swapped(request, now),
+            Ok(Verdict::Busy(_)) => claim.swap_refused(request, now),
+            Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
+            _ => claim.failed(request, Outcome::Unknown),
+        });
+        drop(unanswered);
+        outcome
     }
 
     /// Sends the renewals, or the beats, of claims of one kind and group by one script, and tells each claim what came of
@@ -204,12 +240,20 @@ impl Line {
         Ask::new(&tenure.id, terms.ttl, floor, token)
             .keeping(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit)
+            .of_known_owner(tenure.has_known_owner())
     }
 
     fn item(&self, tenure: &Tenure, verb: Verb, overtakes: bool) -> Item {
         let ask = self.ask(tenure);
         match verb {
-            Verb::Acquire => tenure.protocol.acquire(ask),
+            // Of the two claims of a swap the new one asks.
+            Verb::Acquire | Verb::Swap => match &tenure.predecessor {
+                Some(old) if ask.token.is_none() => {
+                    let overtakes = old.claim().departure() == Departure::Overtaking;
+                    tenure.protocol.swap(ask, &old.id, overtakes)
+                }
+                _ => tenure.protocol.acquire(ask),
+            },
             Verb::Beat => tenure.protocol.beat(ask),
             Verb::Renew => tenure.protocol.renew(ask),
             Verb::Leave => tenure.protocol.leave(ask, overtakes),

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use crate::acquire::TryAcquire;
 use crate::claim::{Belief, Departure, Ending};
+use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::leave::{self, Attempt};
 use crate::notify::presence::Ear;
+use crate::observer::LeaseEvent;
 use crate::pause::Pauses;
 use crate::protocol::FencingToken;
 use crate::store::StoreError;
@@ -63,14 +65,22 @@ impl Drop for Armed {
 /// panics, and works outside of a runtime too.
 #[must_use = "dropping a guard releases the lock"]
 pub struct Hold {
-    armed: Armed,
+    pub(crate) armed: Armed,
     lease: Lease,
     _ear: Option<Ear>,
 }
 
 impl Hold {
-    /// What the maker of the claim's owner is told about it is heard by `ear`, if that is another client.
-    pub(crate) fn new(armed: Armed, token: FencingToken, ear: Option<Ear>) -> Self {
+    /// The claim was granted with `token`, asked for since `started`.
+    pub(crate) fn begin(armed: Armed, token: FencingToken, started: Moment) -> Self {
+        let Armed { tenure, engine } = &armed;
+        // What the maker of the claim's owner is told about it, if that is another client.
+        let ear = engine.hub.granted(&*tenure.protocol, tenure.id.owner());
+        tracing::debug!(claim = %tenure.id, %token, "granted");
+        let waited = engine.line.clock.now().since(started);
+        let event = LeaseEvent::Granted { token, waited };
+        engine.line.observed.tell(tenure, event);
+        engine.renewals.heed(tenure);
         let lease = Lease::new(
             Arc::clone(&armed.tenure),
             Arc::clone(&armed.engine.line),

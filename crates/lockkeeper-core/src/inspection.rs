@@ -51,6 +51,8 @@ pub struct Holder {
     pub left: Option<Duration>,
     /// What has become of it.
     pub state: HolderState,
+    /// Whether others of its kind may hold beside it: it reads.
+    pub shared: bool,
 }
 
 /// What has become of a claim.
@@ -72,6 +74,7 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
             name.main().to_owned(),
             name.part("fence"),
             name.part("queue"),
+            name.part("readers"),
         ];
         Item::new(&name::INSPECT, keys, [name.part("wake")])
     };
@@ -129,9 +132,7 @@ fn holder(fields: &Value) -> Option<Holder> {
     let Value::List(fields) = fields else {
         return None;
     };
-    let [claim, left, state] = &fields[..] else {
-        return None;
-    };
+    let ([claim, left, state], mode) = fields.split_first_chunk()?;
     let Value::Bytes(claim) = claim else {
         return None;
     };
@@ -150,6 +151,7 @@ fn holder(fields: &Value) -> Option<Holder> {
             "kept" => HolderState::Kept,
             _ => return None,
         },
+        shared: mode.first().and_then(Value::as_str) == Some("read"),
     })
 }
 
@@ -166,7 +168,13 @@ async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<
 
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
-    let item = || Item::new(&name::REVOKE, [name.main().to_owned()], []);
+    let item = || {
+        Item::new(
+            &name::REVOKE,
+            [name.main().to_owned(), name.part("readers")],
+            [],
+        )
+    };
     let (reply, _) = ask(engine, name, "revoke", item).await?;
     let told = match reply.status() {
         Status::Free => Some(0),
@@ -181,7 +189,8 @@ pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
 pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
     let item = || {
         let args = [claim.to_owned(), name.part("wake")];
-        Item::new(&name::FREE, [name.main().to_owned()], args)
+        let keys = [name.main().to_owned(), name.part("readers")];
+        Item::new(&name::FREE, keys, args)
     };
     let (reply, doubt) = ask(engine, name, "release", item).await?;
     match (reply.status(), doubt) {

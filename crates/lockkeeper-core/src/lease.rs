@@ -102,7 +102,7 @@ impl Lease {
 
     /// Who holds.
     pub fn owner(&self) -> Owner {
-        self.tenure.id.owner()
+        self.tenure.hand_out_owner()
     }
 
     /// The number to hand to whatever the lock protects, so that it can refuse a holder that came before the last.
@@ -261,7 +261,7 @@ impl fmt::Debug for Lease {
         f.debug_struct("Lease")
             .field("name", &self.name())
             .field("kind", &self.kind().as_str())
-            .field("owner", &self.owner().to_string())
+            .field("owner", &self.tenure.id.owner().to_string())
             .field("fencing_token", &self.token.get())
             .field("state", &self.state())
             .finish()

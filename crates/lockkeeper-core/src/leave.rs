@@ -67,7 +67,7 @@ pub(crate) async fn attempt(line: &Line, hub: &Hub, tenure: &Tenure) -> Attempt 
 }
 
 /// Tells of the end of a hold, unless it was told as a loss, even if the server still had it.
-fn observe_released(line: &Line, tenure: &Tenure) {
+pub(crate) fn observe_released(line: &Line, tenure: &Tenure) {
     let now = line.clock.now();
     let (belief, _) = tenure.belief(now);
     let granted = tenure.claim().granted();

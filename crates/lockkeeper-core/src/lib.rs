@@ -54,6 +54,7 @@ mod reaper;
 mod renewal;
 mod settings;
 pub mod store;
+mod swap;
 mod switch;
 mod tenure;
 
@@ -69,3 +70,4 @@ pub use name::Name;
 pub use observer::{LeaseEvent, Observation, Observer};
 pub use owner::{ClaimId, Owner};
 pub use protocol::{FencingToken, Kind};
+pub use swap::Swapped;

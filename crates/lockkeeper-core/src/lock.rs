@@ -34,6 +34,17 @@ impl Lock {
         }
     }
 
+    /// The same name on the same client by another protocol, of another mode for example.
+    #[must_use]
+    pub fn by<P: Protocol>(&self, protocol: impl FnOnce(Name) -> P) -> Self {
+        let by =
+            |ours: &Arc<dyn Protocol>| Arc::new(protocol(ours.name().clone())) as Arc<dyn Protocol>;
+        Self {
+            client: self.client.clone(),
+            protocol: self.protocol.as_ref().map(by).map_err(Arc::clone),
+        }
+    }
+
     /// An acquisition that waits; `wrap` makes the kind's guard, which may keep the lock.
     pub fn acquire<G>(&self, wrap: fn(Hold, Self) -> G) -> Acquire<G> {
         Acquire::new(self.clone(), wrap)

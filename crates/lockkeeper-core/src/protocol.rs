@@ -145,6 +145,8 @@ pub struct Ask<'a> {
     pub waiter_ttl: Duration,
     /// How many may wait, this claim included; `None`: any number.
     pub queue_limit: Option<u64>,
+    /// Whether the owner may have other claims: it was given, or handed out, and not made for this claim alone.
+    pub known_owner: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -163,6 +165,7 @@ impl<'a> Ask<'a> {
             keep: Duration::ZERO,
             waiter_ttl: Duration::ZERO,
             queue_limit: None,
+            known_owner: true,
         }
     }
 
@@ -172,6 +175,18 @@ impl<'a> Ask<'a> {
         self.waiter_ttl = waiter_ttl;
         self.queue_limit = queue_limit;
         self
+    }
+
+    /// The same for an owner that is known to others, or not.
+    #[must_use]
+    pub const fn of_known_owner(mut self, known: bool) -> Self {
+        self.known_owner = known;
+        self
+    }
+
+    /// Whether the owner is known to others, as a script takes it: 1 or 0.
+    pub fn known_owner(&self) -> String {
+        u8::from(self.known_owner).to_string()
     }
 
     /// The waiter's ttl as a script takes it, whole milliseconds.
@@ -218,6 +233,8 @@ pub enum Verb {
     Beat,
     /// To have its lease armed again.
     Renew,
+    /// To be replaced by another claim of its owner, in another mode.
+    Swap,
     /// To go.
     Leave,
 }
@@ -234,6 +251,8 @@ pub enum Answer {
     Waiting(u64),
     /// The queue holds as many as it may.
     QueueFull(u64),
+    /// The claim would wait for another one of its own owner.
+    WouldDeadlock,
     /// The server has more to do: the same is to be asked again at once.
     More,
     /// The claim holds and its lease has been armed.
@@ -297,6 +316,7 @@ impl Answer {
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
             Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
+            Status::WouldDeadlock => Self::WouldDeadlock,
             Status::More => Self::More,
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
@@ -384,6 +404,18 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
     /// must then see to it that it creates nothing.
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
+
+    /// Makes the claim a holder in the place of `old`, a claim of its owner that holds by another protocol of the same name;
+    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same. Of a kind without modes
+    /// this is an acquire, and never asked for.
+    fn swap(&self, ask: Ask<'_>, _old: &ClaimId, _overtakes: bool) -> Item {
+        self.acquire(ask)
+    }
+
+    /// What renewals, and beats, of this protocol are batched by: those with the same word are items of the same scripts.
+    fn batch(&self) -> &'static str {
+        self.kind().as_str()
+    }
 
     /// Asks whether the claim holds; changes nothing. Exactly one key.
     fn verify(&self, ask: Ask<'_>) -> Item;

@@ -188,6 +188,7 @@ impl Settings {
             queue_limit: None,
             max_hold: None,
             min_hold: None,
+            known_owner: true,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A claim with everything that belongs to it, as the engine keeps it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 use crate::claim::{Belief, Claim};
 use crate::clock::Moment;
 use crate::lease::LossReason;
-use crate::owner::ClaimId;
+use crate::owner::{ClaimId, Owner};
 use crate::protocol::Protocol;
 use crate::renewal::schedule::{LeaseId, Pace};
 
@@ -35,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) queue_limit: Option<u64>,
     /// How long nobody else may hold from the grant on.
     pub(crate) min_hold: Option<Duration>,
+    /// The owner was not made for this claim alone.
+    pub(crate) known_owner: bool,
 }
 
 /// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
@@ -44,7 +47,11 @@ pub(crate) struct Tenure {
     pub(crate) id: ClaimId,
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
+    /// The tenure whose claim this one takes the place of.
+    pub(crate) predecessor: Option<Arc<Self>>,
     claim: Mutex<Claim>,
+    /// The owner is known to others than this claim.
+    known_owner: AtomicBool,
     /// Rings when the claim comes to another phase, above all when belief ends.
     bell: Notify,
 }
@@ -75,9 +82,31 @@ impl Tenure {
             id,
             protocol,
             terms,
+            predecessor: None,
             claim: Mutex::new(claim),
+            known_owner: AtomicBool::new(terms.known_owner),
             bell: Notify::new(),
         }
+    }
+
+    /// The owner, to be handed out: from now on it may have other claims.
+    pub(crate) fn hand_out_owner(&self) -> Owner {
+        self.known_owner.store(true, Ordering::Relaxed);
+        self.id.owner()
+    }
+
+    /// Whether the owner may have other claims.
+    pub(crate) fn has_known_owner(&self) -> bool {
+        self.known_owner.load(Ordering::Relaxed)
+    }
+
+    /// Lets the claim take the place of `old`, and binds it to what that was bound to.
+    pub(crate) fn in_place_of(mut self, old: Arc<Self>) -> Self {
+        self.claim().succeed(&old.claim());
+        self.known_owner
+            .store(old.has_known_owner(), Ordering::Relaxed);
+        self.predecessor = Some(old);
+        self
     }
 
     pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {

@@ -67,7 +67,13 @@ const COMMANDS: &[Command] = &[
     command("type", Words::Exactly(2), keys::kind),
     command("zadd", Words::AtLeast(4), sorted_sets::zadd),
     command("zcard", Words::Exactly(2), sorted_sets::zcard),
+    command("zmscore", Words::AtLeast(3), sorted_sets::zmscore),
     command("zrange", Words::AtLeast(4), sorted_sets::zrange),
+    command(
+        "zrangebyscore",
+        Words::AtLeast(4),
+        sorted_sets::zrangebyscore,
+    ),
     command("zrank", Words::Exactly(3), sorted_sets::zrank),
     command("zrem", Words::AtLeast(3), sorted_sets::zrem),
 ];

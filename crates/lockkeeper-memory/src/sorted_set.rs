@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members with their scores. A score is a whole number: the scripts write tickets, nothing else.
+/// Members with their scores. A score is a whole number: the scripts write tickets, times and tokens, nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SortedSet {
     in_order: BTreeSet<(i64, Vec<u8>)>,
@@ -26,6 +26,10 @@ impl SortedSet {
             return false;
         };
         self.in_order.remove(&(score, member))
+    }
+
+    pub(crate) fn score(&self, member: &[u8]) -> Option<i64> {
+        self.scores.get(member).copied()
     }
 
     /// How many members are in front of this one.

@@ -5,9 +5,9 @@ use std::ops::Deref;
 
 use lockkeeper::{
     Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
-    ReentrantLock, Released, Result, TryAcquire,
+    ReentrantLock, Released, Result, RwLock, TryAcquire, WriteGuard,
 };
-use lockkeeper_lua::{Script, fair, mutex, reentrant};
+use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
 
 /// A kind of lock whose holders exclude one another.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
@@ -143,5 +143,36 @@ impl Subject for FairLock {
 
     fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
         self.hold(work)
+    }
+}
+
+/// A read-write lock, by its writers.
+impl Subject for RwLock {
+    type Guard = WriteGuard;
+
+    const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
+    const RENEW: &'static Script = &reentrant::RENEW;
+    const LEAVE: &'static Script = &rwlock::LEAVE;
+    const LEAVE_MARKED: &'static Script = &rwlock::LEAVE;
+    const QUEUES: bool = true;
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self::new(client, name)
+    }
+
+    fn acquire(&self) -> Acquire<WriteGuard> {
+        self.write()
+    }
+
+    fn try_acquire(&self) -> TryAcquire<WriteGuard> {
+        self.try_write()
+    }
+
+    fn release(guard: WriteGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+
+    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
+        self.hold_to_write(work)
     }
 }

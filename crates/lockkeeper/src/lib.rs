@@ -35,6 +35,7 @@
 //! | one holder at a time, cheapest | [`Mutex`] |
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
+//! | many readers or one writer, neither starving | [`RwLock`] |
 //!
 //! The read-write, multi- and Redlock kinds of the family are not part of this version.
 //!
@@ -97,4 +98,5 @@ pub use lockkeeper_core::{
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
+pub use lockkeeper_rwlock::{ReadGuard, RwLock, Upgrade, WriteGuard};
 pub use url::{connect, connect_with};

@@ -75,7 +75,8 @@ impl Acquisition {
             };
             match (belief, token) {
                 (Belief::Held | Belief::Uncertain, Some(token)) => {
-                    return Ok(self.armed.take().map(|armed| self.granted(armed, token)));
+                    let armed = self.armed.take();
+                    return Ok(armed.map(|armed| Hold::begin(armed, token, self.started)));
                 }
                 (Belief::None, _) => {}
                 _ => {

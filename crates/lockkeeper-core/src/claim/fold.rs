@@ -11,7 +11,7 @@ impl Claim {
     #[doc(hidden)]
     pub fn fold(&mut self, now: Moment) {
         let past = Moment::from_elapsed(Duration::ZERO);
-        if self.max_hold.is_none() {
+        if self.bounds.is_none() {
             self.granted = None;
         }
         match &mut self.phase {

@@ -57,6 +57,8 @@ pub enum Verdict {
     More,
     /// The queue holds as many as it may.
     QueueFull(u64),
+    /// The claim would wait for another one of its own owner, which has to be released first.
+    WouldDeadlock,
     /// A message says that the claim was granted, so long ago that only an answer can be believed: a beat is to be sent now.
     Hint,
     /// The lease goes on.

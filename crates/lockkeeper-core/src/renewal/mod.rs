@@ -320,10 +320,10 @@ impl Renewals {
                 alone.push(vec![tenure]);
                 continue;
             }
-            let kind = tenure.protocol.kind().as_str();
+            let word = tenure.protocol.batch();
             let group = self.line.store.group(tenure.protocol.name().main());
             let batches = batches
-                .entry((kind, verb == Verb::Beat, group, tenure.terms.timeout))
+                .entry((word, verb == Verb::Beat, group, tenure.terms.timeout))
                 .or_default();
             match batches.last_mut() {
                 Some(batch) if batch.len() < BATCH => batch.push(tenure),
@@ -359,12 +359,18 @@ impl Renewals {
                 continue;
             }
             for (tenure, outcome) in batch.iter().zip(outcomes) {
-                self.settle(tenure, sent, outcome);
+                self.settle(tenure, verb, sent, outcome);
             }
         }
     }
 
-    fn settle(&self, tenure: &Arc<Tenure>, sent: Moment, outcome: Result<Verdict, Failed>) {
+    fn settle(
+        &self,
+        tenure: &Arc<Tenure>,
+        verb: Verb,
+        sent: Moment,
+        outcome: Result<Verdict, Failed>,
+    ) {
         let failed = || self.with(|state| state.schedule.failed(tenure.number, sent));
         match outcome {
             Ok(Verdict::Renewed) => {
@@ -381,7 +387,7 @@ impl Renewals {
             Ok(Verdict::Granted(_)) => self.add(tenure),
             // A message has told of the grant meanwhile, and the schedule knows.
             Ok(Verdict::Waiting(_) | Verdict::More) | Err(Failed::Forbidden(_))
-                if tenure.protocol.queues() && tenure.claim().deadline().is_some() => {}
+                if verb == Verb::Beat && tenure.claim().deadline().is_some() => {}
             Ok(Verdict::Waiting(_)) => {
                 self.with(|state| state.schedule.renewed(tenure.number, sent, NEVER));
                 if tenure.claim().take_doubt() {

@@ -79,3 +79,54 @@ pub(super) fn zrange(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     }
     Ok(Resp::Array(words))
 }
+
+/// `ZMSCORE key member [member …]`: the score of each, nil of one that is not there.
+pub(super) fn zmscore(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let set = database.keyspace.sorted_set(&args[0])?;
+    let scores = args[1..].iter().map(|member| {
+        let score = set.and_then(|set| set.score(member));
+        score.map_or(Resp::Nil, |score| {
+            Resp::Bulk(score.to_string().into_bytes())
+        })
+    });
+    Ok(Resp::Array(scores.collect()))
+}
+
+/// `ZRANGEBYSCORE key least most [LIMIT offset count]`: the members with a score from `least` to `most`. Either is a whole
+/// number, with a `(` before it if it is left out, or an infinity.
+pub(super) fn zrangebyscore(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let (mut skipped, mut taken) = (0, usize::MAX);
+    let mut options = &args[3..];
+    while let [word, offset, count, others @ ..] = options
+        && word.eq_ignore_ascii_case(b"limit")
+    {
+        skipped = usize::try_from(integer(offset)?).unwrap_or(usize::MAX);
+        // A negative count is no limit.
+        taken = usize::try_from(integer(count)?).unwrap_or(usize::MAX);
+        options = others;
+    }
+    if !options.is_empty() {
+        return Err(Refusal::SYNTAX);
+    }
+    let (least, most) = (bound(&args[1], 1)?, bound(&args[2], -1)?);
+    let set = database.keyspace.sorted_set(&args[0])?;
+    let members = set.into_iter().flat_map(|set| set.in_order());
+    let within = members.filter(|(_, score)| (least..=most).contains(score));
+    let found = within.skip(skipped).take(taken);
+    Ok(Resp::Array(
+        found
+            .map(|(member, _)| Resp::Bulk(member.to_owned()))
+            .collect(),
+    ))
+}
+
+/// One end of a range of scores; one that is left out gives the score `inwards` of it.
+fn bound(text: &[u8], inwards: i64) -> Result<i64, Refusal> {
+    const NO_FLOAT: Refusal = Refusal::of("ERR min or max is not a float");
+    match text {
+        b"-inf" => Ok(i64::MIN),
+        b"+inf" | b"inf" => Ok(i64::MAX),
+        [b'(', number @ ..] => Ok(score(number).map_err(|_| NO_FLOAT)? + inwards),
+        number => score(number).map_err(|_| NO_FLOAT),
+    }
+}

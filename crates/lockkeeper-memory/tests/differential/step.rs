@@ -33,7 +33,9 @@ const ODD_TTLS: &[&str] = &[
 ];
 
 /// The same keys for scripts and commands, so that scripts meet what they did not write.
-const KEYS: &[&str] = &["main", "fence", "gone", "client", "queue", "waiters"];
+const KEYS: &[&str] = &[
+    "main", "fence", "gone", "client", "queue", "waiters", "readers",
+];
 const VALUES: &[&str] = &["a", "b", "", "10", "1.5", "4503599627370497"];
 /// What no client of ours writes, and what one does: only that can be revoked.
 const CLAIMS: &[&str] = &[
@@ -43,7 +45,9 @@ const CLAIMS: &[&str] = &[
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68",
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
 ];
-const FIELDS: &[&str] = &["f", "g", "h", "seen"];
+const FIELDS: &[&str] = &["f", "g", "h", "seen", "token", "revoked"];
+/// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
+const READERS: &str = "readers";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
 /// Nothing seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
@@ -73,10 +77,12 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Anything; or, of a name that is left to the fair lock, mostly what that does, or queues would be rare and short.
-    pub(crate) fn random(random: &mut Rng, fair: bool) -> Self {
-        if fair && random.u8(0..10) > 0 {
-            let (words, unordered) = shipped(random, "fair/");
+    /// Anything; or, of a name that is left to one kind, mostly what that does, or queues would be rare and short.
+    pub(crate) fn random(random: &mut Rng, kind: Option<&str>) -> Self {
+        if let Some(kind) = kind
+            && random.u8(0..10) > 0
+        {
+            let (words, unordered) = shipped(random, kind);
             return Self::execute(words, unordered);
         }
         match random.u8(0..100) {
@@ -107,8 +113,14 @@ impl Step {
         commands.into_iter().flat_map(|command| {
             KEYS.iter().map(move |key| {
                 let mut words = owned(&[command, key]);
-                if command == "ZRANGE" {
-                    words.extend(owned(&["0", "-1", "WITHSCORES"]));
+                match (command, *key) {
+                    ("ZRANGE", READERS) => {
+                        words[0] = "ZMSCORE".to_owned();
+                        let members = CLAIMS.iter().chain(FIELDS);
+                        words.extend(members.map(|&member| member.to_owned()));
+                    }
+                    ("ZRANGE", _) => words.extend(owned(&["0", "-1", "WITHSCORES"])),
+                    _ => {}
                 }
                 Self::execute(words, command == "HGETALL")
             })
@@ -201,7 +213,13 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "token" => one(random, &["0", "0", "4503599627370497"]),
             "keep" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
-            "owner" => one(random, &["owner", "other"]),
+            "owner" => one(
+                random,
+                &["owner", "other", "67e55044-10b1-426f-9247-bb680e5fe0c8:7"],
+            ),
+            "mode" => one(random, &["read", "write"]),
+            "known" => one(random, &["0", "1"]),
+            "old" => one(random, CLAIMS),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
             other => panic!("{}: what is {other}?", script.name),
         });
@@ -212,7 +230,8 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 /// A command, now and then with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
-    let mut words = match random.u8(0..22) {
+    let in_order = if key == READERS { "queue" } else { key };
+    let mut words = match random.u8(0..25) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
         4 => vec!["DEL", key, one(random, KEYS)],
@@ -236,10 +255,27 @@ fn command(random: &mut Rng) -> Vec<String> {
             member(random),
         ],
         17 => vec!["ZREM", key, member(random), member(random)],
-        18 => vec!["ZRANGE", key, index(random), index(random), "withscores"],
-        19 => vec!["ZRANGE", key, index(random), index(random)],
-        20 => vec!["ZRANK", key, member(random)],
+        18 => vec![
+            "ZRANGE",
+            in_order,
+            index(random),
+            index(random),
+            "withscores",
+        ],
+        19 => vec!["ZRANGE", in_order, index(random), index(random)],
+        20 => vec!["ZRANK", in_order, member(random)],
         21 => vec!["ZCARD", key],
+        22 => vec!["ZMSCORE", key, member(random), member(random)],
+        23 => vec!["ZRANGEBYSCORE", in_order, bound(random), bound(random)],
+        24 => vec![
+            "ZRANGEBYSCORE",
+            in_order,
+            bound(random),
+            bound(random),
+            "limit",
+            index(random),
+            index(random),
+        ],
         _ => vec![
             one(random, &["HDEL", "hdel", "NOPE"]),
             key,
@@ -290,6 +326,13 @@ fn score(random: &mut Rng) -> &'static str {
         0 => one(random, &["", "x", "1x"]),
         _ => one(random, SCORES),
     }
+}
+
+fn bound(random: &mut Rng) -> &'static str {
+    const BOUNDS: &[&str] = &[
+        "-inf", "+inf", "0", "(0", "1", "(1", "(2", "2", "-3", "(x", "x",
+    ];
+    one(random, BOUNDS)
 }
 
 fn member(random: &mut Rng) -> &'static str {

@@ -151,8 +151,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_leave_tells_nobody",
         &fair::LEAVE,
-        "told = client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
-        "told = client and message and '1'",
+        "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
+        "return client and message and '1'",
         Where::Small,
     ),
     mutant(
@@ -179,8 +179,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_repeated_loses_its_place",
         &fair::ACQUIRE,
-        "local place = place_of(name, claim)\n",
-        "redis.call('ZREM', name.queue, claim)\nlocal place = place_of(name, claim)\n",
+        "  local place = place_of(name, claim)\n",
+        "  redis.call('ZREM', name.queue, claim)\n  local place = place_of(name, claim)\n",
         Where::Small,
     ),
     mutant(

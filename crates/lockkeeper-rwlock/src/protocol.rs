@@ -1,0 +1,194 @@
+use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::{ClaimId, Kind, Name};
+use lockkeeper_lua::{fair, reentrant, rwlock};
+
+/// What a claim is to do with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// Together with others.
+    Read,
+    /// Alone.
+    Write,
+}
+
+/// The keys and scripts of a read-write lock in one of its modes: the HASH of a writer, the ZSET of readers, and the queue of
+/// both.
+#[derive(Debug)]
+pub(crate) struct RwProtocol {
+    name: Name,
+    mode: Mode,
+}
+
+impl RwProtocol {
+    pub(crate) const fn reading(name: Name) -> Self {
+        let mode = Mode::Read;
+        Self { name, mode }
+    }
+
+    pub(crate) const fn writing(name: Name) -> Self {
+        let mode = Mode::Write;
+        Self { name, mode }
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+
+    fn part(&self, part: &str) -> String {
+        self.name.part(part)
+    }
+
+    fn mode(&self) -> String {
+        match self.mode {
+            Mode::Read => "read".to_owned(),
+            Mode::Write => "write".to_owned(),
+        }
+    }
+
+    /// The keys of everything that may change who holds and who waits.
+    fn keys(&self, claim: &ClaimId) -> [String; 6] {
+        [
+            self.main(),
+            self.part("fence"),
+            self.name.gone(claim),
+            self.part("queue"),
+            self.part("waiters"),
+            self.part("readers"),
+        ]
+    }
+
+    /// For how long a mark is to stop a request that may still be executed; 0 if there is none.
+    fn mark_ttl(ask: Ask<'_>, overtakes: bool) -> String {
+        if overtakes {
+            ask.ttl_ms()
+        } else {
+            "0".to_owned()
+        }
+    }
+}
+
+impl Protocol for RwProtocol {
+    fn kind(&self) -> Kind {
+        Kind::new("rwlock")
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &rwlock::ACQUIRE,
+            self.keys(ask.claim),
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.token(),
+                ask.claim.owner().to_string(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                ask.queue_limit(),
+                self.mode(),
+                ask.known_owner(),
+            ],
+        )
+    }
+
+    fn beat(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &rwlock::BEAT,
+            [
+                self.main(),
+                self.part("fence"),
+                self.part("queue"),
+                self.part("waiters"),
+                self.part("readers"),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                self.mode(),
+            ],
+        )
+    }
+
+    /// Under the main key a writer looks like the holder of a re-entrant lock, and is renewed by the same script.
+    fn renew(&self, ask: Ask<'_>) -> Item {
+        let (script, key) = match self.mode {
+            Mode::Read => (&rwlock::RENEW_READ, self.part("readers")),
+            Mode::Write => (&reentrant::RENEW, self.main()),
+        };
+        Item::new(script, [key], [ask.claim.as_str().to_owned(), ask.ttl_ms()])
+    }
+
+    fn batch(&self) -> &'static str {
+        match self.mode {
+            Mode::Read => "rwlock/read",
+            Mode::Write => "rwlock/write",
+        }
+    }
+
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+        Item::new(
+            &rwlock::LEAVE,
+            self.keys(ask.claim),
+            [
+                ask.claim.as_str().to_owned(),
+                self.channel(),
+                ask.keep_ms(),
+                Self::mark_ttl(ask, overtakes),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.mode(),
+                ask.known_owner(),
+            ],
+        )
+    }
+
+    fn swap(&self, ask: Ask<'_>, old: &ClaimId, overtakes: bool) -> Item {
+        let keys = self.keys(ask.claim).into_iter();
+        Item::new(
+            &rwlock::SWAP,
+            keys.chain([self.name.gone(old)]),
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                self.mode(),
+                old.as_str().to_owned(),
+                Self::mark_ttl(ask, overtakes),
+            ],
+        )
+    }
+
+    fn verify(&self, ask: Ask<'_>) -> Item {
+        let (script, key) = match self.mode {
+            Mode::Read => (&rwlock::VERIFY_READ, self.part("readers")),
+            Mode::Write => (&reentrant::VERIFY, self.main()),
+        };
+        Item::new(script, [key], [ask.claim.as_str().to_owned()])
+    }
+
+    fn queue(&self, claim: &str) -> Option<Item> {
+        let keys = [self.part("queue")];
+        Some(Item::new(&fair::QUEUE, keys, [claim.to_owned()]))
+    }
+
+    fn reenters(&self) -> bool {
+        true
+    }
+
+    fn queues(&self) -> bool {
+        true
+    }
+
+    fn channel(&self) -> String {
+        self.part("grant")
+    }
+}
