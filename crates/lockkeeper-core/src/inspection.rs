@@ -17,6 +17,35 @@ use crate::store::{Outcome, Reply, StoreError, Value};
 /// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
 const TRIES: usize = 2;
 
+/// What is wanted of a name, as its errors say it.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    Inspect,
+    Revoke,
+    Force,
+    Queue,
+}
+
+impl Question {
+    /// What failed, before the word "lock".
+    const fn doing(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect",
+            Self::Revoke => "revoke",
+            Self::Force => "release",
+            Self::Queue => "look at the queue of",
+        }
+    }
+
+    /// What a key of another shape is no lock of.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Revoke => "revocable",
+            Self::Inspect | Self::Force | Self::Queue => "known",
+        }
+    }
+}
+
 /// What a name holds, at the moment when the server was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,7 +107,7 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         ];
         Item::new(&name::INSPECT, keys, [name.part("wake")])
     };
-    let (reply, _) = ask(engine, name, "inspect", item).await?;
+    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
         Status::Found => found(name, &reply),
@@ -158,7 +187,7 @@ fn holder(fields: &Value) -> Option<Holder> {
 /// As whom a client has introduced itself.
 async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
     let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
-    let (reply, _) = ask(engine, name, "inspect", item).await?;
+    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     match reply.status() {
         Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(str::to_owned)),
         Status::Gone => Ok(None),
@@ -169,13 +198,10 @@ async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || {
-        Item::new(
-            &name::REVOKE,
-            [name.main().to_owned(), name.part("readers")],
-            [],
-        )
+        let keys = [name.main().to_owned(), name.part("readers")];
+        Item::new(&name::REVOKE, keys, [])
     };
-    let (reply, _) = ask(engine, name, "revoke", item).await?;
+    let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
     let told = match reply.status() {
         Status::Free => Some(0),
         Status::Told => reply.field(0).and_then(Value::as_i64),
@@ -192,7 +218,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
         let keys = [name.main().to_owned(), name.part("readers")];
         Item::new(&name::FREE, keys, args)
     };
-    let (reply, doubt) = ask(engine, name, "release", item).await?;
+    let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {
         (Status::Left, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
@@ -202,7 +228,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
         }
         (Status::NotHeld, None) => Ok(false),
         // By itself, or by the request that got no answer.
-        (Status::NotHeld, Some(doubt)) => Err(backend(name, "release", doubt)),
+        (Status::NotHeld, Some(doubt)) => Err(backend(name, Question::Force, doubt)),
         _ => Err(unexpected(name, &reply)),
     }
 }
@@ -212,7 +238,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
 async fn ask(
     engine: &Engine,
     name: &Name,
-    doing: &str,
+    question: Question,
     item: impl Fn() -> Item,
 ) -> Result<(Reply, Option<StoreError>)> {
     drop(engine.enter()?);
@@ -235,23 +261,19 @@ async fn ask(
         () = engine.closed() => return Err(Error::Closed),
         outcome = asking => outcome,
     };
-    let reply = outcome.map_err(|error| backend(name, doing, error))?;
+    let reply = outcome.map_err(|error| backend(name, question, error))?;
     if reply.status() == Status::WrongKind {
-        let kind = if doing == "revoke" {
-            "revocable"
-        } else {
-            "known"
-        };
         return Err(Error::WrongKind {
             name: name.to_string(),
-            kind,
+            kind: question.kind(),
             key: name.main().to_owned(),
         });
     }
     Ok((reply, doubt))
 }
 
-fn backend(name: &Name, doing: &str, error: StoreError) -> Error {
+fn backend(name: &Name, question: Question, error: StoreError) -> Error {
+    let doing = question.doing();
     Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
 }
 
@@ -280,7 +302,7 @@ pub(crate) async fn queue(
         let Some(item) = protocol.queue(&claim) else {
             break;
         };
-        let (reply, _) = ask(engine, name, "look at the queue of", || item.clone()).await?;
+        let (reply, _) = ask(engine, name, Question::Queue, || item.clone()).await?;
         let number = |index: usize| reply.field(index).and_then(Value::as_i64);
         let (Status::Queued, Some(waiting), Some(place)) = (reply.status(), number(0), number(1))
         else {
