@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::exchange::Failed;
 use crate::hold::{Armed, Hold};
+use crate::notify::Place;
 use crate::observer::LeaseEvent;
 use crate::owner::Owner;
 use crate::pass::Pass;
@@ -145,7 +146,7 @@ impl Acquisition {
             }
         }
         self.waits();
-        let place = hub.join(&self.protocol, self.owner, self.terms.ttl);
+        let place = Place::new(&hub, &self.protocol, self.owner, self.terms.ttl);
         loop {
             place
                 .turn()

@@ -3,26 +3,27 @@
 //! [`registry`] decides; the hub carries out. Its task reads the store's events, subscribes and unsubscribes, and never
 //! waits for any one channel.
 
+mod place;
 pub(crate) mod presence;
 pub(crate) mod registry;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 
-use crate::clock::{Clock, Moment, sleep_until, sleep_until_some};
+use crate::clock::{Clock, sleep_until_some};
 use crate::owner::Owner;
 use crate::protocol::{Grant, Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
-use presence::{Ear, INTRODUCTION, Presence, client_key};
-use registry::{Registry, Step, Turn, WaiterId};
+pub(crate) use place::Place;
+use presence::{Ear, Introduction, Presence, client_key};
+use registry::{Registry, Step, WaiterId};
 
 /// Where acquisitions wait for messages.
 #[derive(Debug)]
@@ -93,47 +94,14 @@ impl Hub {
         self.with(|state| state.registry.crowded(channel))
     }
 
-    /// Takes a place in the line for `protocol`'s name. The waiter waits for `owner`, and for an unreachable server as long
-    /// as its `patience`.
-    pub(crate) fn join(
-        self: &Arc<Self>,
-        protocol: &Arc<dyn Protocol>,
-        owner: Owner,
-        patience: Duration,
-    ) -> Place {
-        let owner = protocol.reenters().then_some(owner);
-        let channel = protocol.channel();
-        let bell = Arc::new(Notify::new());
-        let now = self.clock.now();
-        let waiter = self.change(|state| {
-            let (waiter, steps) =
-                state
-                    .registry
-                    .join(&channel, Reader::Waiters(Arc::clone(protocol)), owner, now);
-            state.bells.insert(waiter, Arc::clone(&bell));
-            (waiter, steps)
-        });
-        Place {
-            hub: Arc::clone(self),
-            channel,
-            waiter,
-            bell,
-            patience,
-            granted: None,
-        }
-    }
-
     /// A claim of `owner` holds `protocol`'s name. With its first grant the client makes itself known and begins to listen to
     /// what it is told. What the makers of other owners are told it hears as long as the returned ear lives.
     pub(crate) fn granted(self: &Arc<Self>, protocol: &dyn Protocol, owner: Owner) -> Option<Ear> {
         if protocol.reenters() {
             let channel = protocol.channel();
-            self.change(|state| ((), state.registry.granted(&channel, owner)));
+            self.change(|registry| registry.granted(&channel, owner));
         }
-        if !self.introduced.swap(true, Ordering::Relaxed) {
-            // Without a task the client is closed, and nobody is introduced.
-            let _ = self.orders.send(Order::Introduce);
-        }
+        self.introduce();
         let own = owner.client() == self.presence.id;
         if own && !self.listening.swap(true, Ordering::Relaxed) {
             self.listen(&client_key(self.presence.id));
@@ -153,7 +121,7 @@ impl Hub {
     /// Goes on hearing of grants on the channel if every message on it arrives now.
     pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Ear> {
         let now = self.clock.now();
-        let open = self.change(|state| {
+        let open = self.change_state(|state| {
             if state.registry.is_open(channel) {
                 (true, state.registry.listen(channel, Reader::Queue, now))
             } else {
@@ -166,7 +134,7 @@ impl Hub {
     /// Hears of grants on the channel, and rings when it begins to.
     pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Ear, Arc<Notify>) {
         let now = self.clock.now();
-        let opening = self.change(|state| {
+        let opening = self.change_state(|state| {
             let steps = state.registry.listen(channel, Reader::Queue, now);
             let known = state.openings.get(channel).and_then(Weak::upgrade);
             let opening = known.unwrap_or_default();
@@ -179,16 +147,34 @@ impl Hub {
         (Ear::new(self, channel.to_owned()), opening)
     }
 
+    /// Makes the client known, unless it is.
+    fn introduce(&self) {
+        if !self.introduced.swap(true, Ordering::Relaxed) {
+            // Without a task the client is closed, and nobody is introduced.
+            let _ = self.orders.send(Order::Introduce);
+        }
+    }
+
+    /// Its label ages: makes the client known anew if it holds anything. Otherwise it has nothing to show for now, and the
+    /// next grant does it.
+    fn introduce_again(&self, renewals: &Renewals) {
+        // First, so that a lease which is too new to be seen below sends the order itself.
+        self.introduced.store(false, Ordering::Relaxed);
+        if !renewals.is_empty() {
+            self.introduce();
+        }
+    }
+
     /// Begins to hear what a client is told.
     fn listen(&self, channel: &str) {
         let now = self.clock.now();
-        self.change(|state| ((), state.registry.listen(channel, Reader::Client, now)));
+        self.change(|registry| registry.listen(channel, Reader::Client, now));
     }
 
     /// Hears it no longer.
     fn turn_away(&self, channel: &str) {
         let now = self.clock.now();
-        self.change(|state| {
+        self.change_state(|state| {
             let deserted = |opening: &Weak<Notify>| opening.strong_count() == 0;
             if state.openings.get(channel).is_some_and(deserted) {
                 state.openings.remove(channel);
@@ -201,16 +187,21 @@ impl Hub {
     /// the wake out.
     pub(crate) fn left(&self, channel: &str, told: bool) {
         let now = self.clock.now();
-        self.change(|state| ((), state.registry.left(channel, told, now)));
+        self.change(|registry| registry.left(channel, told, now));
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the registry and sees to what follows from it. Nobody is woken under the lock: a waker may do anything,
-    /// also drop another place.
-    fn change<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
+    /// Changes the registry and sees to what follows from it.
+    fn change(&self, f: impl FnOnce(&mut Registry<Reader>) -> Vec<Step>) {
+        self.change_state(|state| ((), f(&mut state.registry)));
+    }
+
+    /// Changes the state and sees to what follows from it. Nobody is woken under the lock: a waker may do anything, also
+    /// drop another place.
+    fn change_state<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
         let mut bells = Vec::new();
         let mut orders = Vec::new();
         let result = self.with(|state| {
@@ -252,7 +243,7 @@ impl Hub {
         };
         let now = self.clock.now();
         match signal {
-            Some(Signal::Look) => self.change(|state| ((), state.registry.message(channel, now))),
+            Some(Signal::Look) => self.change(|registry| registry.message(channel, now)),
             None => tracing::debug!(channel, "a message without meaning"),
         }
     }
@@ -261,7 +252,7 @@ impl Hub {
         let now = self.clock.now();
         match result {
             Ok(()) => {
-                let opening = self.change(|state| {
+                let opening = self.change_state(|state| {
                     let opening = state.openings.remove(channel);
                     (opening, state.registry.subscribed(channel, now))
                 });
@@ -273,95 +264,9 @@ impl Hub {
                 tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
                 let refused = error.outcome() == Outcome::Refused && !error.is_transient();
                 let refusal = refused.then_some(error);
-                self.change(|state| {
-                    (
-                        (),
-                        state.registry.subscription_failed(channel, refusal, now),
-                    )
-                });
+                self.change(|registry| registry.subscription_failed(channel, refusal, now));
             }
         }
-    }
-}
-
-/// A place in the line for one name. Dropping it gives the place up and, if need be, the scout's role with it.
-#[derive(Debug)]
-pub(crate) struct Place {
-    hub: Arc<Hub>,
-    channel: String,
-    waiter: WaiterId,
-    bell: Arc<Notify>,
-    patience: Duration,
-    granted: Option<Moment>,
-}
-
-impl Place {
-    /// Waits until it is this waiter's turn to ask the server.
-    pub(crate) async fn turn(&self) -> Result<(), StoreError> {
-        loop {
-            let now = self.hub.clock.now();
-            let turn = self.hub.change(|state| {
-                (
-                    state
-                        .registry
-                        .turn(&self.channel, self.waiter, self.patience, now),
-                    Vec::new(),
-                )
-            });
-            match turn {
-                Turn::Look => return Ok(()),
-                Turn::GiveUp(error) => return Err(error),
-                Turn::Wait(None) => self.bell.notified().await,
-                Turn::Wait(Some(moment)) => tokio::select! {
-                    biased;
-                    () = self.bell.notified() => {}
-                    () = sleep_until(&self.hub.clock, moment) => {}
-                },
-            }
-        }
-    }
-
-    /// The look was answered: the name is held, perhaps until `free`.
-    pub(crate) fn busy(&self, free: Option<Moment>) {
-        let now = self.hub.clock.now();
-        self.hub.change(|state| {
-            ((), {
-                state.registry.busy(&self.channel, self.waiter, free, now);
-                Vec::new()
-            })
-        });
-    }
-
-    /// The server was out of reach for too long: everybody who waits here and has no more patience gives up.
-    pub(crate) fn unreachable(&self, error: &StoreError) {
-        self.hub.change(|state| {
-            (
-                (),
-                state
-                    .registry
-                    .unreachable(&self.channel, self.patience, error),
-            )
-        });
-    }
-
-    /// The look was answered: this waiter holds, until `until` if nothing else happens.
-    pub(crate) fn granted(mut self, until: Moment) {
-        self.granted = Some(until);
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let now = self.hub.clock.now();
-        self.hub.change(|state| {
-            state.bells.remove(&self.waiter);
-            (
-                (),
-                state
-                    .registry
-                    .leave(&self.channel, self.waiter, self.granted, now),
-            )
-        });
     }
 }
 
@@ -408,13 +313,12 @@ async fn run(
 ) {
     let clock = store.clock();
     let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
-    // When to introduce the client again.
-    let mut introduction: Option<Moment> = None;
+    let mut introduction = Introduction::default();
     loop {
         let next = hub
             .upgrade()
             .and_then(|hub| hub.with(|state| state.registry.next()));
-        let next = next.into_iter().chain(introduction).min();
+        let next = next.into_iter().chain(introduction.next()).min();
         let wakeup = tokio::select! {
             biased;
             order = inbox.recv() => order.map_or(Wakeup::End, Wakeup::Order),
@@ -436,13 +340,13 @@ async fn run(
                     Arc::clone(&renewals),
                     hub.presence.clone(),
                 )));
-                introduction = Some(clock.now().after(INTRODUCTION));
+                introduction.sent(clock.now());
             }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
                 hub.subscribed(&channel, result);
             }
             Wakeup::Settled(Settled::Unsubscribed(channel)) => {
-                hub.change(|state| ((), state.registry.unsubscribed(&channel)));
+                hub.change(|registry| registry.unsubscribed(&channel));
             }
             Wakeup::Settled(Settled::Introduced) => {}
             Wakeup::Event(Event::Message { channel, payload }) => {
@@ -452,27 +356,20 @@ async fn run(
                 tracing::debug!("connected again: every waiter looks, every lease is renewed");
                 let now = clock.now();
                 if !mutant!(DeafToReconnect) {
-                    hub.change(|state| ((), state.registry.gap(now)));
+                    hub.change(|registry| registry.gap(now));
                 }
                 renewals.all_due();
-                introduction = introduction.map(|_| now);
+                introduction.hurry(now);
             }
             Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
             Wakeup::Timer => {
                 let now = clock.now();
-                hub.change(|state| ((), state.registry.tick(now)));
+                hub.change(|registry| registry.tick(now));
             }
             Wakeup::End => return,
         }
-        if introduction.is_some_and(|due| due <= clock.now()) {
-            introduction = None;
-            // First, so that a lease which is too new to be seen below sends the order itself. Without any it has nothing to
-            // show for now, and the next grant sends the order.
-            hub.introduced.store(false, Ordering::Relaxed);
-            if !renewals.is_empty() && !hub.introduced.swap(true, Ordering::Relaxed) {
-                // The inbox is this task's own.
-                let _ = hub.orders.send(Order::Introduce);
-            }
+        if introduction.is_over(clock.now()) {
+            hub.introduce_again(&renewals);
         }
     }
 }

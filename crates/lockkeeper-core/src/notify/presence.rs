@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::Hub;
 use crate::claim::Claim;
+use crate::clock::Moment;
 use crate::exchange::Line;
 use crate::protocol::Item;
 use crate::renewal::Renewals;
@@ -17,7 +18,7 @@ use crate::renewal::Renewals;
 const LABEL_TTL: Duration = Duration::from_secs(600);
 
 /// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
-pub(super) const INTRODUCTION: Duration = Duration::from_secs(200);
+const INTERVAL: Duration = Duration::from_secs(200);
 
 /// How long an introduction is waited for; nobody depends on it.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,6 +47,34 @@ pub(super) async fn introduce(line: Arc<Line>, presence: Presence) {
     };
     if let Err(error) = line.run(item, TIMEOUT).await {
         tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");
+    }
+}
+
+/// When the label is written down again.
+#[derive(Debug, Default)]
+pub(super) struct Introduction {
+    due: Option<Moment>,
+}
+
+impl Introduction {
+    /// When this one is over; `None` if the client is not introduced.
+    pub(super) const fn next(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// One has been sent.
+    pub(super) fn sent(&mut self, now: Moment) {
+        self.due = Some(now.after(INTERVAL));
+    }
+
+    /// The server may have forgotten the label.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.due = self.due.map(|_| now);
+    }
+
+    /// Whether the last one is over by now. That is told once.
+    pub(super) fn is_over(&mut self, now: Moment) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
     }
 }
 
