@@ -231,10 +231,11 @@ impl Line {
     }
 
     fn ask<'a>(&self, tenure: &'a Tenure) -> Ask<'a> {
-        let (token, keep) = {
+        let (token, kept_until) = {
             let claim = tenure.claim();
-            (claim.token(), claim.keep(self.clock.now()))
+            (claim.token(), claim.kept_until())
         };
+        let keep = kept_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floor.load(Ordering::Relaxed);
         let terms = &tenure.terms;
         Ask::new(&tenure.id, terms.ttl, floor, token)

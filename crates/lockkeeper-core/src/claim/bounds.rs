@@ -49,14 +49,8 @@ impl Claim {
         });
     }
 
-    /// For how long after `now` a leave is to keep the name from others.
-    pub fn keep(&self, now: Moment) -> Duration {
-        let kept_until = self.kept_until();
-        kept_until.map_or(Duration::ZERO, |moment| moment.since(now))
-    }
-
-    /// When nobody else may hold before; `None` if that is of no account.
-    pub(crate) fn kept_until(&self) -> Option<Moment> {
+    /// Until when a leave is to keep the name from others; `None` if it need not.
+    pub fn kept_until(&self) -> Option<Moment> {
         self.bounds.as_ref()?.kept_until
     }
 
