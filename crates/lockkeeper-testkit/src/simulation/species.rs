@@ -33,6 +33,9 @@ pub struct Grant {
 /// How long those who wait trust silence.
 const SAFETY_POLL: Duration = Duration::from_secs(5);
 
+/// How often who waits in a queue beats in the time for which one beat counts.
+const BEATS_PER_WAITER_TTL: u32 = 3;
+
 /// The grant that stands on the server, whoever brought it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
@@ -55,6 +58,12 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// For how long a name that has ended without a word may be free with somebody waiting, who beats so often: as if it
     /// had been told, unless the kind says why not.
     fn unheard(&self, _beat: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// For how long a claim may hold whose leave has been sent, with waiters who beat so often: as if the leave had arrived,
+    /// unless the kind says why not.
+    fn abandoned(&self, _beat: Duration) -> Duration {
         Duration::ZERO
     }
 
@@ -213,6 +222,12 @@ impl Model for Fairs {
     /// Nobody but the next beat notices the end of a lease.
     fn unheard(&self, beat: Duration) -> Duration {
         beat
+    }
+
+    /// Whoever stops waiting while no leave gets through counts as alive for one waiter ttl; granted in that time, they hold
+    /// for another.
+    fn abandoned(&self, beat: Duration) -> Duration {
+        beat * BEATS_PER_WAITER_TTL
     }
 
     fn standing(&self, server: &MemoryStore, main: &str) -> Option<Standing> {

@@ -11,7 +11,7 @@ use crate::simulation::species::Standing;
 use crate::simulation::trace::short;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
-/// nothing goes wrong any more: a few round trips and the jitter of waiters.
+/// nothing goes wrong any more, beyond what the kind allows: a few round trips and the jitter of waiters.
 const PROMPTLY: Duration = Duration::from_millis(300);
 
 impl Checks {
@@ -98,7 +98,7 @@ impl Checks {
         }
     }
 
-    /// Looks at grants that were not asked for: whoever is granted in fair weather holds soon, or has let go.
+    /// Looks at grants that were not asked for: whoever is granted in fair weather holds soon, or lets go.
     fn look_for_the_unheard(
         &mut self,
         name: usize,
@@ -112,10 +112,19 @@ impl Checks {
         };
         self.unheard[name].take_if(gone);
         if let Some((grant, since)) = &self.unheard[name]
-            && now - *since > PROMPTLY
+            && now - *since > self.abandoned(&grant.claims) + PROMPTLY
         {
             let what = format!("name{name} with {} since {since:?}", grant.token);
             self.violate("a grant nobody heard of", what);
+        }
+    }
+
+    /// For how long claims may hold because what was sent to let them go has not arrived.
+    fn abandoned<'a>(&self, claims: impl IntoIterator<Item = &'a String>) -> Duration {
+        if claims.into_iter().all(|claim| self.leaving.contains(claim)) {
+            self.model.abandoned(self.beat)
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -161,7 +170,7 @@ impl Checks {
         };
         let ghost = self.ghost[name].take().filter(|(ghost, _)| ghost == claim);
         let (ghost, since) = ghost.unwrap_or_else(|| (claim.clone(), now));
-        if now - since > PROMPTLY {
+        if now - since > self.abandoned([&ghost]) + PROMPTLY {
             let what = format!("{} holds name{name} since {since:?}", short(&ghost));
             self.violate("a claim nobody wants", what);
         }
