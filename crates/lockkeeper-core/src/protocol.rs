@@ -3,6 +3,8 @@
 //! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
 //! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
 
+mod common;
+
 use std::fmt;
 use std::time::Duration;
 

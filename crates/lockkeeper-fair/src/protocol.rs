@@ -80,11 +80,7 @@ impl Protocol for FairProtocol {
 
     /// A hold looks like that of a re-entrant lock, and is renewed by the same script.
     fn renew(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &reentrant::RENEW,
-            [self.main()],
-            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
-        )
+        ask.renewal(&reentrant::RENEW, &self.name)
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
@@ -108,11 +104,7 @@ impl Protocol for FairProtocol {
     }
 
     fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &reentrant::VERIFY,
-            [self.main()],
-            [ask.claim.as_str().to_owned()],
-        )
+        ask.question(&reentrant::VERIFY, &self.name)
     }
 
     fn queue(&self, claim: &str) -> Option<Item> {

@@ -14,10 +14,6 @@ impl MutexProtocol {
     pub(crate) const fn new(name: Name) -> Self {
         Self { name }
     }
-
-    fn main(&self) -> String {
-        self.name.main().to_owned()
-    }
 }
 
 impl Protocol for MutexProtocol {
@@ -33,7 +29,7 @@ impl Protocol for MutexProtocol {
         Item::new(
             &mutex::ACQUIRE,
             [
-                self.main(),
+                self.name.main().to_owned(),
                 self.name.part("fence"),
                 self.name.gone(ask.claim),
             ],
@@ -47,35 +43,18 @@ impl Protocol for MutexProtocol {
     }
 
     fn renew(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &mutex::RENEW,
-            [self.main()],
-            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
-        )
+        ask.renewal(&mutex::RENEW, &self.name)
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
-            Item::new(
-                &mutex::LEAVE_MARKED,
-                [self.main(), self.name.gone(ask.claim)],
-                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
-            )
+            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name, self.channel())
         } else {
-            Item::new(
-                &mutex::LEAVE,
-                [self.main()],
-                [claim, channel, ask.keep_ms()],
-            )
+            ask.leave(&mutex::LEAVE, &self.name, self.channel())
         }
     }
 
     fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &mutex::VERIFY,
-            [self.main()],
-            [ask.claim.as_str().to_owned()],
-        )
+        ask.question(&mutex::VERIFY, &self.name)
     }
 }

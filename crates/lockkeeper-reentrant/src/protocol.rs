@@ -13,10 +13,6 @@ impl ReentrantProtocol {
     pub(crate) const fn new(name: Name) -> Self {
         Self { name }
     }
-
-    fn main(&self) -> String {
-        self.name.main().to_owned()
-    }
 }
 
 impl Protocol for ReentrantProtocol {
@@ -32,7 +28,7 @@ impl Protocol for ReentrantProtocol {
         Item::new(
             &reentrant::ACQUIRE,
             [
-                self.main(),
+                self.name.main().to_owned(),
                 self.name.part("fence"),
                 self.name.gone(ask.claim),
             ],
@@ -47,37 +43,19 @@ impl Protocol for ReentrantProtocol {
     }
 
     fn renew(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &reentrant::RENEW,
-            [self.main()],
-            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
-        )
+        ask.renewal(&reentrant::RENEW, &self.name)
     }
 
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
-            let keys = [self.main(), self.name.gone(ask.claim)];
-            Item::new(
-                &reentrant::LEAVE_MARKED,
-                keys,
-                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
-            )
+            ask.marked_leave(&reentrant::LEAVE_MARKED, &self.name, self.channel())
         } else {
-            Item::new(
-                &reentrant::LEAVE,
-                [self.main()],
-                [claim, channel, ask.keep_ms()],
-            )
+            ask.leave(&reentrant::LEAVE, &self.name, self.channel())
         }
     }
 
     fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(
-            &reentrant::VERIFY,
-            [self.main()],
-            [ask.claim.as_str().to_owned()],
-        )
+        ask.question(&reentrant::VERIFY, &self.name)
     }
 
     fn reenters(&self) -> bool {

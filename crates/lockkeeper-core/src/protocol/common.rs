@@ -1,0 +1,38 @@
+//! Items of scripts whose contracts are the same in several kinds. Each is named by what the script wants, `KEYS` first; the
+//! script itself is the kind's choice.
+
+use lockkeeper_lua::Script;
+
+use super::{Ask, Item};
+use crate::name::Name;
+
+impl Ask<'_> {
+    /// A renewal: `main`; `claim`, `ttl`.
+    pub fn renewal(&self, script: &'static Script, name: &Name) -> Item {
+        let args = [self.claim.as_str().to_owned(), self.ttl_ms()];
+        Item::new(script, [name.main().to_owned()], args)
+    }
+
+    /// A question whether the claim holds: `main`; `claim`.
+    pub fn question(&self, script: &'static Script, name: &Name) -> Item {
+        let claim = self.claim.as_str().to_owned();
+        Item::new(script, [name.main().to_owned()], [claim])
+    }
+
+    /// A leave that overtakes nothing: `main`; `claim`, `channel`, `keep`.
+    pub fn leave(&self, script: &'static Script, name: &Name, channel: String) -> Item {
+        let args = [self.claim.as_str().to_owned(), channel, self.keep_ms()];
+        Item::new(script, [name.main().to_owned()], args)
+    }
+
+    /// A leave that may overtake an acquire and marks the claim as gone: `main`, `gone`; `claim`, `channel`, `keep`, `ttl`.
+    pub fn marked_leave(&self, script: &'static Script, name: &Name, channel: String) -> Item {
+        let keys = [name.main().to_owned(), name.gone(self.claim)];
+        let claim = self.claim.as_str().to_owned();
+        Item::new(
+            script,
+            keys,
+            [claim, channel, self.keep_ms(), self.ttl_ms()],
+        )
+    }
+}
