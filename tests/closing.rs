@@ -13,14 +13,10 @@ use lockkeeper_testkit::stall::Stalling;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::Instant;
 
+use crate::support::unruly;
+
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(6);
-
-fn unruly(server: &MemoryStore) -> (Client, Arc<Unruly>) {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    (Client::builder().ttl(TTL).build(shared).unwrap(), store)
-}
 
 fn stalling(server: &MemoryStore) -> Client {
     let store = Stalling(Arc::new(server.sibling()));
@@ -59,7 +55,7 @@ async fn an_acquisition_that_is_not_polled_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_after_closing() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = Mutex::new(&client, "name")
         .acquire()
         .ttl(TTL * 600)
@@ -85,7 +81,7 @@ async fn nothing_goes_on_after_closing() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_only_dropped_leaves_and_ends_its_tasks() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server);
+    let (client, _) = unruly(&server, TTL).unwrap();
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
     drop(client);
     tokio::time::sleep(TTL * 2).await;
@@ -104,7 +100,7 @@ async fn a_client_that_is_only_dropped_leaves_and_ends_its_tasks() {
 #[tokio::test(start_paused = true)]
 async fn closing_twice_and_from_two_tasks_is_harmless() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server);
+    let (client, _) = unruly(&server, TTL).unwrap();
     let _guard = Mutex::new(&client, "name").acquire().await.unwrap();
     let (one, other) = tokio::join!(client.close(), client.close());
     assert_eq!(one.expiring + other.expiring, 1);
@@ -114,7 +110,7 @@ async fn closing_twice_and_from_two_tasks_is_harmless() {
 #[tokio::test(start_paused = true)]
 async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let mut dead = Vec::new();
     for number in 0..1_000 {
         dead.push(
@@ -132,7 +128,7 @@ async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
     drop(alive);
     let begun = Instant::now();
     drop(
-        Mutex::new(&unruly(&server).0, "name")
+        Mutex::new(&unruly(&server, TTL).unwrap().0, "name")
             .acquire()
             .await
             .unwrap(),
@@ -175,7 +171,7 @@ fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
             .unwrap()
     };
     let (first, second) = (runtime(), runtime());
-    let (client, store) = first.block_on(async { unruly(&server) });
+    let (client, store) = first.block_on(async { unruly(&server, TTL).unwrap() });
     let guard = second.block_on(async { Mutex::new(&client, "dead").acquire().await.unwrap() });
     store.silence("dead");
     drop(guard);

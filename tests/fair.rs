@@ -1,35 +1,28 @@
 //! The fair lock: the order of asking, hand-over by one message, and what keeps the queue moving when somebody dies.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{
+    Client, Error, FairGuard, FairLock, FencingToken, LeaseState, LossReason, Released,
+};
 use lockkeeper_lua::{fair, reentrant};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::unruly::Fate;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::{client, unruly};
+
 const SOON: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_millis(3_334);
 const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
 const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
-
-async fn client(site: &impl Site) -> Result<Client> {
-    site.client(Client::builder()).await
-}
-
-fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
-    Ok((client, store))
-}
 
 /// Waits until so many stand in the queue.
 async fn queued(lock: &FairLock, number: u64) -> Result<()> {
@@ -42,36 +35,56 @@ async fn queued(lock: &FairLock, number: u64) -> Result<()> {
     .await?
 }
 
-/// So many waiters of four clients queue up one after the other, and are served in that order.
-async fn are_served_in_order(site: &impl Site, number: u64) -> Result<()> {
-    let holder = FairLock::new(&client(site).await?, "name");
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        clients.push(client(site).await?);
-    }
-    let guard = holder.acquire().await?;
-    let (sender, mut served) = mpsc::unbounded_channel();
-    for place in 0..number {
-        let lock = FairLock::new(&clients[place as usize % 4], "name");
-        let sender = sender.clone();
+/// Who was served: the place in the line, the token, and when.
+type Served = (u64, FencingToken, Instant);
+
+/// So many waiters queue up one after the other, by these locks in turn; each tells when it is served.
+async fn line_up(locks: &[FairLock], number: u64) -> Result<mpsc::UnboundedReceiver<Served>> {
+    let (sender, served) = mpsc::unbounded_channel();
+    for (place, lock) in (0..number).zip(locks.iter().cycle()) {
+        let (waiting, sender) = (lock.clone(), sender.clone());
         tokio::spawn(async move {
-            let guard = lock.acquire().await?;
+            let guard = waiting.acquire().await?;
             // Nobody listens any more once the test has failed.
-            let _ = sender.send((place, guard.fencing_token()));
+            let _ = sender.send((place, guard.fencing_token(), Instant::now()));
             guard.release().await
         });
-        queued(&holder, place + 1).await?;
+        queued(lock, place + 1).await?;
     }
-    let mut last = guard.fencing_token();
-    guard.release().await?;
+    Ok(served)
+}
+
+/// Lets `guard` go: the waiters of a line are served in the order in which they came, each with a larger token than the one
+/// before. Returns when it was let go, and when each was served.
+async fn serves_in_order(
+    guard: FairGuard,
+    mut served: mpsc::UnboundedReceiver<Served>,
+    number: u64,
+) -> Result<Vec<Instant>> {
+    let (mut last, mut times) = (guard.fencing_token(), vec![Instant::now()]);
+    timeout(SOON, guard.release()).await??;
     for place in 0..number {
-        let (who, token) = timeout(SOON, served.recv())
+        let (who, token, at) = timeout(SOON, served.recv())
             .await?
             .context("all have gone")?;
         ensure!(who == place, "{who} was served in place of {place}");
-        ensure!(token > last);
+        ensure!(token > last, "{token} after {last}");
         last = token;
+        times.push(at);
     }
+    Ok(times)
+}
+
+/// So many waiters of four clients queue up one after the other, and are served in that order.
+async fn are_served_in_order(site: &impl Site, number: u64) -> Result<()> {
+    let holder = FairLock::new(&client(site, TTL).await?, "name");
+    let mut locks = Vec::new();
+    for _ in 0..4 {
+        locks.push(FairLock::new(&client(site, TTL).await?, "name"));
+    }
+    let guard = holder.acquire().await?;
+    let served = line_up(&locks, number).await?;
+    serves_in_order(guard, served, number).await?;
     ensure!(holder.queue_len().await? == 0);
     Ok(())
 }
@@ -92,7 +105,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
 {
     for number in [2, 64, 1_000] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server)?;
+        let (client, store) = unruly(&server, TTL)?;
         let lock = FairLock::new(&client, "name");
         // Teaches the server the scripts.
         lock.acquire().await?.release().await?;
@@ -125,27 +138,14 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
 #[tokio::test(start_paused = true)]
 async fn without_messages_every_waiter_is_served_in_order_within_a_beat() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     server.mute(true);
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
-    let (sender, mut served) = mpsc::unbounded_channel();
-    for place in 0..5 {
-        let (waiting, sender) = (lock.clone(), sender.clone());
-        tokio::spawn(async move {
-            let guard = waiting.acquire().await?;
-            let _ = sender.send((place, Instant::now()));
-            guard.release().await
-        });
-        queued(&lock, place + 1).await?;
-    }
-    let mut last = Instant::now();
-    guard.release().await?;
-    for place in 0..5 {
-        let (who, at) = served.recv().await.context("all have gone")?;
-        ensure!(who == place);
-        ensure!(at - last <= BEAT, "after {:?}", at - last);
-        last = at;
+    let served = line_up(&[lock], 5).await?;
+    let times = serves_in_order(guard, served, 5).await?;
+    for two in times.windows(2) {
+        ensure!(two[1] - two[0] <= BEAT, "after {:?}", two[1] - two[0]);
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ async fn without_messages_every_waiter_is_served_in_order_within_a_beat() -> Res
 #[tokio::test(start_paused = true)]
 async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
     let cancelled = tokio::spawn(lock.acquire().into_future());
@@ -187,7 +187,7 @@ async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()>
 async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases_end() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (dead, other) = (unruly(&server)?, client(&server).await?);
+    let (dead, other) = (unruly(&server, TTL)?, client(&server, TTL).await?);
     let ttl = Duration::from_secs(30);
     let guard = FairLock::new(&dead.0, "name").acquire().ttl(ttl).await?;
     let granted = Instant::now();
@@ -208,7 +208,7 @@ async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases
 async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_at_most()
 -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
     let first = tokio::spawn(lock.acquire().into_future());
@@ -249,8 +249,8 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_a
 async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (waiting, store) = unruly(&server)?;
-    let holder = client(&server).await?;
+    let (waiting, store) = unruly(&server, TTL)?;
+    let holder = client(&server, TTL).await?;
     let guard = FairLock::new(&holder, "name").acquire().await?;
     let begun = Instant::now();
     let lock = FairLock::new(&waiting, "name");
@@ -281,7 +281,7 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
 #[tokio::test(start_paused = true)]
 async fn a_foreign_or_repeated_message_changes_nothing() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
     let waiting = tokio::spawn(lock.acquire().into_future());
@@ -321,7 +321,7 @@ async fn a_foreign_or_repeated_message_changes_nothing() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_holds_gets_in_past_the_queue_and_a_try_does_not() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner) = (FairLock::new(&client, "name"), client.new_owner());
     let outer = lock.acquire().owner(&owner).await?;
     let other = client.new_owner();
@@ -346,7 +346,7 @@ async fn an_owner_that_holds_gets_in_past_the_queue_and_a_try_does_not() -> Resu
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = FairLock::new(&client, "name");
     let _guard = lock.acquire().await?;
     let _waiting = tokio::spawn(lock.acquire().max_queue(1).into_future());
@@ -369,7 +369,7 @@ async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused()
 #[tokio::test(start_paused = true)]
 async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
     let empty = MemoryStore::new().snapshot();
@@ -388,30 +388,14 @@ async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
 async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Result<()> {
     for jump in [11_000, 60_000, -10_000] {
         let server = MemoryStore::new();
-        let client = client(&server).await?;
+        let client = client(&server, TTL).await?;
         let lock = FairLock::new(&client, "name");
         let guard = lock.acquire().ttl(Duration::from_secs(3_600)).await?;
-        let (sender, mut served) = mpsc::unbounded_channel();
-        for place in 0..5 {
-            let (waiting, sender) = (lock.clone(), sender.clone());
-            tokio::spawn(async move {
-                let guard = waiting.acquire().await?;
-                let _ = sender.send((place, guard.fencing_token()));
-                guard.release().await
-            });
-            queued(&lock, place + 1).await?;
-        }
+        let served = line_up(&[lock], 5).await?;
         server.step_clock(jump);
-        let mut last = guard.fencing_token();
-        guard.release().await?;
-        for place in 0..5 {
-            let (who, token) = timeout(SOON, served.recv())
-                .await?
-                .context("all have gone")?;
-            ensure!(who == place, "{who} in place of {place} after {jump} ms");
-            ensure!(token > last);
-            last = token;
-        }
+        serves_in_order(guard, served, 5)
+            .await
+            .with_context(|| format!("after {jump} ms"))?;
     }
     Ok(())
 }
@@ -421,7 +405,7 @@ async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Resul
 async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Result<()> {
     for ttl in [Duration::from_millis(500), Duration::from_secs(60)] {
         let server = MemoryStore::new();
-        let client = client(&server).await?;
+        let client = client(&server, TTL).await?;
         let lock = FairLock::new(&client, "name");
         let guard = lock.acquire().await?;
         let waiting = tokio::spawn(lock.acquire().ttl(ttl).no_renewal().into_future());
@@ -446,34 +430,16 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
 -> Result<()> {
     let server = Server::start().await?;
     let settings = || Client::builder().waiter_ttl(Duration::from_secs(1));
-    let client = server.client(settings()).await?;
-    let other = server.client(settings()).await?;
-    let lock = FairLock::new(&client, "name");
-    let guard = lock.acquire().await?;
-    let (sender, mut served) = mpsc::unbounded_channel();
-    for place in 0..6 {
-        let waiting = FairLock::new([&client, &other][place as usize % 2], "name");
-        let sender = sender.clone();
-        tokio::spawn(async move {
-            let guard = waiting.acquire().await?;
-            let _ = sender.send((place, guard.fencing_token()));
-            guard.release().await
-        });
-        queued(&lock, place + 1).await?;
-    }
+    let locks = [
+        FairLock::new(&server.client(settings()).await?, "name"),
+        FairLock::new(&server.client(settings()).await?, "name"),
+    ];
+    let guard = locks[0].acquire().await?;
+    let served = line_up(&locks, 6).await?;
     server.freeze()?;
     sleep(Duration::from_secs(2)).await;
     server.thaw()?;
-    let mut last = guard.fencing_token();
-    timeout(SOON, guard.release()).await??;
-    for place in 0..6 {
-        let (who, token) = timeout(SOON, served.recv())
-            .await?
-            .context("all have gone")?;
-        ensure!(who == place, "{who} was served in place of {place}");
-        ensure!(token > last);
-        last = token;
-    }
+    serves_in_order(guard, served, 6).await?;
     Ok(())
 }
 
@@ -482,8 +448,8 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
 async fn a_grant_that_overtakes_the_answer_is_heard_though_nobody_else_waits_any_more() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (waiting, store) = unruly(&server)?;
-    let guard = FairLock::new(&client(&server).await?, "name")
+    let (waiting, store) = unruly(&server, TTL)?;
+    let guard = FairLock::new(&client(&server, TTL).await?, "name")
         .acquire()
         .await?;
     let lock = FairLock::new(&waiting, "name");

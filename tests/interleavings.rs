@@ -1,16 +1,17 @@
 //! The orders of events that broke earlier drafts, each a test by its name. On the embedded engine with paused time and
 //! a store whose every fault is planned, so each happens exactly so, and at once. Each is run for every kind.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, FairLock, LeaseState, LossReason, Mutex, Released, RwLock};
-use lockkeeper_core::store::{Store, Value};
+use lockkeeper::{Error, FairLock, LeaseState, LossReason, Mutex, Released, RwLock};
+use lockkeeper_core::store::Value;
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::{Reentrant, Subject};
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::unruly::Fate;
+
+use crate::support::unruly;
 
 /// Makes a test of each interleaving for each kind.
 macro_rules! interleavings {
@@ -55,16 +56,6 @@ interleavings! {
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(6);
 
-/// A client whose requests meet their fate on the way to `server`.
-fn unruly(server: &MemoryStore) -> (Client, Arc<Unruly>) {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)
-        .unwrap();
-    (client, store)
-}
-
 async fn pttl(server: &MemoryStore) -> Duration {
     let left = server
         .command(&["PTTL", MAIN])
@@ -77,7 +68,7 @@ async fn pttl(server: &MemoryStore) -> Duration {
 
 async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     // The very first call teaches the server the script; only then can a reply be lost.
     let first = S::new(&client, "other").acquire().await.unwrap();
     S::release(first).await.unwrap();
@@ -114,7 +105,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
 
 async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     store.plan(S::ACQUIRE, Fate::Keep);
     let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -131,7 +122,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S:
 
 async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     store.plan(S::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
@@ -144,7 +135,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
 
 async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     // The server's NOSCRIPT is on its way when the caller gives up.
     store.plan(S::ACQUIRE, Fate::LoseRequest);
     let lock = S::new(&client, "name");
@@ -159,7 +150,7 @@ async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
 
 async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     for round in 1..=3 {
         server.flush_scripts();
         let first = S::new(&client, "name").acquire().await.unwrap();
@@ -170,7 +161,7 @@ async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
 
 async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RENEW, Fate::LoseRequest);
     // Sent at ttl/3 = 2.0 s, given up at ttl/6 later, repeated at once.
@@ -196,7 +187,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
     S: Subject,
 >() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..10 {
         store.plan(S::RENEW, Fate::LoseRequest);
@@ -224,7 +215,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
 
 async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::LEAVE, Fate::Pass); // by its SHA-1, not known yet
     store.plan(S::LEAVE, Fate::LoseReply);
@@ -239,7 +230,7 @@ async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subjec
 
 async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..6 {
         store.plan(S::LEAVE, Fate::LoseRequest);
@@ -255,7 +246,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
 
 async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await.unwrap();
     let scout = tokio::spawn({
@@ -281,7 +272,10 @@ async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
 async fn without_messages_waiters_find_out_by_the_end_of_the_lease<S: Subject>() {
     let server = MemoryStore::new();
     server.mute(true);
-    let (one, other) = (unruly(&server).0, unruly(&server).0);
+    let (one, other) = (
+        unruly(&server, TTL).unwrap().0,
+        unruly(&server, TTL).unwrap().0,
+    );
     let guard = S::new(&one, "name").acquire().no_renewal().await.unwrap();
     let begun = tokio::time::Instant::now();
     let waiting = tokio::spawn(async move { S::new(&other, "name").acquire().await });
@@ -296,7 +290,7 @@ async fn without_messages_waiters_find_out_by_the_end_of_the_lease<S: Subject>()
 
 async fn a_renewal_never_outlives_its_leave<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RENEW, Fate::Keep);
     store.wait_sent(S::RENEW, 1).await;
@@ -314,7 +308,7 @@ async fn a_renewal_never_outlives_its_leave<S: Subject>() {
 
 async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     for _ in 0..200 {
         store.plan(S::ACQUIRE, Fate::NotSent);
     }
@@ -337,7 +331,7 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S:
 
 async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let (victim, other) = (
         S::new(&client, "name").acquire().await.unwrap(),
         S::new(&client, "other").acquire().await.unwrap(),
@@ -357,7 +351,7 @@ async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
 
 async fn two_acquisitions_of_one_owner_never_share_a_claim<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server);
+    let (client, _) = unruly(&server, TTL).unwrap();
     let owner = client.new_owner();
     let claim = async || {
         client.inspect("name").await.unwrap().holders[0]

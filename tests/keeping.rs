@@ -1,36 +1,24 @@
 //! Names that are kept for a shortest time: for how long, against whom, and what arrives late.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, HolderState, Mutex, ReentrantLock, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{HolderState, Mutex, ReentrantLock, Released};
 use lockkeeper_lua::{mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::unruly::Fate;
 use tokio::time::{Instant, sleep};
+
+use crate::support::{client, unruly};
 
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);
 const MOMENT: Duration = Duration::from_millis(1);
 
-async fn client(server: &MemoryStore) -> Result<Client> {
-    server.client(Client::builder().ttl(TTL)).await
-}
-
-fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let settings = Client::builder().ttl(TTL);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
-    Ok((client, store))
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "nested"), client.new_owner());
     let minute = Duration::from_secs(60);
     let guard = Mutex::new(&client, "name")
@@ -65,10 +53,7 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
 async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let unruly = Unruly::new(Arc::new(server.sibling()));
-        let client = Client::builder()
-            .ttl(TTL)
-            .build(Arc::clone(&unruly) as Arc<dyn Store>)?;
+        let (client, unruly) = unruly(&server, TTL)?;
         let (mutex, lock) = (
             Mutex::new(&client, "name"),
             ReentrantLock::new(&client, "name"),
@@ -100,7 +85,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = ReentrantLock::new(&client, "name");
     let second = Duration::from_secs(1);
     let guard = lock.acquire(&client.new_owner()).min_hold(second).await?;
@@ -117,8 +102,8 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
 {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server)?;
-        let other = self::client(&server).await?;
+        let (client, store) = unruly(&server, TTL)?;
+        let other = self::client(&server, TTL).await?;
         let (acquire, renew, marked) = if reenters {
             (
                 &reentrant::ACQUIRE,
@@ -165,7 +150,7 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
 #[tokio::test(start_paused = true)]
 async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     let second = Duration::from_secs(1);

@@ -17,6 +17,7 @@ mod reentrant;
 mod renewals;
 mod revocation;
 mod scripts;
+mod support;
 mod tracing;
 
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.

@@ -12,18 +12,9 @@ use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::{sleep, timeout};
 
+use crate::support::{client, unruly};
+
 const TTL: Duration = Duration::from_secs(6);
-
-async fn client(server: &MemoryStore) -> Result<Client> {
-    server.client(Client::builder().ttl(TTL)).await
-}
-
-fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let settings = Client::builder().ttl(TTL);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
-    Ok((client, store))
-}
 
 #[tokio::test(start_paused = true)]
 async fn what_another_library_holds_is_shown_and_can_be_forced_but_not_revoked() -> Result<()> {
@@ -52,7 +43,7 @@ async fn what_another_library_holds_is_shown_and_can_be_forced_but_not_revoked()
 #[tokio::test(start_paused = true)]
 async fn a_name_that_holds_no_lock_is_told_from_a_free_one_and_left_alone() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     server.execute(&[
         "HSET",
         "lockkeeper:name",
@@ -112,7 +103,7 @@ async fn a_client_that_holds_for_long_is_still_known_and_one_that_left_is_forgot
 #[tokio::test(start_paused = true)]
 async fn a_label_says_where_a_client_runs_unless_told_otherwise() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let _guard = Mutex::new(&client, "name").acquire().await?;
     sleep(Duration::from_millis(1)).await;
     let label = client.inspect("name").await?.holders[0].label.clone();
@@ -178,8 +169,8 @@ async fn what_looks_like_a_word_of_ours_in_anothers_value_excludes_and_is_left_a
 #[tokio::test(start_paused = true)]
 async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Result<()> {
     let server = MemoryStore::new();
-    let holder = client(&server).await?;
-    let (other, store) = unruly(&server)?;
+    let holder = client(&server, TTL).await?;
+    let (other, store) = unruly(&server, TTL)?;
     // Teaches the server the script.
     ensure!(!other.force_release("name", "nobody").await?);
     let guard = Mutex::new(&holder, "name").acquire().await?;

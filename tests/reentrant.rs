@@ -1,22 +1,19 @@
 //! The re-entrant lock: hold counts, leases of their own, owners in several processes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
 use lockkeeper_lua::reentrant;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::unruly::Fate;
+
+use crate::support::{client, unruly};
 
 const MAIN: &str = "lockkeeper:name";
-
-async fn client(server: &MemoryStore) -> Result<Client> {
-    server.client(Client::builder()).await
-}
+const TTL: Duration = Duration::from_secs(30);
 
 /// How many claims are written down: the fields of the HASH but for kind, owner and token.
 async fn holds(server: &Server) -> Result<usize> {
@@ -66,7 +63,7 @@ async fn nested_calls_get_in_and_nobody_else_until_the_last_has_left() -> Result
 #[tokio::test(start_paused = true)]
 async fn a_nested_call_gets_in_past_those_who_wait_for_its_owner() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     let outer = lock.acquire(&owner).await?;
     let waiting = tokio::spawn({
@@ -87,7 +84,7 @@ async fn a_nested_call_gets_in_past_those_who_wait_for_its_owner() -> Result<()>
 #[tokio::test(start_paused = true)]
 async fn a_short_inner_lease_never_shortens_the_outer_one() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner, stranger) = (
         ReentrantLock::new(&client, "name"),
         client.new_owner(),
@@ -118,7 +115,7 @@ async fn a_short_inner_lease_never_shortens_the_outer_one() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner, stranger) = (
         ReentrantLock::new(&client, "name"),
         client.new_owner(),
@@ -150,7 +147,7 @@ async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<
 #[tokio::test(start_paused = true)]
 async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner, stranger) = (
         ReentrantLock::new(&client, "name"),
         client.new_owner(),
@@ -182,8 +179,7 @@ async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -
 #[tokio::test(start_paused = true)]
 async fn an_acquire_run_twice_counts_once() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = unruly(&server, TTL)?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     lock.acquire(&owner).await?.release().await?;
     store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
@@ -198,7 +194,7 @@ async fn an_acquire_run_twice_counts_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn the_kinds_refuse_each_others_names() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let owner = client.new_owner();
     let _mutex = Mutex::new(&client, "mutex").acquire().await?;
     let _reentrant = ReentrantLock::new(&client, "reentrant")

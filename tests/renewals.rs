@@ -13,6 +13,8 @@ use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::Instant;
 
+use crate::support::unruly;
+
 const TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -54,10 +56,7 @@ async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_on
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renewed() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = unruly(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..8 {
         guards.push(
@@ -84,10 +83,7 @@ async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renew
 #[tokio::test(start_paused = true)]
 async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = unruly(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..150 {
         guards.push(

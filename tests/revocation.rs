@@ -16,20 +16,11 @@ use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::{client, unruly};
+
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);
 const MOMENT: Duration = Duration::from_millis(1);
-
-async fn client(server: &MemoryStore) -> Result<Client> {
-    server.client(Client::builder().ttl(TTL)).await
-}
-
-fn unruly(server: &MemoryStore) -> Result<(Client, Arc<Unruly>)> {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let settings = Client::builder().ttl(TTL);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
-    Ok((client, store))
-}
 
 /// Counts the leases that are lost.
 #[derive(Debug, Default)]
@@ -58,7 +49,7 @@ impl Losses {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal() -> Result<()> {
     let server = MemoryStore::new();
-    let (holder, other) = (client(&server).await?, client(&server).await?);
+    let (holder, other) = (client(&server, TTL).await?, client(&server, TTL).await?);
     let guard = Mutex::new(&holder, "name").acquire().await?;
     sleep(Duration::from_millis(1)).await;
     server.mute(true);
@@ -73,7 +64,7 @@ async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal(
 #[tokio::test(start_paused = true)]
 async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()> {
     let server = MemoryStore::new();
-    let (holder, other) = (client(&server).await?, client(&server).await?);
+    let (holder, other) = (client(&server, TTL).await?, client(&server, TTL).await?);
     let guard = Mutex::new(&holder, "name").acquire().await?;
     sleep(Duration::from_millis(1)).await;
     let revoked = Instant::now();
@@ -120,7 +111,7 @@ async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() ->
 #[tokio::test(start_paused = true)]
 async fn verify_tells_of_a_revocation() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     server.mute(true);
     let guard = Mutex::new(&client, "name").acquire().await?;
     let lock = ReentrantLock::new(&client, "nested");
@@ -175,7 +166,7 @@ async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears(
     let settings = Client::builder()
         .ttl(TTL)
         .observer(Arc::clone(&losses) as Arc<dyn Observer>);
-    let (client, other) = (server.client(settings).await?, client(&server).await?);
+    let (client, other) = (server.client(settings).await?, client(&server, TTL).await?);
     let guard = Mutex::new(&client, "name").acquire().await?;
     sleep(MOMENT).await;
     for _ in 0..3 {
@@ -193,7 +184,7 @@ async fn a_revoked_holder_is_told_once_however_often_and_whichever_way_it_hears(
 #[tokio::test(start_paused = true)]
 async fn every_claim_of_a_revoked_owner_is_told_and_no_more_get_in() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server).await?;
+    let client = client(&server, TTL).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     let outer = lock.acquire(&owner).await?;
     let inner = outer.reenter().await?;
@@ -251,7 +242,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
         let holder = Client::builder()
             .ttl(TTL)
             .build(Arc::clone(&unruly) as Arc<dyn Store>)?;
-        let other = client(&server).await?;
+        let other = client(&server, TTL).await?;
         let acquire = if reenters {
             &reentrant::ACQUIRE
         } else {
@@ -298,8 +289,8 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
 async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {
     for forced in [false, true] {
         let server = MemoryStore::new();
-        let other = client(&server).await?;
-        let (holder, store) = unruly(&server)?;
+        let other = client(&server, TTL).await?;
+        let (holder, store) = unruly(&server, TTL)?;
         // From here on the client listens and the server knows the script.
         Mutex::new(&holder, "first")
             .acquire()
@@ -333,7 +324,7 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Result<()> {
-    let (client, store) = unruly(&MemoryStore::new())?;
+    let (client, store) = unruly(&MemoryStore::new(), TTL)?;
     store.refuse_subscriptions("NOPERM no permissions to access the channel");
     let guard = Mutex::new(&client, "name").acquire().await?;
     sleep(Duration::from_secs(600)).await;

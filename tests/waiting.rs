@@ -6,23 +6,18 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use lockkeeper::{Client, Error, Mutex};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::unruly::Fate;
 use tokio::time::Instant;
+
+use crate::support::unruly;
 
 const TTL: Duration = Duration::from_secs(6);
 
-fn unruly(server: &MemoryStore) -> (Client, Arc<Unruly>) {
-    let store = Unruly::new(Arc::new(server.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    (Client::builder().ttl(TTL).build(shared).unwrap(), store)
-}
-
 fn plain(server: &MemoryStore) -> Client {
-    unruly(server).0
+    unruly(server, TTL).unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +43,7 @@ async fn a_scout_that_is_not_polled_does_not_starve_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_scout_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let mut idle = Box::pin(lock.acquire().into_future());
@@ -107,7 +102,7 @@ async fn a_waker_that_drops_its_future_locks_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let waiters: Vec<_> = (0..4)
         .map(|_| {
@@ -133,7 +128,7 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_zero_asks_once_even_if_others_wait() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let waiter = tokio::spawn({
@@ -152,7 +147,7 @@ async fn waiting_for_zero_asks_once_even_if_others_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_in_time_on_a_silent_server() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server);
+    let (client, store) = unruly(&server, TTL).unwrap();
     store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
     let begun = Instant::now();
     let wait = Duration::from_millis(10);

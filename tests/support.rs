@@ -1,0 +1,23 @@
+//! Clients as tests want them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use lockkeeper::Client;
+use lockkeeper_core::store::Store;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::unruly::Unruly;
+
+/// A client with leases of `ttl`.
+pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
+    site.client(Client::builder().ttl(ttl)).await
+}
+
+/// A client with leases of `ttl`, whose requests meet their fate on the way to `server`.
+pub(crate) fn unruly(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc<Unruly>)> {
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    Ok((Client::builder().ttl(ttl).build(shared)?, store))
+}
