@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lockkeeper::{Client, FairLock, Mutex, ReentrantLock};
+use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::history::{Belief, now};
+use lockkeeper_testkit::load::read_and_write;
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
 
@@ -32,11 +33,22 @@ async fn main() -> Result<()> {
             )
             .await
         }
+        ["share", url, name, tasks, seconds] => {
+            let client = connect(url, "30000").await?;
+            let seconds = Duration::from_secs(seconds.parse()?);
+            let say = |belief: Belief| println!("{belief}");
+            read_and_write(&client, name, tasks.parse()?, seconds, say).await
+        }
+        ["read", url, name, ttl] => {
+            let guard = RwLock::new(&connect(url, ttl).await?, name).read().await?;
+            println!("held {}", guard.fencing_token());
+            std::future::pending::<Result<()>>().await
+        }
         ["queue", url, name, number, waiter_ttl] => {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | reenter URL NAME TTL_MS OWNER | work URL NAME TASKS ROUNDS"
+            "holder hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -99,18 +111,8 @@ async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()
                 let guard = lock.acquire().await?;
                 let from = now();
                 tokio::task::yield_now().await;
-                guard.ensure_held()?;
-                let (until, token) = (now(), guard.fencing_token().get());
                 let who = format!("process {}, task {task}", std::process::id());
-                println!(
-                    "{}",
-                    Belief {
-                        from,
-                        until,
-                        token,
-                        who
-                    }
-                );
+                println!("{}", Belief::until_now(from, &guard, false, who)?);
                 guard.release().await?;
             }
             anyhow::Ok(())

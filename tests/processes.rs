@@ -38,6 +38,17 @@ impl Holder {
             .context("the holder ended")
     }
 
+    /// Everything else that it says until it has ended well.
+    pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
+        let limit = LIMIT + lockkeeper_testkit::load::duration();
+        let mut lines = Vec::new();
+        while let Some(line) = timeout(limit, self.lines.next_line()).await?? {
+            lines.push(line);
+        }
+        ensure!(self.child.wait().await?.success(), "the holder failed");
+        Ok(lines)
+    }
+
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
@@ -61,10 +72,9 @@ async fn sixty_four_tasks_in_four_processes_never_overlap() -> Result<()> {
     }
     let history = History::default();
     for mut holder in holders {
-        while let Some(line) = timeout(LIMIT, holder.lines.next_line()).await?? {
+        for line in holder.rest().await? {
             history.record(line.parse()?);
         }
-        ensure!(holder.child.wait().await?.success());
     }
     let grants = history.check()?;
     ensure!(grants == 4 * 16 * 10, "{grants} grants");

@@ -36,7 +36,7 @@ enum Command {
     Check,
     /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
     Bench(bench::Options),
-    /// Searches every state of the locks within bounds, for as long as that takes.
+    /// Searches every state of the locks within bounds, for as long as that takes; then the load tests for a minute each.
     Prove(prove::Options),
     /// The real engine over a simulated network, history after history, each from a seed.
     Simulate(simulate::Options),

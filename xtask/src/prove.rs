@@ -1,4 +1,4 @@
-//! `cargo xtask prove`: the exhaustive searches, further out than the tests go.
+//! `cargo xtask prove`: the exhaustive searches, further out than the tests go, and the load tests for longer.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,5 +20,13 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut command = cargo();
     command.args("run --release --package lockkeeper-tests --bin prove --".split(' '));
     command.args(&options.arguments);
-    steps.run("cargo run --bin prove", || execute(&mut command))
+    steps.run("cargo run --bin prove", || execute(&mut command))?;
+    // With bounds of its own a single search was asked for.
+    if !options.arguments.is_empty() {
+        return Ok(());
+    }
+    let mut load = cargo();
+    load.args("test --package lockkeeper-tests -- --nocapture load::".split(' '));
+    load.env("LOCKKEEPER_LOAD_SECONDS", "60");
+    steps.run("the load tests, a minute each", || execute(&mut load))
 }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, Error, Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
+use lockkeeper::Lease;
 use lockkeeper_core::clock::{BootClock, Clock, Moment};
 
 /// One time of believing.
@@ -20,17 +21,40 @@ pub struct Belief {
     pub until: u64,
     /// The token of the grant.
     pub token: u64,
+    /// Whether others may believe the same beside it, with the same token.
+    pub shared: bool,
     /// Who believed.
     pub who: String,
 }
 
+impl Belief {
+    /// What the holder of this lease believes who was told so at `from` and lets go next.
+    ///
+    /// # Errors
+    ///
+    /// If it does not believe any more.
+    pub fn until_now(from: u64, lease: &Lease, shared: bool, who: String) -> Result<Self> {
+        lease.ensure_held()?;
+        Ok(Self {
+            from,
+            until: now(),
+            token: lease.fencing_token().get(),
+            shared,
+            who,
+        })
+    }
+}
+
 impl fmt::Display for Belief {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} {} {}",
-            self.from, self.until, self.token, self.who
-        )
+        let Self {
+            from,
+            until,
+            token,
+            shared,
+            who,
+        } = self;
+        write!(f, "{from} {until} {token} {shared} {who}")
     }
 }
 
@@ -38,16 +62,16 @@ impl FromStr for Belief {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut words = line.splitn(4, ' ');
-        let mut number =
-            || -> Result<u64> { Ok(words.next().context("a belief has four fields")?.parse()?) };
-        let (from, until, token) = (number()?, number()?, number()?);
-        let who = words.next().context("a belief has four fields")?.to_owned();
+        let words: Vec<&str> = line.splitn(5, ' ').collect();
+        let [from, until, token, shared, who] = words[..] else {
+            bail!("a belief has five fields: {line}")
+        };
         Ok(Self {
-            from,
-            until,
-            token,
-            who,
+            from: from.parse()?,
+            until: until.parse()?,
+            token: token.parse()?,
+            shared: shared.parse()?,
+            who: who.to_owned(),
         })
     }
 }
@@ -73,7 +97,8 @@ impl History {
             .push(belief);
     }
 
-    /// Checks that nobody believed while another did, and that tokens increase with time; returns how many there were.
+    /// Checks that nobody believed while another did, unless they share a token, and that tokens increase with time; returns
+    /// how many there were.
     ///
     /// # Errors
     ///
@@ -85,23 +110,44 @@ impl History {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         beliefs.sort_by_key(|belief| belief.from);
+        let mut going_on: Vec<&Belief> = Vec::new();
+        // Of those that are over, the one with the largest token, and the same of those that shared theirs with nobody.
+        let (mut last, mut last_alone): (Option<&Belief>, Option<&Belief>) = (None, None);
         for belief in &beliefs {
             ensure!(belief.from <= belief.until, "time runs backwards: {belief}");
-        }
-        for pair in beliefs.windows(2) {
-            let [earlier, later] = pair else {
-                bail!("windows of two have two")
-            };
+            for over in going_on.extract_if(.., |earlier| earlier.until <= belief.from) {
+                last = last.max_by_token(over);
+                if !over.shared {
+                    last_alone = last_alone.max_by_token(over);
+                }
+            }
+            for earlier in &going_on {
+                let together = earlier.shared && belief.shared && earlier.token == belief.token;
+                ensure!(together, "two believed at once: {earlier} | {belief}");
+            }
+            let increases = last_alone.is_none_or(|alone| alone.token < belief.token)
+                && last.is_none_or(|last| {
+                    last.token < belief.token || belief.shared && last.token == belief.token
+                });
             ensure!(
-                earlier.until <= later.from,
-                "two believed at once: {earlier} | {later}"
+                increases,
+                "tokens do not increase: {} | {belief}",
+                last.unwrap_or(belief)
             );
-            ensure!(
-                earlier.token < later.token,
-                "tokens do not increase: {earlier} | {later}"
-            );
+            going_on.push(belief);
         }
         Ok(beliefs.len())
+    }
+}
+
+/// The later of two times of believing, by their tokens.
+trait Later<'a> {
+    fn max_by_token(self, other: &'a Belief) -> Self;
+}
+
+impl<'a> Later<'a> for Option<&'a Belief> {
+    fn max_by_token(self, other: &'a Belief) -> Self {
+        self.into_iter().chain([other]).max_by_key(|it| it.token)
     }
 }
 
@@ -110,16 +156,43 @@ mod tests {
     use super::*;
 
     fn history(beliefs: &[(u64, u64, u64)]) -> History {
+        let alone = |&(from, until, token): &(u64, u64, u64)| (from, until, token, false);
+        mixed(&beliefs.iter().map(alone).collect::<Vec<_>>())
+    }
+
+    fn mixed(beliefs: &[(u64, u64, u64, bool)]) -> History {
         let history = History::default();
-        for &(from, until, token) in beliefs {
+        for &(from, until, token, shared) in beliefs {
             history.record(Belief {
                 from,
                 until,
                 token,
+                shared,
                 who: "a b".to_owned(),
             });
         }
         history
+    }
+
+    #[test]
+    fn those_who_share_a_token_may_believe_together() {
+        let readers = [(1, 5, 7, true), (2, 9, 7, true), (6, 8, 7, true)];
+        assert_eq!(mixed(&readers).check().unwrap(), 3);
+        assert!(mixed(&[(1, 5, 7, true), (2, 9, 8, true)]).check().is_err());
+        assert!(mixed(&[(1, 5, 7, true), (2, 9, 7, false)]).check().is_err());
+        assert!(
+            mixed(&[(1, 9, 7, true), (2, 3, 7, true), (4, 5, 8, false)])
+                .check()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn whoever_believes_alone_shares_no_token_with_whom_comes_before_or_after() {
+        assert!(mixed(&[(1, 2, 7, true), (3, 4, 7, true)]).check().is_ok());
+        assert!(mixed(&[(1, 2, 7, false), (3, 4, 7, true)]).check().is_err());
+        assert!(mixed(&[(1, 2, 7, true), (3, 4, 7, false)]).check().is_err());
+        assert!(mixed(&[(1, 2, 8, true), (3, 4, 7, true)]).check().is_err());
     }
 
     #[test]
@@ -150,6 +223,7 @@ mod tests {
             from: 1,
             until: 2,
             token: 3,
+            shared: true,
             who: "pid 7, task 1".to_owned(),
         };
         assert_eq!(belief.to_string().parse::<Belief>().unwrap(), belief);

@@ -7,6 +7,7 @@
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
 //! | [`mod@contract`] | what every kind must do on every site |
+//! | [`load`] | work under locks for a time, by tasks that write down what they believed |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
@@ -16,6 +17,7 @@
 
 pub mod contract;
 pub mod history;
+pub mod load;
 pub mod mutants;
 pub mod proxy;
 pub mod search;

@@ -1,0 +1,338 @@
+//! A guard of a read-write lock changes its mode: what others see of it, and what of it gets lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use lockkeeper::{Client, Error, LeaseState, ReadGuard, RwLock, Upgrade, WriteGuard};
+use lockkeeper_lua::rwlock;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::stall::{Stalling, drop_after};
+use lockkeeper_testkit::unruly::Fate;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{client, unruly};
+
+const TTL: Duration = Duration::from_secs(6);
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+async fn queued(lock: &RwLock, number: u64) -> Result<()> {
+    while lock.queue_len().await? != number {
+        yield_now().await;
+    }
+    Ok(())
+}
+
+fn writes(upgrade: Upgrade) -> Result<WriteGuard> {
+    match upgrade {
+        Upgrade::Write(guard) => Ok(guard),
+        Upgrade::Busy(_) => bail!("nobody else reads"),
+    }
+}
+
+fn reads_on(upgrade: Upgrade) -> Result<ReadGuard> {
+    match upgrade {
+        Upgrade::Write(_) => bail!("others read"),
+        Upgrade::Busy(guard) => Ok(guard),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_lets_the_waiting_readers_in_at_once_and_not_the_writer_behind_them()
+-> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let writing = lock.write().await?;
+    let (token, old) = (writing.fencing_token(), (*writing).clone());
+    let reader = tokio::spawn(lock.read().into_future());
+    queued(&lock, 1).await?;
+    let writer = tokio::spawn(lock.write().into_future());
+    queued(&lock, 2).await?;
+    let reading = writing.downgrade().await?;
+    ensure!(old.state() == LeaseState::Released, "the write is over");
+    let other = timeout(AT_ONCE, reader).await???;
+    ensure!(reading.fencing_token() > token && other.fencing_token() == reading.fencing_token());
+    sleep(3 * TTL).await;
+    ensure!(!writer.is_finished());
+    reading.verify().await?;
+    drop((reading, other));
+    timeout(AT_ONCE, writer).await???.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_lets_more_readers_in_than_one_run_does() -> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let writing = lock.write().await?;
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..300 {
+        readers.spawn(lock.read().into_future());
+    }
+    queued(&lock, 300).await?;
+    let reading = writing.downgrade().await?;
+    let guards = timeout(AT_ONCE, readers.join_all()).await?;
+    for guard in guards {
+        ensure!(guard?.fencing_token() == reading.fencing_token());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_reader_becomes_the_writer_past_those_who_wait() -> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let reading = lock.read().await?;
+    let (token, old) = (reading.fencing_token(), (*reading).clone());
+    let waiting = tokio::spawn(lock.write().into_future());
+    queued(&lock, 1).await?;
+    let writing = writes(reading.try_upgrade().await?)?;
+    ensure!(writing.fencing_token() > token);
+    ensure!(old.state() == LeaseState::Released);
+    sleep(3 * TTL).await;
+    writing.verify().await?;
+    ensure!(!waiting.is_finished());
+    writing.release().await?;
+    timeout(AT_ONCE, waiting).await???.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_are_not_alone_stay_readers_and_are_renewed_on() -> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let (one, other) = (lock.read().await?, lock.read().await?);
+    let watched = (*one).clone();
+    let one = reads_on(one.try_upgrade().await?)?;
+    let other = reads_on(other.try_upgrade().await?)?;
+    // Another guard of the same owner is another reader too.
+    let again = one.reenter().await?;
+    drop(other);
+    let one = reads_on(one.try_upgrade().await?)?;
+    sleep(4 * TTL).await;
+    one.verify().await?;
+    ensure!(
+        watched.state() == LeaseState::Held,
+        "the hold goes on, and so does its lease"
+    );
+    drop(again);
+    sleep(AT_ONCE).await;
+    writes(one.try_upgrade().await?)?.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_beside_another_write_of_its_owner_changes_its_mode_inside_that() -> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let outer = lock.write().await?;
+    let inner = outer.reenter().await?.downgrade().await?;
+    ensure!(inner.fencing_token() == outer.fencing_token());
+    ensure!(lock.try_read().await?.is_none(), "the owner still writes");
+    let inner = writes(inner.try_upgrade().await?)?;
+    ensure!(inner.fencing_token() == outer.fencing_token());
+    outer.release().await?;
+    inner.verify().await?;
+    ensure!(lock.try_read().await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_lost_changes_nothing() -> Result<()> {
+    let store = MemoryStore::new();
+    let lock = RwLock::new(&client(&store, TTL).await?, "name");
+    let writing = lock.write().no_renewal().await?;
+    writing.lost().await;
+    let refused = writing.downgrade().await;
+    ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    // Lost on the server alone.
+    let writing = lock.write().await?;
+    store.command(&["DEL", "lockkeeper:name"]).await?;
+    let refused = writing.downgrade().await;
+    ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    let reading = lock.read().await?;
+    store
+        .command(&["DEL", "lockkeeper.readers:{lockkeeper:name}"])
+        .await?;
+    let refused = reading.try_upgrade().await;
+    ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    ensure!(lock.try_write().await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_without_an_answer_is_repeated_and_has_the_effect_of_one() -> Result<()> {
+    for fate in [
+        Fate::LoseReply,
+        Fate::LoseRequest,
+        Fate::NotSent,
+        Fate::Keep,
+    ] {
+        let server = MemoryStore::new();
+        let (client, store) = unruly(&server, TTL)?;
+        let lock = RwLock::new(&client, "name");
+        let writing = lock.write().await?;
+        let mut last = writing.fencing_token();
+        store.plan(&rwlock::SWAP, fate);
+        let reading = writing.downgrade().await?;
+        ensure!(reading.fencing_token() > last, "{fate:?}");
+        last = reading.fencing_token();
+        let other = lock.read().await?;
+        ensure!(other.fencing_token() == last, "{fate:?}");
+        other.release().await?;
+        store.plan(&rwlock::SWAP, fate);
+        let writing = writes(reading.try_upgrade().await?)?;
+        ensure!(writing.fencing_token() > last, "{fate:?}");
+        sleep(3 * TTL).await;
+        writing.verify().await?;
+        writing.release().await?;
+        let late = server.store().await?;
+        store.deliver(&*late).await;
+        ensure!(lock.try_write().await?.is_some(), "{fate:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_was_refused_unheard_is_repeated_and_refused_again() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&client, "name");
+    let (reading, other) = (lock.read().await?, lock.read().await?);
+    store.plan(&rwlock::SWAP, Fate::LoseReply);
+    let reading = reads_on(reading.try_upgrade().await?)?;
+    sleep(3 * TTL).await;
+    reading.verify().await?;
+    other.verify().await?;
+    Ok(())
+}
+
+/// The named one: a downgrade is late, its repeat is answered, the reader becomes a writer, and then the first arrives.
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_nothing() -> Result<()>
+{
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&client, "name");
+    let writing = lock.write().await?;
+    store.plan(&rwlock::SWAP, Fate::Keep);
+    let reading = writing.downgrade().await?;
+    let writing = writes(reading.try_upgrade().await?)?;
+    let late = server.store().await?;
+    store.deliver(&*late).await;
+    let stranger = RwLock::new(&self::client(&server, TTL).await?, "name");
+    ensure!(stranger.try_read().await?.is_none(), "the writer is alone");
+    writing.verify().await?;
+    writing.release().await?;
+    ensure!(stranger.try_write().await?.is_some(), "nothing else holds");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_that_arrives_after_both_claims_were_given_up_creates_nothing() -> Result<()> {
+    for upgrades in [false, true] {
+        let server = MemoryStore::new();
+        let (client, store) = unruly(&server, TTL)?;
+        let lock = RwLock::new(&client, "name");
+        store.plan(&rwlock::SWAP, Fate::Keep);
+        // Given up while the first request is on its way.
+        if upgrades {
+            let swapping = lock.read().await?.try_upgrade();
+            ensure!(timeout(AT_ONCE, swapping).await.is_err());
+        } else {
+            let swapping = lock.write().await?.downgrade();
+            ensure!(timeout(AT_ONCE, swapping).await.is_err());
+        }
+        store.wait_sent(&rwlock::LEAVE, 2).await;
+        sleep(AT_ONCE).await;
+        let late = server.store().await?;
+        store.deliver(&*late).await;
+        ensure!(lock.try_write().await?.is_some(), "upgrades: {upgrades}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_to_a_swap_is_given_up_and_nothing_stays_held() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&client, "name");
+    let writing = lock.write().await?;
+    let lease = (*writing).clone();
+    store.silence("name");
+    let refused = writing.downgrade().await;
+    ensure!(matches!(refused, Err(Error::Backend { .. })), "{refused:?}");
+    ensure!(lease.state() == LeaseState::Released);
+    let stranger = RwLock::new(&self::client(&server, TTL).await?, "name");
+    ensure!(stranger.try_read().await?.is_none());
+    // The lease of whom nobody renews.
+    sleep(TTL).await;
+    ensure!(stranger.write().wait_for(TTL).await.is_ok());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_swap_after_any_poll_leaves_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let stalling = Client::builder()
+        .ttl(TTL)
+        .build(Arc::new(Stalling(server.store().await?)))?;
+    let other = client(&server, TTL).await?;
+    for upgrades in [false, true] {
+        for polls in 0.. {
+            let name = format!("name {upgrades} {polls}");
+            let lock = RwLock::new(&stalling, &name);
+            let done = if upgrades {
+                let guard = lock.read().await?;
+                drop_after(guard.try_upgrade(), polls).await.is_some()
+            } else {
+                let guard = lock.write().await?;
+                drop_after(guard.downgrade(), polls).await.is_some()
+            };
+            let free = RwLock::new(&other, &name).write().wait_for(AT_ONCE).await?;
+            free.release().await?;
+            if done {
+                ensure!(polls > 2, "the swap was never in the middle");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_waits_for_the_renewal_on_its_way() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&client, "name");
+    let writing = lock.write().await?;
+    store.slow_down(
+        &lockkeeper_lua::reentrant::RENEW,
+        Duration::from_millis(500),
+    );
+    store.wait_sent(&lockkeeper_lua::reentrant::RENEW, 1).await;
+    let reading = writing.downgrade().await?;
+    reading.verify().await?;
+    sleep(3 * TTL).await;
+    reading.verify().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_during_a_swap_leaves_nothing_behind() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&client, "name");
+    let writing = lock.write().await?;
+    store.slow_down(&rwlock::SWAP, Duration::from_millis(300));
+    let swapping = tokio::spawn(writing.downgrade());
+    store.wait_sent(&rwlock::SWAP, 1).await;
+    client.close().await;
+    let refused = swapping.await?;
+    ensure!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    let stranger = RwLock::new(&self::client(&server, TTL).await?, "name");
+    ensure!(stranger.write().wait_for(2 * TTL).await.is_ok());
+    Ok(())
+}
