@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::mutants::lua;
-use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, Model, search};
+use lockkeeper_testkit::mutants::{claim, lua};
+use lockkeeper_testkit::search::{Bounds, Found, MOST_CLIENTS, Model, search};
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
 ///
@@ -29,6 +29,9 @@ struct Options {
     /// For each attempt of a client, how many ticks its lease lasts: 2,2 for two attempts.
     #[arg(long, value_delimiter = ',')]
     leases: Option<Vec<u8>>,
+    /// For how many ticks a claim in a queue is alive without a word.
+    #[arg(long)]
+    waiter: Option<u8>,
     /// How often time moves on.
     #[arg(long)]
     ticks: Option<u8>,
@@ -50,6 +53,7 @@ struct Options {
 enum Kind {
     Mutex,
     Reentrant,
+    Fair,
 }
 
 impl Kind {
@@ -57,22 +61,24 @@ impl Kind {
         match self {
             Self::Mutex => "mutex",
             Self::Reentrant => "reentrant",
+            Self::Fair => "fair",
         }
     }
 }
 
 impl Options {
-    fn bounds(&self) -> Result<Vec<Bounds>> {
+    fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
         let own = self.clients.is_some()
             || self.leases.is_some()
+            || self.waiter.is_some()
             || self.ticks.is_some()
             || self.faults.is_some()
             || self.endings.is_some()
             || self.clock_right;
         let mut searches = match (own, self.quick) {
             (true, _) => vec![self.own()],
-            (false, true) => Bounds::quick(),
-            (false, false) => Bounds::thorough(),
+            (false, true) => model.quick(),
+            (false, false) => model.thorough(),
         };
         for bounds in &mut searches {
             bounds.states = self.states;
@@ -92,6 +98,7 @@ impl Options {
         let mut bounds = Bounds::small();
         bounds.clients = self.clients.unwrap_or(bounds.clients);
         bounds.leases = self.leases.clone().unwrap_or(bounds.leases);
+        bounds.waiter = self.waiter.unwrap_or(bounds.waiter);
         bounds.ticks = self.ticks.unwrap_or(bounds.ticks);
         bounds.faults = self.faults.unwrap_or(bounds.faults);
         bounds.endings = self.endings.unwrap_or(bounds.endings);
@@ -128,7 +135,7 @@ fn prove(options: &Options) -> Result<bool> {
         if !options.asks_for(kind.as_str()) {
             continue;
         }
-        for bounds in options.bounds()? {
+        for bounds in options.bounds(&model)? {
             let report = search(&model, &bounds, None, |progress| {
                 eprintln!("{kind} {progress}");
             })?;
@@ -142,17 +149,25 @@ fn prove(options: &Options) -> Result<bool> {
 /// Whether every mutant is caught.
 fn hunt(options: &Options) -> Result<bool> {
     let mut caught = true;
-    for mutant in lua::ALL {
+    for mutant in lua::searched() {
         if !options.asks_for(mutant.kind()) {
             continue;
         }
-        match mutant.hunt()? {
-            Some(found) => println!("{}: caught\n{found}\n", mutant.name),
-            None => {
-                println!("{}: SURVIVES\n", mutant.name);
-                caught = false;
-            }
+        caught &= tell(mutant.name, mutant.hunt()?);
+    }
+    for &mutant in claim::OF_QUEUES {
+        if options.asks_for("fair") {
+            caught &= tell(&format!("{mutant:?}"), claim::hunt(mutant)?);
         }
     }
     Ok(caught)
+}
+
+/// Prints how a mutant was caught, if it was.
+fn tell(name: &str, found: Option<Found>) -> bool {
+    match &found {
+        Some(found) => println!("{name}: caught\n{found}\n"),
+        None => println!("{name}: SURVIVES\n"),
+    }
+    found.is_some()
 }

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use std::thread;
 
 use anyhow::Result;
-use lockkeeper_testkit::mutants::lua;
+use lockkeeper_testkit::mutants::{claim, lua};
 use lockkeeper_testkit::search::{Bounds, Model, Violation, search};
 
 fn holds_everywhere(model: &Model) -> Result<()> {
-    for bounds in Bounds::quick() {
+    for bounds in model.quick() {
         let report = search(model, &bounds, None, |_| {})?;
         println!("{report}");
         assert!(report.violation.is_none(), "{report}");
@@ -29,9 +29,14 @@ fn every_property_of_a_reentrant_lock_holds_in_every_state() -> Result<()> {
 }
 
 #[test]
+fn every_property_of_a_fair_lock_holds_in_every_state() -> Result<()> {
+    holds_everywhere(&Model::fair()?)
+}
+
+#[test]
 fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     let (survivors, caught_by) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
-    let hunt = |mutants: &[lua::Mutant]| {
+    let hunt = |mutants: &[&lua::Mutant]| {
         for mutant in mutants {
             let Some(found) = mutant.hunt().unwrap() else {
                 survivors.lock().unwrap().push(mutant.name);
@@ -41,7 +46,8 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
             caught_by.lock().unwrap().insert(property(found.violation));
         }
     };
-    let (one, other) = lua::ALL.split_at(lua::ALL.len() / 2);
+    let mutants: Vec<_> = lua::searched().collect();
+    let (one, other) = mutants.split_at(mutants.len() / 2);
     thread::scope(|scope| {
         scope.spawn(|| hunt(one));
         hunt(other);
@@ -58,6 +64,13 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
         "gone",
         "woken",
         "served",
+        "believed too long",
+        "place lost",
+        "passed over",
+        "turn",
+        "told",
+        "granted too long",
+        "remains",
     ];
     assert_eq!(caught_by.into_inner().unwrap(), BTreeSet::from(properties));
 }
@@ -71,7 +84,23 @@ fn property(violation: Violation) -> &'static str {
         Violation::NotGone(..) => "gone",
         Violation::NotWoken(..) => "woken",
         Violation::NotServed(..) => "served",
+        Violation::BelievesTooLong(..) => "believed too long",
+        Violation::PlaceLost(..) => "place lost",
+        Violation::PassedOver(..) => "passed over",
+        Violation::NoTurn(..) => "turn",
+        Violation::NotTold(..) => "told",
+        Violation::GrantedTooLong(..) => "granted too long",
+        Violation::Remains => "remains",
         _ => "another",
+    }
+}
+
+#[test]
+fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
+    for &mutant in claim::OF_QUEUES {
+        let found = claim::hunt(mutant).unwrap();
+        let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
+        assert_eq!(property(found.violation), "believed too long", "{found}");
     }
 }
 

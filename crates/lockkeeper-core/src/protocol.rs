@@ -290,7 +290,7 @@ pub enum Answer {
 
 impl Answer {
     /// Reads one outcome of a batch: a status, or a list of it and its fields.
-    pub(crate) fn of_item(outcome: &Value) -> Option<Self> {
+    pub fn of_item(outcome: &Value) -> Option<Self> {
         let (status, fields) = match outcome {
             Value::List(outcome) => outcome.split_first()?,
             status => (status, &[][..]),
@@ -351,16 +351,19 @@ pub enum Signal {
 
 /// A grant that a message has told of: `G <claim> <token> <request>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grant<'a> {
-    pub(crate) claim: &'a str,
-    pub(crate) token: FencingToken,
+#[non_exhaustive]
+pub struct Grant<'a> {
+    /// Whose it is.
+    pub claim: &'a str,
+    /// Its token.
+    pub token: FencingToken,
     /// The last request of the claim that the server had executed.
-    pub(crate) request: Request,
+    pub request: Request,
 }
 
 impl<'a> Grant<'a> {
     /// Reads a message; `None` if it is none.
-    pub(crate) fn read(payload: &'a [u8]) -> Option<Self> {
+    pub fn read(payload: &'a [u8]) -> Option<Self> {
         let mut words = str::from_utf8(payload).ok()?.split(' ');
         let (Some("G"), Some(claim), Some(token), Some(request), None) = (
             words.next(),

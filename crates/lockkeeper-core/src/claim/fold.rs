@@ -14,6 +14,12 @@ impl Claim {
         if self.bounds.is_none() {
             self.granted = None;
         }
+        if let Phase::Ended(_) = self.phase {
+            self.queue = None;
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.fold(now, self.max_hold);
+        }
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
             Phase::Ended(ending) => *ending = Ending::Withdrawn,

@@ -66,6 +66,21 @@ impl Queue {
         self.early = Some((token, request));
     }
 
+    /// Forgets what makes no difference from `now` on: requests from whose send no grant would be believed in any more, and
+    /// what only the engine minds.
+    pub(super) fn fold(&mut self, now: Moment, max_hold: Option<Duration>) {
+        let trust = max_hold.map_or(self.trust, |longest| longest.min(self.trust));
+        let (trusted, least) = (self.trust, self.least);
+        self.sent
+            .retain(|(_, sent)| sent.after(trust).since(now) >= least);
+        self.sent.dedup();
+        self.early = self
+            .early
+            .filter(|(_, request)| self.sent.iter().any(|(other, _)| other == request));
+        self.heard = self.heard.filter(|heard| heard.after(trusted) > now);
+        self.doubtful = false;
+    }
+
     /// When the last request was sent, whatever became of it.
     pub(super) fn last_sent(&self) -> Option<Moment> {
         self.sent.last().map(|(_, moment)| *moment)

@@ -66,6 +66,10 @@ enum Where {
     UnequalLeases,
     /// A server that loses the key of the last token, and one client: tokens of others are not promised then.
     Forgetting,
+    /// Three claims want the same name.
+    Queue,
+    /// Nowhere within the search's reach: the simulation finds it.
+    Simulation,
 }
 
 impl Mutant {
@@ -91,7 +95,11 @@ impl Mutant {
     pub fn bounds(&self) -> Bounds {
         let mut bounds = Bounds::small();
         match self.world {
-            Where::Small => {}
+            Where::Small | Where::Simulation => {}
+            Where::Queue => {
+                bounds.clients = 3;
+                bounds.leases = vec![2];
+            }
             Where::UnequalLeases => bounds.leases = vec![3, 2],
             Where::Forgetting => {
                 bounds.clients = 1;
@@ -132,74 +140,80 @@ const fn mutant(
     }
 }
 
-/// Mutants of the scripts of the fair lock, which the simulation must find.
+/// Every mutant that the search must find.
+pub fn searched() -> impl Iterator<Item = &'static Mutant> {
+    let within_reach = |mutant: &&Mutant| mutant.world != Where::Simulation;
+    ALL.iter().chain(FAIR.iter().filter(within_reach))
+}
+
+/// Mutants of the scripts of the fair lock, which the simulation must find, and the search most of them.
 pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_leave_gives_no_turn",
         &fair::LEAVE,
         "local told = settle(name)\n",
         "local told = '1'\n",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_leave_keeps_the_place",
         &fair::LEAVE,
         "name.waits and withdraw(name, claim) > 0",
         "false",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_leave_tells_nobody",
         &fair::LEAVE,
         "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
         "return client and message and '1'",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_beat_creates",
         &fair::BEAT,
         "    reply[i + 2] = 'GONE'\n",
         "    join(name, claim, ARGV[1])\n    reply[i + 2] = { 'WAITING', 1 }\n",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_beat_gives_no_turn",
         &fair::BEAT,
         "    settle(name)\n",
         "",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_acquire_passes_the_queue",
         &fair::ACQUIRE,
         "\nsettle(name)\nlocal held",
         "\nlocal held",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_acquire_repeated_loses_its_place",
         &fair::ACQUIRE,
         "  local place = place_of(name, claim)\n",
         "  redis.call('ZREM', name.queue, claim)\n  local place = place_of(name, claim)\n",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_acquire_joins_in_front",
         &fair::ACQUIRE,
         "tonumber(last[2] or 0) + 1",
         "tonumber(last[2] or 0) - 1",
-        Where::Small,
+        Where::Queue,
     ),
     mutant(
         "fair_acquire_ignores_the_mark",
         &fair::ACQUIRE,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
-        Where::Small,
+        Where::Queue,
     ),
 ];
 
-/// Every mutant of a script that the search must find.
+/// Mutants of scripts that only the search must find.
 pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_renew_creates",
@@ -333,5 +347,33 @@ pub const ALL: &[Mutant] = &[
         "return alive, 0, 0, channel and wake(channel, 'free') or '1'",
         "return alive, 0, 0, '1'",
         Where::Small,
+    ),
+    mutant(
+        "fair_beat_is_not_noted",
+        &fair::BEAT,
+        "    hear(name, claim, ARGV[1])\n    reply",
+        "    reply",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_beat_shortens_a_grant",
+        &fair::BEAT,
+        "local ends = math.max(held.leases[claim] or 0, name.now + ttl)",
+        "local ends = name.now + ttl",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_leave_grants_for_too_long",
+        &fair::LEAVE,
+        "grant(name, claim, owner_of(claim), name.waiter_ttl)",
+        "grant(name, claim, owner_of(claim), 2 * name.waiter_ttl)",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_leave_leaves_facts_of_an_empty_queue",
+        &fair::LEAVE,
+        "  if not name.waits then\n    redis.call('DEL', name.waiters)\n  end\n  return gone",
+        "  return gone",
+        Where::Queue,
     ),
 ];

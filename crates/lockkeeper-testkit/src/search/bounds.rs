@@ -27,6 +27,8 @@ pub struct Bounds {
     pub clients: u8,
     /// How many acquisitions each of them begins, by how many ticks the lease of each lasts.
     pub leases: Vec<u8>,
+    /// For how many ticks a claim in a queue is alive without a word. Of no account to a kind without one.
+    pub waiter: u8,
     /// How often time moves on.
     pub ticks: u8,
     /// How many requests are given up, refused or not sent. Those given up may be executed any time later, any number of
@@ -50,6 +52,7 @@ impl Bounds {
         Self {
             clients: 2,
             leases: vec![2, 2],
+            waiter: 3,
             ticks: 4,
             faults: 1,
             endings: 1,
@@ -101,6 +104,94 @@ impl Bounds {
         ]
     }
 
+    /// What every change to a kind with a queue must pass: there more can happen, so they go less far.
+    pub fn quick_of_queues() -> Vec<Self> {
+        let small = Self::small;
+        let one_each = || Self {
+            leases: vec![2],
+            ..small()
+        };
+        vec![
+            // Two beats in trouble around a grant.
+            Self {
+                faults: 2,
+                ..one_each()
+            },
+            // One holds, two wait.
+            Self {
+                clients: 3,
+                endings: 0,
+                ..one_each()
+            },
+            // Of those who wait one dies.
+            Self {
+                clients: 3,
+                leases: vec![3],
+                faults: 0,
+                ..small()
+            },
+            // Gaps in which nobody is heard, one after the other.
+            Self {
+                ticks: 7,
+                ..one_each()
+            },
+            // Two of one owner wait.
+            Self {
+                leases: vec![1, 1],
+                waiter: 1,
+                ticks: 1,
+                ..small()
+            },
+            Self {
+                endings: 0,
+                clock_behind: false,
+                ..one_each()
+            },
+        ]
+    }
+
+    /// The same further out.
+    pub fn thorough_of_queues() -> Vec<Self> {
+        let small = Self::small;
+        let one_each = || Self {
+            leases: vec![2],
+            ..small()
+        };
+        vec![
+            Self {
+                ticks: 5,
+                faults: 2,
+                ..one_each()
+            },
+            Self {
+                ticks: 2,
+                endings: 0,
+                ..small()
+            },
+            Self {
+                leases: vec![3, 2],
+                faults: 0,
+                ..small()
+            },
+            Self {
+                clients: 3,
+                ..one_each()
+            },
+            Self {
+                ticks: 3,
+                faults: 3,
+                ..one_each()
+            },
+            Self {
+                clients: 3,
+                ticks: 3,
+                faults: 2,
+                endings: 0,
+                ..one_each()
+            },
+        ]
+    }
+
     /// The same further out: minutes, and gigabytes.
     pub fn thorough() -> Vec<Self> {
         let small = Self::small;
@@ -141,8 +232,12 @@ impl Bounds {
 
     /// The length of the lease of an attempt on the server.
     pub(super) fn ttl(&self, attempt: u8) -> Duration {
-        let ticks = u64::from(self.leases[usize::from(attempt)]);
-        Duration::from_millis(ticks * TICK - EARLY)
+        length(self.leases[usize::from(attempt)])
+    }
+
+    /// For how long a claim in a queue is alive without a word.
+    pub(super) fn waiter_ttl(&self) -> Duration {
+        length(self.waiter)
     }
 
     /// How many acquisitions each client begins.
@@ -169,6 +264,11 @@ impl fmt::Display for Bounds {
             if self.clock_behind { "behind" } else { "right" },
         )
     }
+}
+
+/// What lasts so many ticks ends a little before the last of them.
+fn length(ticks: u8) -> Duration {
+    Duration::from_millis(u64::from(ticks) * TICK - EARLY)
 }
 
 /// The clients' time at a tick.

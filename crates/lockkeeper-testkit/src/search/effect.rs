@@ -5,7 +5,7 @@ use lockkeeper_core::protocol::Verb;
 use lockkeeper_core::store::Outcome;
 
 use super::bounds::moment;
-use super::state::{Asked, Attempt, Client, Stage, Told};
+use super::state::{Asked, Attempt, Client, Message, Stage, Told};
 
 impl Attempt {
     /// Changes the claim.
@@ -30,14 +30,49 @@ impl Attempt {
         if ended && self.flight.is_none() {
             self.stage = Stage::Over;
         }
+        self.fold_messages(now);
     }
+
+    /// Forgets messages that can have no effect any more: to a claim that waits, those that are hints at best.
+    pub(super) fn fold_messages(&mut self, now: u8) {
+        let Some(claim) = self.claim() else {
+            self.messages.clear();
+            return;
+        };
+        if is_asking(claim, now) {
+            return;
+        }
+        let heeded = |message: &Message| {
+            let verdict =
+                claim
+                    .clone()
+                    .granted_by_message(message.token, message.request, moment(now));
+            matches!(verdict, Verdict::Granted(_))
+        };
+        let messages = self.messages.iter().copied().filter(heeded).collect();
+        self.messages = messages;
+    }
+}
+
+/// Whether the claim has not been told yet that it waits, or holds.
+fn is_asking(claim: &Claim, now: u8) -> bool {
+    claim.belief(moment(now)) == Belief::None && claim.renewal() != Verb::Beat
+}
+
+/// A message of a grant has arrived.
+pub(super) fn told(attempt: &Attempt, message: Message, now: u8) -> Attempt {
+    let mut changed = attempt.clone();
+    changed.change(now, |claim| {
+        claim.granted_by_message(message.token, message.request, moment(now))
+    });
+    changed
 }
 
 /// The reply has arrived.
 pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now: u8) -> Attempt {
     let mut changed = attempt.clone();
     changed.flight = None;
-    let number = asked.question.number();
+    let number = asked.request;
     let verdict = changed.change(now, |claim| match told {
         Told::Answer(answer) => {
             let verdict = claim.answered(number, answer, moment(now));
@@ -80,7 +115,7 @@ pub(super) fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome, now: u8)
         changed.stray();
     }
     changed.flight = None;
-    changed.change(now, |claim| claim.failed(asked.question.number(), outcome));
+    changed.change(now, |claim| claim.failed(asked.request, outcome));
     changed
 }
 
@@ -94,7 +129,7 @@ pub(super) fn overtaken(attempt: &mut Attempt, asked: Asked, told: Told, now: u8
         && asked.question.verb() != Some(Verb::Leave)
     {
         attempt.change(now, |claim| {
-            claim.answered(asked.question.number(), answer, moment(now))
+            claim.answered(asked.request, answer, moment(now))
         });
     }
 }
@@ -126,6 +161,7 @@ pub(super) fn crashed(client: &Client) -> Client {
         attempt.stage = Stage::Over;
         attempt.sleeps = false;
         attempt.gone = None;
+        attempt.messages.clear();
     }
     changed
 }

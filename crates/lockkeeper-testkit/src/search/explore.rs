@@ -194,6 +194,7 @@ impl Search {
         }
         // The run to health is to be judged again.
         self.healthy.clear();
+        self.server.tidy.clear();
         for (step, next, broken) in self.moves(world)? {
             let broken = match broken {
                 None => self.broken(next)?,

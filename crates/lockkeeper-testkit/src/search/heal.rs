@@ -6,14 +6,14 @@
 
 use anyhow::Result;
 use lockkeeper_core::claim::Belief;
-use lockkeeper_core::protocol::Verb;
+use lockkeeper_core::protocol::{Answer, Verb};
 
 use super::bounds::moment;
 use super::effect::heard;
 use super::explore::Search;
 use super::model::Seat;
 use super::property::Violation;
-use super::state::{Attempt, Client, Flight, World};
+use super::state::{Asked, Attempt, Client, Flight, Question, Told, World};
 use super::step::Sending;
 
 /// A client that is served lets go, and leaves: at most so many requests of one attempt within a tick.
@@ -22,7 +22,8 @@ const REQUESTS: usize = 8;
 impl Search {
     /// The waiter that is never served from here, if there is one.
     pub(super) fn judge_progress(&mut self, world: World) -> Result<Option<Violation>> {
-        if self.waiters(world).is_empty() {
+        let queues = self.model.protocol.queues();
+        if self.waiters(world).is_empty() && !queues {
             return Ok(None);
         }
         let mut world = self.calm(world)?;
@@ -30,12 +31,16 @@ impl Search {
         if !self.healthy.insert(folded) {
             return Ok(None);
         }
-        for _ in 0..=2 * self.bounds.longest() + 1 {
+        for _ in 0..=self.patience() {
             for seat in self.seats() {
                 world = self.proceed(world, seat)?;
             }
             if self.waiters(world).is_empty() {
-                return Ok(None);
+                return if queues {
+                    self.judge_remains(world)
+                } else {
+                    Ok(None)
+                };
             }
             world = self.tick(world);
         }
@@ -44,6 +49,45 @@ impl Search {
             .first()
             .copied()
             .map(Violation::NotServed))
+    }
+
+    /// After so many ticks every lease has ended that was not renewed, and every turn that was given to the dead.
+    fn patience(&self) -> u8 {
+        let leases = 2 * self.bounds.longest() + 1;
+        if self.model.protocol.queues() {
+            // Each of them may be pardoned, and then be granted.
+            leases + 3 * self.bounds.waiter * self.bounds.clients * self.bounds.attempts()
+        } else {
+            leases
+        }
+    }
+
+    /// Nobody of the model wants the name any more: what remains of it must not stay in the way of a late comer, and when that
+    /// one has left nothing may remain.
+    fn judge_remains(&mut self, world: World) -> Result<Option<Violation>> {
+        if !self.server.tidy.insert((world.server, world.tick)) {
+            return Ok(None);
+        }
+        let comer = Seat {
+            client: self.bounds.clients,
+            attempt: 0,
+        };
+        let (mut server, mut tick) = (world.server, world.tick);
+        for _ in 0..=self.patience() {
+            let run = self
+                .server
+                .run(server, tick, comer, asks(Question::Acquire))?;
+            server = run.server;
+            if let Told::Answer(Answer::Granted(_)) = run.told {
+                let leave = asks(Question::Leave { overtakes: false });
+                server = self.server.run(server, tick, comer, leave)?.server;
+                let remains = self.server.has_remains(server, tick);
+                return Ok(remains.then_some(Violation::Remains));
+            }
+            tick += 1;
+            server = self.server.settle(server, tick);
+        }
+        Ok(Some(Violation::Remains))
     }
 
     /// Executes what is astray, and forgets what does not matter to progress.
@@ -61,6 +105,8 @@ impl Search {
             let mut attempt = self.attempt(world, seat);
             attempt.strays.clear();
             (attempt.sleeps, attempt.gone) = (false, None);
+            // All of them are lost.
+            attempt.messages.clear();
             world = self.change(world, seat, attempt);
         }
         (world.faults, world.endings, world.last) = (0, 0, None);
@@ -91,8 +137,12 @@ impl Search {
                 return Ok(world);
             };
             let sent = match belief {
-                Belief::None if attempt.sleeps && asked_now => return Ok(world),
-                Belief::None => self.sent(&client, seat, Verb::Acquire, Sending::Again, world.tick),
+                Belief::None if asked_now && (attempt.sleeps || self.model.protocol.queues()) => {
+                    return Ok(world);
+                }
+                Belief::None => self
+                    .sent(&client, seat, Verb::Acquire, Sending::Again, world.tick)
+                    .or_else(|| self.sent(&client, seat, Verb::Beat, Sending::Beat, world.tick)),
                 _ => {
                     attempt.change(world.tick, |claim| claim.end(now));
                     let client = with(&client, seat, attempt.clone());
@@ -124,4 +174,13 @@ fn with(client: &Client, seat: Seat, attempt: Attempt) -> Client {
     let mut changed = client.clone();
     changed.attempts[usize::from(seat.attempt)] = attempt;
     changed
+}
+
+fn asks(question: Question) -> Asked {
+    Asked {
+        question,
+        request: question.number(false, 0),
+        floor: 0,
+        token: None,
+    }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{ClaimId, Name, Owner, Result};
 
+use super::bounds::Bounds;
+
 /// One acquisition of one client: its place in the model, by which its claim is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat {
@@ -19,6 +21,11 @@ impl fmt::Display for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", letter(self.client), self.attempt + 1)
     }
+}
+
+/// Every seat of so many clients with so many attempts each.
+pub(super) fn seats(clients: u8, attempts: u8) -> impl Iterator<Item = Seat> {
+    (0..clients).flat_map(move |client| (0..attempts).map(move |attempt| Seat { client, attempt }))
 }
 
 /// The client as traces call it.
@@ -46,7 +53,7 @@ impl Model {
     ///
     /// None in practice: the name is a good one.
     pub fn all() -> Result<Vec<Self>> {
-        Ok(vec![Self::mutex()?, Self::reentrant()?])
+        Ok(vec![Self::mutex()?, Self::reentrant()?, Self::fair()?])
     }
 
     /// One holder at a time.
@@ -71,6 +78,36 @@ impl Model {
             protocol: lockkeeper_reentrant::protocol(name()?),
             together: true,
         })
+    }
+
+    /// One owner at a time, by turns.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the name is a good one.
+    pub fn fair() -> Result<Self> {
+        Ok(Self {
+            protocol: lockkeeper_fair::protocol(name()?),
+            together: true,
+        })
+    }
+
+    /// What every change must pass: [`Bounds::quick`], or those of kinds with a queue.
+    pub fn quick(&self) -> Vec<Bounds> {
+        if self.protocol.queues() {
+            Bounds::quick_of_queues()
+        } else {
+            Bounds::quick()
+        }
+    }
+
+    /// The same further out: minutes, and gigabytes.
+    pub fn thorough(&self) -> Vec<Bounds> {
+        if self.protocol.queues() {
+            Bounds::thorough_of_queues()
+        } else {
+            Bounds::thorough()
+        }
     }
 
     /// Whether the two may never hold at once.

@@ -10,17 +10,18 @@
 //! at any moment, and requests overtake one another. What they may *not* do is decided by the engine's own [`Claim`].
 
 use anyhow::Result;
+use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::{Belief, Claim, Departure};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Outcome;
 
 use super::bounds::{MARGIN, moment};
-use super::effect::{believed, closed, crashed, failed, heard, overtaken};
+use super::effect::{believed, closed, crashed, failed, heard, overtaken, told};
 use super::explore::Search;
 use super::model::Seat;
 use super::property::Violation;
 use super::server::Run;
-use super::state::{Asked, Attempt, Client, Flight, Grant, Question, Stage, Told, World};
+use super::state::{Asked, Attempt, Client, Flight, Message, Question, Stage, Told, World};
 use super::step::{Sending, Step};
 
 /// A step, where it leads to, and the property that the step itself breaks.
@@ -36,6 +37,7 @@ impl Search {
                 moves.push(self.execute(world, Client::clone(&client), seat, asked, true)?);
             }
             self.on_its_way(world, &client, seat, &mut moves)?;
+            self.told(world, &client, seat, &mut moves);
             self.of_its_own(world, &client, seat, &mut moves)?;
         }
         for client in 0..self.bounds.clients {
@@ -99,6 +101,22 @@ impl Search {
         Ok(())
     }
 
+    /// The messages that may reach a claim.
+    fn told(&mut self, world: World, client: &Client, seat: Seat, moves: &mut Vec<Move>) {
+        let place = usize::from(seat.attempt);
+        let attempt = &client.attempts[place];
+        for &message in &attempt.messages {
+            let mut changed = client.clone();
+            changed.attempts[place] = told(attempt, message, world.tick);
+            if changed != *client {
+                let violation = believes_again(attempt, &changed.attempts[place], seat, world.tick);
+                self.raise_floor(&mut changed, message.token);
+                let next = self.with(world, seat.client, changed);
+                moves.push((Step::HearsGrant(seat, message), next, violation));
+            }
+        }
+    }
+
     /// What a client can do by itself for one of its attempts.
     fn of_its_own(
         &mut self,
@@ -117,6 +135,7 @@ impl Search {
         for (verb, sending) in [
             (Verb::Acquire, Sending::First),
             (Verb::Acquire, Sending::Again),
+            (Verb::Beat, Sending::Beat),
             (Verb::Renew, Sending::Renewal),
             (Verb::Leave, Sending::Leave),
         ] {
@@ -168,7 +187,7 @@ impl Search {
             let heard = self.hears(&mut client, seat, asked, (told, until), world.tick);
             violation = violation.or(heard);
         }
-        let next = self.after_run(world, client, seat, run);
+        let next = self.after_run(world, client, seat, &run);
         let step = Step::Exchanges(seat, asked, sending, run.told);
         Ok((step, next, violation))
     }
@@ -188,7 +207,7 @@ impl Search {
         } else {
             Step::Executes(seat, asked, run.told)
         };
-        Ok((step, self.after_run(world, client, seat, run), violation))
+        Ok((step, self.after_run(world, client, seat, &run), violation))
     }
 
     /// Runs a script, and puts its reply on the way.
@@ -201,16 +220,20 @@ impl Search {
         late: bool,
     ) -> Result<(Run, Option<Violation>)> {
         let run = self.server.run(world.server, world.tick, seat, asked)?;
-        let mut violation = self.judge_grant(*world, seat, run.told)?;
+        let mut violation = None;
+        for &(grantee, Message { token, .. }) in &*run.grants {
+            violation = violation.or(self.judge_grant(*world, run.server, grantee, token)?);
+            world.note_grant(grantee, token);
+        }
+        if let Told::Answer(Answer::Granted(token)) = run.told {
+            violation = violation.or(self.judge_grant(*world, run.server, seat, token)?);
+            world.note_grant(seat, token);
+        }
         violation = violation.or(self.judge_revival(*world, seat, asked, run.told)?);
         if let Question::Leave { .. } = asked.question {
-            violation = violation.or(self.judge_wake(*world, run)?);
+            violation = violation.or(self.judge_wake(*world, &run)?);
         }
-        if let Told::Answer(Answer::Granted(token)) = run.told
-            && world.last.is_none_or(|last| last.token < token)
-        {
-            world.last = Some(Grant { token, seat });
-        }
+        violation = violation.or(self.judge_turns(*world, seat, asked, &run)?);
         world.server = run.server;
         let until = self.gone_until(seat, asked, world.tick);
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
@@ -219,10 +242,14 @@ impl Search {
             return Ok((run, violation));
         }
         let mut told = run.told;
-        if let Told::Answer(Answer::Busy(_)) = told {
-            attempt.sleeps = true;
-            // For how long is the waiter's timer's concern: to the claim all such answers are one.
-            told = Told::Answer(Answer::Busy(None));
+        // For how long, and how many are in front, makes no difference to the claim: all such answers are one.
+        match &mut told {
+            Told::Answer(Answer::Busy(left)) => {
+                attempt.sleeps = true;
+                *left = None;
+            }
+            Told::Answer(Answer::Waiting(place)) => *place = 1,
+            _ => {}
         }
         attempt.flight = Some(Flight {
             asked,
@@ -240,19 +267,30 @@ impl Search {
         (told, until): (Told, u8),
         now: u8,
     ) -> Option<Violation> {
-        if let Told::Answer(Answer::Granted(token)) = told
-            && self.bounds.forgets
-        {
-            client.floor = client.floor.max(token.get());
+        if let Told::Answer(Answer::Granted(token)) = told {
+            self.raise_floor(client, token);
         }
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
-        let over = believed(attempt, now) == Some(false);
-        *attempt = heard(attempt, asked, told, until, now);
-        (over && believed(attempt, now) == Some(true)).then_some(Violation::BelievesAgain(seat))
+        let before = std::mem::replace(attempt, heard(attempt, asked, told, until, now));
+        believes_again(&before, attempt, seat, now)
     }
 
-    fn after_run(&mut self, world: World, client: Client, seat: Seat, run: Run) -> World {
-        let world = self.with(world, seat.client, client);
+    fn raise_floor(&self, client: &mut Client, token: FencingToken) {
+        if self.bounds.forgets {
+            client.floor = client.floor.max(token.get());
+        }
+    }
+
+    fn after_run(&mut self, world: World, client: Client, seat: Seat, run: &Run) -> World {
+        let mut world = self.with(world, seat.client, client);
+        for &(grantee, message) in &*run.grants {
+            let client = self
+                .clients
+                .value(world.clients[usize::from(grantee.client)]);
+            let mut changed = Client::clone(&client);
+            changed.attempts[usize::from(grantee.attempt)].publish(message, world.tick);
+            world = self.with(world, grantee.client, changed);
+        }
         if run.published {
             self.wake_all(world)
         } else {
@@ -333,10 +371,20 @@ impl Search {
                     })
                     .clone();
                 let ttl = self.bounds.ttl(seat.attempt);
-                changed.stage = Stage::Living(Claim::new(claim, ttl, MARGIN));
+                let mut claim = Claim::new(claim, ttl, MARGIN);
+                if self.model.protocol.queues() {
+                    let waiter_ttl = self.bounds.waiter_ttl();
+                    claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
+                }
+                changed.stage = Stage::Living(claim);
                 verb
             }
             (Sending::Again, Some(Belief::None)) | (Sending::Leave, Some(Belief::Ended(_))) => verb,
+            (Sending::Beat, Some(Belief::None))
+                if changed.claim().map(Claim::renewal) == Some(Verb::Beat) =>
+            {
+                verb
+            }
             (Sending::Renewal, Some(Belief::Held | Belief::Uncertain)) => {
                 changed.claim().map_or(verb, Claim::renewal)
             }
@@ -349,19 +397,22 @@ impl Search {
         if verb == Verb::Leave && claim.departure() == Departure::None {
             return None;
         }
-        let asked = Asked {
-            question: match verb {
-                Verb::Acquire => Question::Acquire,
-                Verb::Renew => Question::Renew,
-                Verb::Leave => Question::Leave { overtakes },
-                _ => return None,
-            },
-            floor: client.floor,
-            token: claim.token(),
+        let question = match verb {
+            Verb::Acquire => Question::Acquire,
+            Verb::Beat => Question::Beat,
+            Verb::Renew => Question::Renew,
+            Verb::Leave => Question::Leave { overtakes },
+            _ => return None,
         };
-        claim
-            .send(verb, asked.question.number(), moment(now))
-            .ok()?;
+        let token = claim.token();
+        let noted = self.model.protocol.queues() && token.is_none();
+        let asked = Asked {
+            question,
+            request: question.number(noted, now),
+            floor: client.floor,
+            token,
+        };
+        claim.send(verb, asked.request, moment(now)).ok()?;
         // Behind a leave, whatever was on its way is waited for no longer; its answer would change nothing.
         changed.stray();
         changed.sleeps = false;
@@ -383,4 +434,9 @@ impl Search {
         matches!(client.attempts[place].stage, Stage::Unborn)
             && client.attempts[..place].iter().all(ended)
     }
+}
+
+fn believes_again(before: &Attempt, after: &Attempt, seat: Seat, now: u8) -> Option<Violation> {
+    let (was, is) = (believed(before, now), believed(after, now));
+    (was == Some(false) && is == Some(true)).then_some(Violation::BelievesAgain(seat))
 }

@@ -1,15 +1,16 @@
 //! What must hold in every state and at every step.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::Belief;
-use lockkeeper_core::protocol::Answer;
+use lockkeeper_core::protocol::{Answer, Verb};
 
 use super::bounds::moment;
 use super::explore::Search;
-use super::model::Seat;
+use super::model::{Seat, seats};
 use super::server::Run;
 use super::state::{Asked, Told, World};
 
@@ -35,6 +36,20 @@ pub enum Violation {
     NotWoken(Seat),
     /// Without any further fault, a waiter is not served.
     NotServed(Seat),
+    /// A claim is believed in for longer than the server keeps it.
+    BelievesTooLong(Seat),
+    /// A claim was heard not long ago, and is neither in the queue nor holds.
+    PlaceLost(Seat),
+    /// The first claim has stood in the queue, and the second one has got past it.
+    PassedOver(Seat, Seat),
+    /// A claim waits and nobody holds, though a script has looked.
+    NoTurn(Seat),
+    /// A claim has been granted by a request of another, and its client is not told.
+    NotTold(Seat),
+    /// A claim has been granted by a request of another, and for longer than a waiter's ttl: it may be dead.
+    GrantedTooLong(Seat),
+    /// When nobody wants the name any more, a late comer is not served, or something of the name remains.
+    Remains,
 }
 
 impl fmt::Display for Violation {
@@ -83,6 +98,26 @@ impl fmt::Display for Violation {
                     "{seat} is never served, though nothing goes wrong any more"
                 )
             }
+            Self::BelievesTooLong(seat) => write!(
+                f,
+                "{seat} believes that it holds for longer than the server keeps its claim"
+            ),
+            Self::PlaceLost(seat) => write!(
+                f,
+                "{seat} was heard not long ago, and neither waits nor holds on the server"
+            ),
+            Self::PassedOver(seat, other) => write!(f, "{other} has got past {seat} in the queue"),
+            Self::NoTurn(seat) => {
+                write!(f, "{seat} waits, the name is free, and a script has let it be")
+            }
+            Self::NotTold(seat) => write!(f, "{seat} is granted, and its client is not told"),
+            Self::GrantedTooLong(seat) => write!(
+                f,
+                "{seat} is granted unasked, and for longer than the ttl of a waiter"
+            ),
+            Self::Remains => f.write_str(
+                "when nobody wants the name any more, a late comer is not served, or something remains",
+            ),
         }
     }
 }
@@ -97,24 +132,31 @@ impl Search {
         asked: Asked,
         told: Told,
     ) -> Result<Option<Violation>> {
+        let beats = asked.question.verb() == Some(Verb::Beat);
         let prolongs = match told {
             Told::Answer(Answer::Renewed) => true,
-            Told::Answer(Answer::Granted(_)) => asked.token.is_some(),
+            Told::Answer(Answer::Granted(_)) => beats || asked.token.is_some(),
+            Told::Answer(Answer::Waiting(_) | Answer::More) => beats,
             _ => false,
         };
-        let revived =
-            prolongs && self.server.alive(world.server, world.tick)? & self.server.bit(seat) == 0;
-        Ok(revived.then_some(Violation::Revived(seat)))
+        if !prolongs {
+            return Ok(None);
+        }
+        let standing = self.server.standing(world.server, world.tick)?;
+        let place = self.server.place_of(seat);
+        let there = standing.left[place].is_some() || beats && standing.queued[place].is_some();
+        Ok((!there).then_some(Violation::Revived(seat)))
     }
 
-    /// The property that a grant breaks. `world` is the one before it.
+    /// The property that a grant breaks. `world` is the one before it, `after` the server after it.
     pub(super) fn judge_grant(
         &mut self,
         world: World,
+        after: u32,
         seat: Seat,
-        told: Told,
+        token: FencingToken,
     ) -> Result<Option<Violation>> {
-        let (Told::Answer(Answer::Granted(token)), Some(last)) = (told, world.last) else {
+        let Some(last) = world.last else {
             return Ok(None);
         };
         if token < last.token || token == last.token && self.model.exclude(seat, last.seat) {
@@ -123,10 +165,9 @@ impl Search {
         if token == last.token || !self.model.together {
             return Ok(None);
         }
-        let alive = self.server.alive(world.server, world.tick)?;
-        let joined = self
-            .seats()
-            .any(|other| !self.model.exclude(seat, other) && alive & self.server.bit(other) != 0);
+        let standing = self.server.standing(world.server, world.tick)?;
+        let after = self.server.standing(after, world.tick)?;
+        let joined = self.joins(&standing, &after, seat);
         Ok(joined.then_some(Violation::TokenNotShared(seat, token)))
     }
 
@@ -136,17 +177,30 @@ impl Search {
         let clients: Vec<_> = (0..self.bounds.clients)
             .map(|client| self.clients.value(world.clients[usize::from(client)]))
             .collect();
-        let mut believed: Vec<(Seat, FencingToken)> = Vec::new();
-        let mut gone = Vec::new();
+        let (mut broken, mut believed) = (None, Vec::<(Seat, FencingToken)>::new());
+        let standing = self.server.standing(world.server, world.tick)?;
         for seat in self.seats() {
             let client = &clients[usize::from(seat.client)];
             let attempt = &client.attempts[usize::from(seat.attempt)];
-            gone.extend(attempt.gone.map(|_| seat));
-            if let Some(claim) = attempt.claim()
-                && let Belief::Held | Belief::Uncertain = claim.belief(now)
-                && let Some(token) = claim.token()
+            let place = self.server.place_of(seat);
+            let (left, queued) = (standing.left[place], standing.queued[place]);
+            if attempt.gone.is_some() && (left.is_some() || queued.is_some()) {
+                broken = broken.or(Some(Violation::NotGone(seat)));
+            }
+            let Some(claim) = attempt.claim() else {
+                continue;
+            };
+            if let Belief::Held | Belief::Uncertain = claim.belief(now)
+                && let (Some(token), Some(deadline)) = (claim.token(), claim.deadline())
             {
                 believed.push((seat, token));
+                let end = left.map(|left| now.after(Duration::from_millis(left)));
+                if end.is_none_or(|end| end < deadline) {
+                    broken = broken.or(Some(Violation::BelievesTooLong(seat)));
+                }
+            }
+            if left.is_none() && queued.is_none() && self.was_heard_lately(world, seat) {
+                broken = broken.or(Some(Violation::PlaceLost(seat)));
             }
         }
         for (place, (one, _)) in believed.iter().enumerate() {
@@ -164,34 +218,25 @@ impl Search {
                 return Ok(Some(Violation::TokenPassed(*seat, *token, last.seat)));
             }
         }
-        if gone.is_empty() {
-            return Ok(None);
-        }
-        let alive = self.server.alive(world.server, world.tick)?;
-        let back = gone
-            .into_iter()
-            .find(|seat| alive & self.server.bit(*seat) != 0);
-        Ok(back.map(Violation::NotGone))
+        Ok(broken)
     }
 
     /// The waiter that sleeps on, though this run of a leave has made the name free. `world` is the one before it.
-    pub(super) fn judge_wake(&mut self, world: World, run: Run) -> Result<Option<Violation>> {
+    pub(super) fn judge_wake(&mut self, world: World, run: &Run) -> Result<Option<Violation>> {
         let sleeper = self.seats().find(|seat| {
             let client = self.clients.value(world.clients[usize::from(seat.client)]);
             client.attempts[usize::from(seat.attempt)].sleeps
         });
         let freed = !run.published
             && sleeper.is_some()
-            && self.server.alive(world.server, world.tick)? != 0
-            && self.server.alive(run.server, world.tick)? == 0;
+            && !self.server.standing(world.server, world.tick)?.is_free()
+            && self.server.standing(run.server, world.tick)?.is_free();
         Ok(sleeper.filter(|_| freed).map(Violation::NotWoken))
     }
 
     /// Every seat there is.
     pub(super) fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        let attempts = self.bounds.attempts();
-        (0..self.bounds.clients)
-            .flat_map(move |client| (0..attempts).map(move |attempt| Seat { client, attempt }))
+        seats(self.bounds.clients, self.bounds.attempts())
     }
 
     /// Who asks and would be served one day, in order.
@@ -210,7 +255,6 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use lockkeeper_core::claim::Claim;
-    use lockkeeper_core::protocol::Verb;
 
     use super::super::bounds::{Bounds, MARGIN};
     use super::super::model::Model;

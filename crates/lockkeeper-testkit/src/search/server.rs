@@ -1,29 +1,49 @@
 //! The server: the shipped scripts on the embedded engine, each run remembered.
 
+use std::rc::Rc;
+
 use anyhow::{Context as _, Result, ensure};
 use futures_util::FutureExt as _;
 use lockkeeper_core::ClaimId;
-use lockkeeper_core::protocol::{Answer, Ask, Item};
-use lockkeeper_core::store::{Event, Reply, Store as _, StoreError, Value};
+use lockkeeper_core::protocol::{self, Answer, Ask, Item};
+use lockkeeper_core::store::{Event, Reply, Request, Store as _, StoreError, Value};
 use lockkeeper_memory::{MemoryStore, Snapshot};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, server_time};
-use super::model::{Model, Seat, claims, rename};
-use super::state::{Asked, Interned, Question, Told};
+use super::model::{Model, Seat, claims, rename, seats};
+use super::state::{Asked, Interned, Message, Question, Told};
 use crate::mutants::Patch;
 
 /// The last token before the search begins, if the clock is behind it. Far ahead of the clock.
 const LAST_TOKEN: &str = "5000000000";
 
 /// What one run of a script changed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) server: u32,
     pub(super) told: Told,
     /// Whether it told the waiters to look.
     pub(super) published: bool,
+    /// Whom it told of a grant.
+    pub(super) grants: Rc<[(Seat, Message)]>,
+}
+
+/// What the server has of the claims, by their [places](Server::place_of).
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// For how long each holds, ms.
+    pub(super) left: Vec<Option<u64>>,
+    /// The place of each in the queue, counted from one.
+    pub(super) queued: Vec<Option<u64>>,
+}
+
+impl Standing {
+    /// Whether nobody holds.
+    pub(super) fn is_free(&self) -> bool {
+        self.left.iter().all(Option::is_none)
+    }
 }
 
 /// A server whose state is the number of a snapshot.
@@ -38,7 +58,9 @@ pub(super) struct Server {
     snapshots: Interned<Snapshot>,
     runs: FxHashMap<(u32, u8, Seat, Asked), Run>,
     settled: FxHashMap<(u32, u8), u32>,
-    alive: FxHashMap<(u32, u8), u16>,
+    standings: FxHashMap<(u32, u8), Rc<Standing>>,
+    /// States whose remains, nobody wanting the name any more, are in nobody's way.
+    pub(super) tidy: FxHashSet<(u32, u8)>,
     renamed: FxHashMap<(u32, [u8; 3]), u32>,
 }
 
@@ -52,10 +74,14 @@ impl Server {
         let store = MemoryStore::new();
         store.stop_clock(server_time(0));
         let events = store.events().context("the events are taken")?;
-        store
-            .subscribe(&model.protocol.channel())
-            .now_or_never()
-            .context("the embedded engine waits for nobody")??;
+        // One client more than there are: a late comer.
+        let claims = claims(bounds.clients + 1, bounds.attempts())?;
+        for channel in channels(model, &claims) {
+            store
+                .subscribe(&channel)
+                .now_or_never()
+                .context("the embedded engine waits for nobody")??;
+        }
         if bounds.clock_behind {
             let fence = model.protocol.name().part("fence");
             store.execute(&["SET", &fence, LAST_TOKEN, "PX", "1000000000"])?;
@@ -65,14 +91,15 @@ impl Server {
         let server = Self {
             model: model.clone(),
             bounds: bounds.clone(),
-            claims: claims(bounds.clients, bounds.attempts())?,
+            claims,
             patch: patch.cloned(),
             store,
             events,
             snapshots,
             runs: FxHashMap::default(),
             settled: FxHashMap::default(),
-            alive: FxHashMap::default(),
+            standings: FxHashMap::default(),
+            tidy: FxHashSet::default(),
             renamed: FxHashMap::default(),
         };
         Ok((server, empty))
@@ -92,27 +119,31 @@ impl Server {
     pub(super) fn run(&mut self, server: u32, tick: u8, seat: Seat, asked: Asked) -> Result<Run> {
         let key = (server, tick, seat, asked);
         if let Some(run) = self.runs.get(&key) {
-            return Ok(*run);
+            return Ok(run.clone());
         }
         let item = self.item(seat, asked);
         self.store.stop_clock(server_time(tick));
         self.store.restore(&self.snapshots.value(server));
-        let told = self.execute(&item, asked.question)?;
+        let told = self.execute(&item, asked)?;
+        let (published, grants) = self.take_messages();
         let run = Run {
             server: self.snapshots.number(self.store.snapshot()),
             told,
-            published: self.take_messages(),
+            published,
+            grants: grants.into(),
         };
-        self.runs.insert(key, run);
+        self.runs.insert(key, run.clone());
         Ok(run)
     }
 
     fn item(&self, seat: Seat, asked: Asked) -> Item {
         let protocol = &self.model.protocol;
         let ttl = self.bounds.ttl(seat.attempt);
-        let ask = Ask::new(self.claim(seat), ttl, asked.floor, asked.token);
+        let ask = Ask::new(self.claim(seat), ttl, asked.floor, asked.token)
+            .queueing(self.bounds.waiter_ttl(), None);
         match asked.question {
             Question::Acquire => protocol.acquire(ask),
+            Question::Beat => protocol.beat(ask),
             Question::Renew => protocol.renew(ask),
             Question::Leave { overtakes } => protocol.leave(ask, overtakes),
             Question::Verify => protocol.verify(ask),
@@ -120,33 +151,41 @@ impl Server {
     }
 
     /// Runs a script as `EVAL` does, in the mutant's words if there is one for it.
-    fn execute(&self, item: &Item, question: Question) -> Result<Told> {
+    fn execute(&self, item: &Item, asked: Asked) -> Result<Told> {
+        let value = match self.eval(item, asked.request) {
+            Ok(value) => value,
+            Err(error) => return self.refused(&error),
+        };
+        let answer = Reply::read(asked.request, value).ok().and_then(|reply| {
+            if item.script.batch {
+                reply.field(0).and_then(Answer::of_item)
+            } else {
+                self.model.protocol.decode(item.script, &reply)
+            }
+        });
+        Ok(answer.map_or(Told::Unreadable, Told::Answer))
+    }
+
+    fn eval(&self, item: &Item, request: Request) -> Result<Value, StoreError> {
         let patched = self
             .patch
             .as_ref()
             .and_then(|patch| patch.source(item.script));
-        let number = question.number();
-        let (keys, request) = (item.keys.len().to_string(), number.to_string());
-        let mut command = vec!["EVAL", patched.unwrap_or(item.script.source), &keys];
-        command.extend(item.keys.iter().map(String::as_str));
-        command.push(&request);
-        command.extend(item.args.iter().map(String::as_str));
-        let value = match self.store.execute(&command) {
-            Ok(value) => value,
-            Err(error) => return self.refused(&error),
+        let (keys, request) = (item.keys.len().to_string(), request.to_string());
+        let command = |name: &str, script: &str| {
+            let mut command: Vec<&str> = vec![name, script, &keys];
+            command.extend(item.keys.iter().map(String::as_str));
+            command.push(&request);
+            command.extend(item.args.iter().map(String::as_str));
+            self.store.execute(&command)
         };
-        let reply = Reply::read(number, value).and_then(|reply| {
-            let Some(status) = reply.field(0).filter(|_| item.script.batch) else {
-                return Ok(reply);
-            };
-            // A batch of one: its item's outcome reads like a reply of its own.
-            let echo = Value::Bytes(request.clone().into_bytes());
-            Reply::read(number, Value::List(vec![echo, status.clone()]))
-        });
-        let answer = reply
-            .ok()
-            .and_then(|reply| self.model.protocol.decode(item.script, &reply));
-        Ok(answer.map_or(Told::Unreadable, Told::Answer))
+        if let Some(source) = patched {
+            return command("EVAL", source);
+        }
+        match command("EVALSHA", item.script.sha1) {
+            Err(error) if error.is_noscript() => command("EVAL", item.script.source),
+            result => result,
+        }
     }
 
     /// A shipped script never fails here; a mutant may.
@@ -155,14 +194,28 @@ impl Server {
         Ok(Told::Refused)
     }
 
-    fn take_messages(&mut self) -> bool {
-        let mut look = false;
+    /// Whether the last script told the waiters to look, and whom it told of a grant.
+    fn take_messages(&mut self) -> (bool, Vec<(Seat, Message)>) {
+        let (mut look, mut grants) = (false, Vec::new());
         while let Ok(event) = self.events.try_recv() {
-            if let Event::Message { payload, .. } = event {
-                look |= self.model.protocol.signal(&payload).is_some();
-            }
+            let Event::Message { payload, .. } = event else {
+                continue;
+            };
+            look |= self.model.protocol.signal(&payload).is_some();
+            grants.extend(protocol::Grant::read(&payload).and_then(|grant| {
+                let message = Message {
+                    token: grant.token,
+                    request: grant.request,
+                };
+                Some((self.seat_of(grant.claim)?, message))
+            }));
         }
-        look
+        (look, grants)
+    }
+
+    fn seat_of(&self, claim: &str) -> Option<Seat> {
+        let mut seats = seats(self.bounds.clients, self.bounds.attempts());
+        seats.find(|seat| self.claim(*seat).as_str() == claim)
     }
 
     /// The state without the key of the last token.
@@ -185,33 +238,69 @@ impl Server {
         settled
     }
 
-    /// Which seats hold on the server, as its own scripts tell, one bit for each.
-    pub(super) fn alive(&mut self, server: u32, tick: u8) -> Result<u16> {
-        if let Some(alive) = self.alive.get(&(server, tick)) {
-            return Ok(*alive);
+    /// Who holds and who waits on the server, as its own scripts tell.
+    pub(super) fn standing(&mut self, server: u32, tick: u8) -> Result<Rc<Standing>> {
+        if let Some(standing) = self.standings.get(&(server, tick)) {
+            return Ok(Rc::clone(standing));
         }
-        let mut alive = 0;
-        for client in 0..self.bounds.clients {
-            for attempt in 0..self.bounds.attempts() {
-                let seat = Seat { client, attempt };
-                let asked = Asked {
-                    question: Question::Verify,
-                    floor: 0,
-                    token: None,
-                };
-                let told = self.run(server, tick, seat, asked)?.told;
-                if let Told::Answer(Answer::Held(_)) = told {
-                    alive |= self.bit(seat);
-                }
-            }
+        // Questions change nothing.
+        self.store.stop_clock(server_time(tick));
+        self.store.restore(&self.snapshots.value(server));
+        let (mut left, mut queued) = (Vec::new(), Vec::new());
+        for seat in seats(self.bounds.clients, self.bounds.attempts()) {
+            left.push(self.left(seat)?);
+            queued.push(self.queued(seat)?);
         }
-        self.alive.insert((server, tick), alive);
-        Ok(alive)
+        let standing = Rc::new(Standing { left, queued });
+        self.standings.insert((server, tick), Rc::clone(&standing));
+        Ok(standing)
     }
 
-    /// The bit of a seat among those [alive](Self::alive).
-    pub(super) fn bit(&self, seat: Seat) -> u16 {
-        1 << (seat.client * self.bounds.attempts() + seat.attempt)
+    /// For how long a claim holds, ms, if it does.
+    fn left(&self, seat: Seat) -> Result<Option<u64>> {
+        let asked = Asked {
+            question: Question::Verify,
+            request: 1,
+            floor: 0,
+            token: None,
+        };
+        let told = self.execute(&self.item(seat, asked), asked)?;
+        Ok(match told {
+            Told::Answer(Answer::Held(left)) => Some(u64::try_from(left.as_millis())?),
+            _ => None,
+        })
+    }
+
+    /// The place of a claim in the queue, if there is one.
+    fn queued(&self, seat: Seat) -> Result<Option<u64>> {
+        let Some(item) = self.model.protocol.queue(self.claim(seat).as_str()) else {
+            return Ok(None);
+        };
+        let reply = Reply::read(1, self.eval(&item, 1)?)?;
+        let place = reply.field(1).and_then(Value::as_i64);
+        let place = u64::try_from(place.context("a queue without places")?)?;
+        Ok((place > 0).then_some(place))
+    }
+
+    /// Where a seat's claim stands in a [`Standing`].
+    pub(super) fn place_of(&self, seat: Seat) -> usize {
+        usize::from(seat.client * self.bounds.attempts() + seat.attempt)
+    }
+
+    /// Whether the server has anything but the last token and marks of leaves.
+    pub(super) fn has_remains(&self, server: u32, tick: u8) -> bool {
+        self.store.stop_clock(server_time(tick));
+        self.store.restore(&self.snapshots.value(server));
+        let name = self.model.protocol.name();
+        let marks: Vec<String> = self
+            .claims
+            .iter()
+            .flatten()
+            .map(|id| name.gone(id))
+            .collect();
+        let fence = name.part("fence");
+        let keys = self.store.keys();
+        keys.iter().any(|key| *key != fence && !marks.contains(key))
     }
 
     /// The state with the clients renamed: what was client `i` is client `names[i]`.
@@ -227,4 +316,18 @@ impl Server {
         self.renamed.insert((server, names), renamed);
         renamed
     }
+}
+
+/// The channels on which this kind's clients are told something.
+fn channels(model: &Model, claims: &[Vec<ClaimId>]) -> Vec<String> {
+    let channel = model.protocol.channel();
+    if !model.protocol.queues() {
+        return vec![channel];
+    }
+    // An owner is its client's id and a number.
+    let owners = claims.iter().filter_map(|claims| claims.first());
+    owners
+        .map(|claim| claim.owner().to_string())
+        .filter_map(|owner| Some(format!("{channel}:{}", owner.split_once(':')?.0)))
+        .collect()
 }

@@ -26,6 +26,15 @@ pub(super) struct World {
     pub(super) endings: u8,
 }
 
+impl World {
+    /// The server has granted `token`.
+    pub(super) fn note_grant(&mut self, seat: Seat, token: FencingToken) {
+        if self.last.is_none_or(|last| last.token < token) {
+            self.last = Some(Grant { token, seat });
+        }
+    }
+}
+
 /// A grant as the server executed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Grant {
@@ -53,6 +62,15 @@ pub(super) struct Attempt {
     pub(super) sleeps: bool,
     /// The server has confirmed the leave: up to this tick nothing of the claim may be there.
     pub(super) gone: Option<u8>,
+    /// Messages that tell of its grant, ordered. Each may come whenever it likes, as often as it likes, or never.
+    pub(super) messages: Vec<Message>,
+}
+
+/// A message that a claim was granted, with the last request of it that the server had executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Message {
+    pub(super) token: FencingToken,
+    pub(super) request: Request,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,10 +89,14 @@ pub(super) struct Flight {
     pub(super) reply: Option<(Told, u8)>,
 }
 
+/// The number of the first request that a queue notes.
+pub(super) const FIRST_NOTED: Request = 3;
+
 /// A request: with the seat, all that the protocol builds an item from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Asked {
     pub(super) question: Question,
+    pub(super) request: Request,
     pub(super) floor: u64,
     pub(super) token: Option<FencingToken>,
 }
@@ -82,6 +104,7 @@ pub(super) struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Question {
     Acquire,
+    Beat,
     Renew,
     Leave { overtakes: bool },
     Verify,
@@ -92,17 +115,20 @@ impl Question {
     pub(super) const fn verb(self) -> Option<Verb> {
         match self {
             Self::Acquire => Some(Verb::Acquire),
+            Self::Beat => Some(Verb::Beat),
             Self::Renew => Some(Verb::Renew),
             Self::Leave { .. } => Some(Verb::Leave),
             Self::Verify => None,
         }
     }
 
-    /// Its number. At most a leave and one other request are on their way for a claim, so two numbers tell all apart
-    /// that must be told apart.
-    pub(super) const fn number(self) -> Request {
+    /// The number of the request sent at `tick`. At most a leave and one other request are on their way for a claim, so two
+    /// numbers tell all apart that must be told apart. Only those that a queue notes count up, and of them those of one tick
+    /// are alike: what is counted from one send is counted from all.
+    pub(super) fn number(self, noted: bool, tick: u8) -> Request {
         match self {
             Self::Leave { .. } => 2,
+            Self::Acquire | Self::Beat if noted => FIRST_NOTED + Request::from(tick),
             _ => 1,
         }
     }
@@ -126,6 +152,7 @@ impl Client {
             strays: Vec::new(),
             sleeps: false,
             gone: None,
+            messages: Vec::new(),
         };
         Self {
             floor: 0,
@@ -140,6 +167,14 @@ impl Attempt {
             Stage::Living(claim) => Some(claim),
             _ => None,
         }
+    }
+
+    /// A message goes out to the claim.
+    pub(super) fn publish(&mut self, message: Message, now: u8) {
+        if let Err(place) = self.messages.binary_search(&message) {
+            self.messages.insert(place, message);
+        }
+        self.fold_messages(now);
     }
 
     /// The request on its way becomes one that nobody waits for. Several alike are one: a stray may be executed any number of

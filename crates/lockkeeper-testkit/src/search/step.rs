@@ -5,7 +5,7 @@ use std::fmt;
 use lockkeeper_core::protocol::{Answer, Verb};
 
 use super::model::{Seat, letter};
-use super::state::{Asked, Question, Told};
+use super::state::{Asked, FIRST_NOTED, Message, Question, Told};
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) enum Step {
     ExecutesLate(Seat, Asked, Told),
     /// The reply arrives.
     Hears(Seat, Told),
+    /// A message tells of the claim's grant.
+    HearsGrant(Seat, Message),
     /// The client waits no longer; whether the request had been executed.
     GivesUp(Seat, bool),
     /// The request never left, and the client knows.
@@ -43,6 +45,7 @@ pub(super) enum Step {
 pub(super) enum Sending {
     First,
     Again,
+    Beat,
     Renewal,
     Leave,
     /// A leave, with which belief ends.
@@ -67,6 +70,10 @@ impl fmt::Display for Step {
                 "the server executes {asked} of {seat} late, which nobody waits for: {told}"
             ),
             Self::Hears(seat, told) => write!(f, "{seat} hears {told}"),
+            Self::HearsGrant(seat, Message { token, request }) => write!(
+                f,
+                "{seat} is told by a message that it was granted {token} as of its request no. {request}"
+            ),
             Self::GivesUp(seat, true) => {
                 write!(
                     f,
@@ -92,6 +99,7 @@ impl fmt::Display for Sending {
         f.write_str(match self {
             Self::First => "begins: it ",
             Self::Again => "asks again: it ",
+            Self::Beat => "says that it is alive: it ",
             Self::Renewal => "renews its lease: it ",
             Self::Leave => "",
             Self::LetsGo => "lets go, believes no longer, and ",
@@ -103,6 +111,7 @@ impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.question {
             Question::Acquire => "acquire",
+            Question::Beat => "beat",
             Question::Renew => "renew",
             Question::Leave { overtakes: true } => "leave with a mark",
             Question::Leave { overtakes: false } => "leave",
@@ -110,6 +119,9 @@ impl fmt::Display for Asked {
         })?;
         match (self.question.verb(), self.token) {
             (Some(Verb::Acquire), Some(token)) => write!(f, " (repeats grant {token})"),
+            (Some(Verb::Acquire | Verb::Beat), None) if self.request >= FIRST_NOTED => {
+                write!(f, " no. {}", self.request)
+            }
             _ => Ok(()),
         }
     }
@@ -120,6 +132,8 @@ impl fmt::Display for Told {
         match *self {
             Self::Answer(Answer::Granted(token)) => write!(f, "GRANTED {token}"),
             Self::Answer(Answer::Busy(_)) => f.write_str("BUSY"),
+            Self::Answer(Answer::Waiting(_)) => f.write_str("WAITING"),
+            Self::Answer(Answer::More) => f.write_str("MORE"),
             Self::Answer(Answer::Renewed) => f.write_str("RENEWED"),
             Self::Answer(Answer::Held(_)) => f.write_str("HELD"),
             Self::Answer(Answer::Left { holds, .. }) => write!(f, "LEFT, {holds} held"),
