@@ -164,7 +164,7 @@ impl Bounds {
                 ..one_each()
             },
             Self {
-                ticks: 2,
+                ticks: 3,
                 endings: 0,
                 ..small()
             },
