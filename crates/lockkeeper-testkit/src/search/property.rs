@@ -275,11 +275,19 @@ mod tests {
         client.attempts[0].stage = Stage::Living(claim);
         let world = search.beginning;
         let mut world = search.with(world, 0, client);
-        for (last, seat, passed) in [(5, seat(0), false), (6, seat(0), false), (6, seat(1), true)] {
-            let token = token(last);
-            world.last = Some(Grant { token, seat });
-            let judged = search.judge(world).unwrap();
-            assert_eq!(judged.is_some(), passed, "{judged:?}");
+        // Of what it believes the server has nothing; that is judged last.
+        let alone = Violation::BelievesTooLong(seat(0));
+        let passed = Violation::TokenPassed(seat(0), token(5), seat(1));
+        for (last, grantee, expected) in [
+            (5, seat(0), alone),
+            (6, seat(0), alone),
+            (6, seat(1), passed),
+        ] {
+            world.last = Some(Grant {
+                token: token(last),
+                seat: grantee,
+            });
+            assert_eq!(search.judge(world).unwrap(), Some(expected));
         }
     }
 }
