@@ -38,6 +38,11 @@ impl Claim {
         self
     }
 
+    /// How long the claim may hold, if that is bounded.
+    pub(super) fn max_hold(&self) -> Option<Duration> {
+        self.bounds.as_ref()?.max_hold
+    }
+
     /// Binds a claim to what its predecessor was bound to.
     pub(crate) fn succeed(&mut self, old: &Self) {
         self.bounds = old.bounds.as_deref().map(|bounds| {

@@ -17,8 +17,9 @@ impl Claim {
         if let Phase::Ended(_) = self.phase {
             self.queue = None;
         }
+        let max_hold = self.max_hold();
         if let Some(queue) = &mut self.queue {
-            queue.fold(now, self.max_hold);
+            queue.fold(now, max_hold);
         }
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
