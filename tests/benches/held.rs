@@ -5,16 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use lockkeeper::{Client, LeaseState, Mutex, MutexGuard};
 use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::Effort;
-use crate::meters::{
-    count, own_memory, own_processor_time, scripts, server_memory, server_processor_time,
-};
+use crate::meters::{count, own_memory, server_memory, watch};
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
 
@@ -114,43 +112,6 @@ async fn acquire(client: &Client, range: std::ops::Range<usize>) -> Result<Vec<M
         guards.extend(done??);
     }
     Ok(guards)
-}
-
-/// What renewing costs.
-struct Watched {
-    /// Scripts per second on the server.
-    scripts: f64,
-    /// The same in the second that had most.
-    busiest: f64,
-    /// Processor time of this process, % of one core.
-    client: f64,
-    /// Processor time of the server, % of one core.
-    server: f64,
-}
-
-/// Watches for so long, a second at a time.
-async fn watch(server: &Server, length: Duration) -> Result<Watched> {
-    let start = tokio::time::Instant::now();
-    let own_before = own_processor_time()?;
-    let server_before = server_processor_time(server).await?;
-    let scripts_before = scripts(server).await?;
-    let (mut last, mut busiest) = (scripts_before, 0_f64);
-    for second in 1..=length.as_secs() {
-        sleep_until(start + Duration::from_secs(second)).await;
-        let now = scripts(server).await?;
-        busiest = busiest.max(now - last);
-        last = now;
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    let own = own_processor_time()?
-        .checked_sub(own_before)
-        .context("time ran backwards")?;
-    Ok(Watched {
-        scripts: (last - scripts_before) / seconds,
-        busiest,
-        client: own.as_secs_f64() / seconds * 100.0,
-        server: (server_processor_time(server).await? - server_before) / seconds * 100.0,
-    })
 }
 
 /// How many are not held any more, by their own word or, for some, by the server's.

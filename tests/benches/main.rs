@@ -10,6 +10,7 @@
 //! | [`parallel`] | the same by 64 tasks on 64 names |
 //! | [`hand_over`] | from the call of release to the next holder running, and what that costs the server |
 //! | [`held`] | leases that are held and nothing else: work, memory, losses |
+//! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -26,6 +27,7 @@ mod parallel;
 mod report;
 mod rounds;
 mod single;
+mod waiters;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -40,7 +42,7 @@ use report::Report;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Arguments {
-    /// Fewer rounds and fewer leases: within two minutes.
+    /// Fewer rounds, leases and waiters: within two minutes.
     #[arg(long)]
     quick: bool,
     /// Measures only this.
@@ -59,6 +61,8 @@ struct Arguments {
 enum Part {
     /// Many leases held. First, because memory that another part has freed would be used again and not be counted.
     Held,
+    /// Many who wait for one name. Alone it measures the memory of the client too.
+    FairWaiters,
     /// One task, nobody competing.
     Single,
     /// 64 tasks, each with a name of its own.
@@ -80,6 +84,8 @@ pub(crate) struct Effort {
     hand_overs: usize,
     /// How many leases are held, one number after the other.
     leases: &'static [usize],
+    /// How many wait for one name, one number after the other.
+    waiters: &'static [usize],
     /// How many renewal periods they are watched for.
     periods: u32,
     /// No part may run longer: a benchmark that hangs is a fault and not a figure.
@@ -93,8 +99,9 @@ impl Effort {
         pairs: 400,
         hand_overs: 60,
         leases: &[10_000],
+        waiters: &[10_000],
         periods: 1,
-        limit: Duration::from_secs(30),
+        limit: Duration::from_secs(60),
     };
 
     /// Within ten minutes.
@@ -103,6 +110,7 @@ impl Effort {
         pairs: 1_000,
         hand_overs: 100,
         leases: &[100_000, 10_000],
+        waiters: &[100_000, 10_000],
         periods: 3,
         limit: Duration::from_secs(150),
     };
@@ -144,6 +152,7 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::Parallel => parallel::measure(effort).await,
         Part::HandOver => hand_over::measure(effort).await,
         Part::FairHandOver => hand_over::measure_fair(effort).await,
+        Part::FairWaiters => waiters::measure(effort).await,
         Part::Held => held::measure(effort).await,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use lockkeeper_testkit::server::Server;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::sleep_until;
 
 /// Processor time that this process has used, in the kernel too.
 pub(crate) fn own_processor_time() -> Result<Duration> {
@@ -48,6 +49,43 @@ pub(crate) async fn server_memory(server: &Server) -> Result<f64> {
     Ok(field_of(&text, "used_memory")
         .context("no used_memory")?
         .parse()?)
+}
+
+/// What keeping leases or places costs.
+pub(crate) struct Watched {
+    /// Scripts per second on the server.
+    pub(crate) scripts: f64,
+    /// The same in the second that had most.
+    pub(crate) busiest: f64,
+    /// Processor time of this process, % of one core.
+    pub(crate) client: f64,
+    /// Processor time of the server, % of one core.
+    pub(crate) server: f64,
+}
+
+/// Watches for so long, a second at a time.
+pub(crate) async fn watch(server: &Server, length: Duration) -> Result<Watched> {
+    let start = tokio::time::Instant::now();
+    let own_before = own_processor_time()?;
+    let server_before = server_processor_time(server).await?;
+    let scripts_before = scripts(server).await?;
+    let (mut last, mut busiest) = (scripts_before, 0_f64);
+    for second in 1..=length.as_secs() {
+        sleep_until(start + Duration::from_secs(second)).await;
+        let now = scripts(server).await?;
+        busiest = busiest.max(now - last);
+        last = now;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let own = own_processor_time()?
+        .checked_sub(own_before)
+        .context("time ran backwards")?;
+    Ok(Watched {
+        scripts: (last - scripts_before) / seconds,
+        busiest,
+        client: own.as_secs_f64() / seconds * 100.0,
+        server: (server_processor_time(server).await? - server_before) / seconds * 100.0,
+    })
 }
 
 /// What the figures of a run depend on, one fact each: its name and its text.

@@ -12,10 +12,10 @@ use crate::tools;
 /// What `tests/benches` is told.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Fewer rounds and fewer leases: within two minutes.
+    /// Fewer rounds, leases and waiters: within two minutes.
     #[arg(long)]
     quick: bool,
-    /// Measures only this: single, parallel, hand-over, held.
+    /// Measures only this: single, parallel, hand-over, fair-hand-over, held, fair-waiters.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Where the figures go as JSON [default: target/bench.json].

@@ -1,0 +1,277 @@
+//! A long queue for one name: what waiting costs, what it weighs, and whether the lock still goes on from one to the next.
+//!
+//! All who wait are tasks of one client. They come as fast as can be, so their beats come together; that is the worst case.
+//! How long scripts take is told by the server's own log of slow commands. It also logs what a script calls, which would
+//! slow down the scripts, so it is told to log nothing that is as short as that; and it is off while work is measured.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper::{Client, FairGuard, FairLock};
+use lockkeeper_lua::{Script, fair};
+use lockkeeper_testkit::server::{Reply, Server};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::Effort;
+use crate::meters::{Watched, count, own_memory, server_memory, watch};
+use crate::pairs::micros;
+use crate::report::{Row, Target};
+use crate::rounds::Spread;
+
+const PART: &str = "fair waiters";
+
+/// What they wait for: 32 bytes, about as long as names with a UUID in them are.
+const NAME: &str = "bench:fair:waiters:0000000000000";
+
+/// Three periods of beats: the default waiter ttl.
+const PERIODS: Duration = Duration::from_secs(10);
+
+/// Waiters whose acquires are timed, behind all others, and hand-overs that are.
+const TIMED: usize = 1_000;
+
+/// Waiters that come before anything is measured: what is allocated once goes to nobody's account.
+const FIRST: usize = 64;
+
+/// What the targets are given for.
+const TARGET_WAITERS: f64 = 100_000.0;
+
+/// Commands that take no longer, µs, are not logged: those that scripts call. The shortest script takes longer.
+const SHORTEST: &str = "6";
+
+/// How many runs the log holds.
+const LOGGED: &str = "4096";
+
+/// How long anything may take before something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lets many wait and watches, for each number of them on a server of its own.
+pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for &waiters in effort.waiters {
+        rows.extend(wait(waiters, effort.periods, rows.is_empty()).await?);
+    }
+    Ok(rows)
+}
+
+/// `fresh`: as for leases, see [`held`](crate::held).
+async fn wait(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let mut crowd = Crowd::gather(&server, &client).await?;
+    crowd.grow(FIRST).await?;
+
+    let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
+    let start = Instant::now();
+    crowd.grow(number).await?;
+    let joined = start.elapsed();
+    let waiters = count(number - FIRST);
+    let memory = own_memory()
+        .zip(memory)
+        .map(|(after, before)| (after - before) / waiters);
+    let server_memory = (server_memory(&server).await? - server_memory_before) / waiters;
+
+    let watched = watch(&server, PERIODS * periods).await?;
+    let moving = crowd.time().await?;
+    let withdrawn = crowd.disperse().await?;
+    client.close().await;
+
+    let row = |what: &str, unit, spread| {
+        Row::new(PART, format!("{number} waiters: {what}"), unit, spread)
+    };
+    let once = |what: &str, unit, value| row(what, unit, Spread::once(value));
+    let mut rows = costs(&watched, &once);
+    if let Some(memory) = memory.filter(|_| fresh) {
+        rows.push(once("client memory each", "bytes", memory).target(Target::AtMost(2_048.0)));
+    }
+    rows.push(once("server memory each", "bytes", server_memory));
+    let scale = TARGET_WAITERS / count(number);
+    if scale > 1.0 {
+        // The targets are for more waiters than these.
+        let at = |what: &str, value: f64| once(&format!("{what}, ×{scale}"), "", value * scale);
+        rows.push(at("scripts/s", watched.scripts).target(Target::AtMost(400.0)));
+        rows.push(at("server CPU %", watched.server).target(Target::AtMost(20.0)));
+    }
+    for (what, times) in moving {
+        rows.extend(quantiles(what, times, &row)?);
+    }
+    rows.push(once("joined in", "s", joined.as_secs_f64()));
+    rows.push(once("withdrawn in", "s", withdrawn.as_secs_f64()));
+    Ok(rows)
+}
+
+fn costs(watched: &Watched, once: &impl Fn(&str, &'static str, f64) -> Row) -> Vec<Row> {
+    vec![
+        once("scripts", "/s", watched.scripts).target(Target::AtMost(400.0)),
+        once("scripts, busiest second", "/s", watched.busiest),
+        once("client CPU", "% of a core", watched.client),
+        once("server CPU", "% of a core", watched.server).target(Target::AtMost(20.0)),
+    ]
+}
+
+/// The median of `times`, between the least and the greatest; and how long 99 of 100 take at most.
+fn quantiles(
+    what: &str,
+    mut times: Vec<f64>,
+    row: &impl Fn(&str, &'static str, Spread) -> Row,
+) -> Result<Vec<Row>> {
+    times.sort_by(f64::total_cmp);
+    let slow = *times
+        .get(times.len() * 99 / 100)
+        .context("nothing was timed")?;
+    Ok(vec![
+        row(what, "µs", Spread::of(times)?),
+        row(&format!("{what}, p99"), "µs", Spread::once(slow)),
+    ])
+}
+
+/// One holder, and those who wait for it.
+struct Crowd<'a> {
+    server: &'a Server,
+    client: &'a Client,
+    waiting: JoinSet<Result<()>>,
+    holder: Option<FairGuard>,
+    granted: mpsc::UnboundedReceiver<(Instant, FairGuard)>,
+    grants: mpsc::UnboundedSender<(Instant, FairGuard)>,
+}
+
+impl<'a> Crowd<'a> {
+    async fn gather(server: &'a Server, client: &'a Client) -> Result<Self> {
+        let (grants, granted) = mpsc::unbounded_channel();
+        Ok(Self {
+            server,
+            client,
+            waiting: JoinSet::new(),
+            holder: Some(FairLock::new(client, NAME).acquire().await?),
+            granted,
+            grants,
+        })
+    }
+
+    /// Lets more join until so many wait.
+    async fn grow(&mut self, number: usize) -> Result<()> {
+        while self.waiting.len() < number {
+            let lock = FairLock::new(self.client, NAME);
+            let grants = self.grants.clone();
+            self.waiting.spawn(async move {
+                let guard = lock.acquire().await?;
+                grants.send((Instant::now(), guard))?;
+                Ok(())
+            });
+        }
+        let start = Instant::now();
+        while self.length().await? < number {
+            ensure!(start.elapsed() < PATIENCE, "not all have joined");
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// How long scripts take with so many waiting, µs, and hand-overs among their beats.
+    async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
+        self.log_scripts().await?;
+        self.grow(self.waiting.len() + TIMED).await?;
+        let acquires = self.logged(&fair::ACQUIRE).await?;
+        self.log_scripts().await?;
+        sleep(PERIODS / 3).await;
+        let beats = self.logged(&fair::BEAT).await?;
+        self.log_scripts().await?;
+        let hand_overs = self.hand_on(TIMED).await?;
+        let leaves = self.logged(&fair::LEAVE).await?;
+        self.set("slowlog-log-slower-than", "-1").await?;
+        Ok(vec![
+            ("acquire script", acquires),
+            ("beat script", beats),
+            ("leave script", leaves),
+            ("hand-over", hand_overs),
+        ])
+    }
+
+    /// Hands the lock on from one to the next, spread over some periods of their beats; how long each took, µs.
+    async fn hand_on(&mut self, number: usize) -> Result<Vec<f64>> {
+        let pause = PERIODS / u32::try_from(number)?;
+        let mut times = Vec::with_capacity(number);
+        for _ in 0..number {
+            sleep(pause).await;
+            let holder = self.holder.take().context("nobody holds")?;
+            let token = holder.fencing_token();
+            let start = Instant::now();
+            let (released, next) = timeout(PATIENCE, async {
+                tokio::join!(holder.release(), self.granted.recv())
+            })
+            .await
+            .context("nobody was granted the lock")?;
+            released?;
+            let (granted, next) = next.context("all who wait are gone")?;
+            ensure!(next.fencing_token() > token, "tokens must grow");
+            times.push(micros(granted - start));
+            self.holder = Some(next);
+        }
+        Ok(times)
+    }
+
+    /// Everybody stops waiting and the holder lets go; how long until the server knows nothing of them.
+    async fn disperse(mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.waiting.shutdown().await;
+        while self.length().await? > 0 {
+            ensure!(start.elapsed() < PATIENCE, "not all have left");
+            sleep(Duration::from_millis(20)).await;
+        }
+        let dispersed = start.elapsed();
+        if let Some(holder) = self.holder {
+            holder.release().await?;
+        }
+        let rest = self.server.command(&["KEYS", "*"]).await?.into_texts()?;
+        let of_queue = |key: &&String| key.contains(NAME) && !key.contains(".fence:");
+        let rest: Vec<_> = rest.iter().filter(of_queue).collect();
+        ensure!(rest.is_empty(), "the server still has {rest:?}");
+        Ok(dispersed)
+    }
+
+    async fn length(&self) -> Result<usize> {
+        let length = FairLock::new(self.client, NAME).queue_len().await?;
+        Ok(length.try_into()?)
+    }
+
+    async fn set(&self, parameter: &str, value: &str) -> Result<()> {
+        let words = ["CONFIG", "SET", parameter, value];
+        self.server.command(&words).await?;
+        Ok(())
+    }
+
+    /// Lets the server log from now on, and forget what it has logged.
+    async fn log_scripts(&self) -> Result<()> {
+        self.set("slowlog-max-len", LOGGED).await?;
+        self.set("slowlog-log-slower-than", SHORTEST).await?;
+        self.server.command(&["SLOWLOG", "RESET"]).await?;
+        Ok(())
+    }
+
+    /// How long the runs of `script` in the log took, µs.
+    async fn logged(&self, script: &Script) -> Result<Vec<f64>> {
+        let log = self.server.command(&["SLOWLOG", "GET", LOGGED]).await?;
+        let Reply::List(entries) = log else {
+            bail!("a log that is no list");
+        };
+        let mut times = Vec::new();
+        for entry in entries {
+            let Reply::List(fields) = entry else {
+                bail!("an entry of the log that is no list");
+            };
+            let mut fields = fields.into_iter().skip(2);
+            let (Some(time), Some(words)) = (fields.next(), fields.next()) else {
+                bail!("an entry of the log that is too short");
+            };
+            if words
+                .into_texts()?
+                .get(1)
+                .is_some_and(|sha1| sha1 == script.sha1)
+            {
+                times.push(count(u32::try_from(time.into_integer()?)?));
+            }
+        }
+        Ok(times)
+    }
+}
