@@ -157,7 +157,7 @@ impl<G: 'static> IntoFuture for Acquire<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let acquisition = self.prepare()?;
+            let mut acquisition = self.prepare()?;
             let span = acquisition.span();
             acquisition
                 .unless_closed(async |it| it.wait().await)
@@ -223,7 +223,7 @@ impl<G: 'static> IntoFuture for TryAcquire<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let acquisition = self.0.prepare()?;
+            let mut acquisition = self.0.prepare()?;
             let span = acquisition.span();
             let hold = acquisition
                 .unless_closed(async |it| it.once().await)

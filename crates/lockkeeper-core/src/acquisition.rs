@@ -8,6 +8,8 @@ mod queue;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use crate::claim::Verdict;
 use crate::clock::{Moment, sleep_until_some};
 use crate::engine::Engine;
@@ -88,14 +90,14 @@ impl Acquisition {
 
     /// Runs `work`, and stops it when the client is closed.
     pub(crate) async fn unless_closed<T>(
-        mut self,
+        &mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let engine = Arc::clone(&self.engine);
         tokio::select! {
             biased;
             () = engine.closed() => Err(Error::Closed),
-            result = work(&mut self) => result,
+            result = work(self) => result,
         }
     }
 
@@ -173,7 +175,13 @@ impl Acquisition {
 
     /// Asks until the server answers. Gives up after `tries` requests, or when the server has been out of reach for one
     /// ttl: no lease of this client would have outlived that.
-    async fn look(&mut self, tries: Option<u32>) -> Result<Found> {
+    ///
+    /// In a box of its own: a waiter need not carry the room for a request as long as it waits.
+    fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Found>> {
+        Box::pin(self.ask_until_answered(tries))
+    }
+
+    async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Found> {
         let clock = Arc::clone(&self.engine.line.clock);
         let patience = clock.now().after(self.terms.ttl);
         let mut pauses = Pauses::new(self.engine.random());
