@@ -21,33 +21,49 @@
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
 local reply = { ARGV[1], 'DONE' }
-local now, names = server_now(), {}
+local request, now, names, by_main = ARGV[1], server_now(), {}, {}
 for i = 1, #KEYS / 4 do
-  local claim, ttl = ARGV[5 * i - 3], tonumber(ARGV[5 * i - 2])
-  local name = names[KEYS[4 * i - 3]]
+  local name = by_main[KEYS[4 * i - 3]]
   if not name then
     name = { kind = 'fair', main = KEYS[4 * i - 3], fence = KEYS[4 * i - 2], queue = KEYS[4 * i - 1], waiters = KEYS[4 * i] }
     name.floor, name.waiter_ttl, name.channel = ARGV[5 * i - 1], tonumber(ARGV[5 * i]), ARGV[5 * i + 1]
-    local fault = read_name(name, now, true)
-    if fault then
-      return fault
-    end
-    settle(name)
-    names[name.main] = name
+    name.items, name.claims = {}, {}
+    by_main[name.main], names[#names + 1] = name, name
   end
-  local held = name.held
-  local holds = held and (held.leases[claim] or 0) > name.now
-  local place = held and not holds and place_of(name, claim)
-  if holds and held.revoked then
-    reply[i + 2] = 'REVOKED'
-  elseif holds or place and lets_in(name, owner_of(claim)) then
-    hold(name, claim, ttl)
-    reply[i + 2] = { 'GRANTED', held.token }
-  elseif not place then
-    reply[i + 2] = 'GONE'
-  else
-    hear(name, claim, ARGV[1])
-    reply[i + 2] = name.more and 'MORE' or { 'WAITING', place }
+  name.items[#name.items + 1], name.claims[#name.claims + 1] = i, ARGV[5 * i - 3]
+end
+for _, name in ipairs(names) do
+  local fault = read_name(name, now, true)
+  if fault then
+    return fault
+  end
+  settle(name)
+  local entries = name.waits and redis.call('HMGET', name.waiters, unpack(name.claims)) or {}
+  local ends, heard = name.now + name.waiter_ttl, {}
+  local sign = string.format('%.0f:%s', ends, request)
+  for n, i in ipairs(name.items) do
+    local claim, entry, held = name.claims[n], entries[n] or false, name.held
+    local holds = held and (held.leases[claim] or 0) > name.now
+    local place = held and not holds and place_of(name, claim, entry)
+    if holds and held.revoked then
+      reply[i + 2] = 'REVOKED'
+    elseif holds or place and lets_in(name, owner_of(claim)) then
+      hold(name, claim, tonumber(ARGV[5 * i - 2]))
+      reply[i + 2] = { 'GRANTED', held.token }
+    elseif not place then
+      reply[i + 2] = 'GONE'
+    elseif read_waiter(entry) > ends then
+      -- Of a longer waiter ttl: nobody shortens.
+      hear(name, claim, request)
+      reply[i + 2] = name.more and 'MORE' or { 'WAITING', place }
+    else
+      heard[#heard + 1] = claim
+      heard[#heard + 1] = sign
+      reply[i + 2] = name.more and 'MORE' or { 'WAITING', place }
+    end
+  end
+  if #heard > 0 then
+    redis.call('HSET', name.waiters, unpack(heard))
   end
 end
 return reply

@@ -35,7 +35,8 @@ local alive, holds, left = false, 0, 0
 if name.held then
   alive, holds, left = take_from(name.held, name.main, claim, name.now, tonumber(ARGV[4]))
 end
-local waited = name.waits and withdraw(name, claim) > 0
+-- A holder is in no queue.
+local waited = not alive and name.waits and withdraw(name, claim) > 0
 local told = settle(name)
 if name.more then
   return { ARGV[1], 'MORE' }

@@ -45,7 +45,8 @@ end
 if ours and ARGV[9] == '1' then
   holds = holds + #reads_of(name, owner_of(claim))
 end
-local waited = name.waits and withdraw(name, claim) > 0
+-- A holder is in no queue.
+local waited = not alive and name.waits and withdraw(name, claim) > 0
 local told = settle(name)
 if name.more then
   return { ARGV[1], 'MORE' }

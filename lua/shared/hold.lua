@@ -27,7 +27,8 @@ local function grant(name, claim, owner, ttl)
   local token = draw_token(name.fence, name.floor, ttl, name.now_us)
   local ends = name.now + ttl
   redis.call('HSET', name.main, 'kind', name.kind, 'owner', owner, 'token', token, claim, string.format('%.0f', ends))
-  arm(name.main, ttl)
+  -- Whatever was there has ended.
+  redis.call('PEXPIRE', name.main, string.format('%.0f', ttl))
   name.held = { owner = owner, token = token, alive = 1, taken = true, ends = ends, kept = {}, dead = {} }
   name.held.leases = { [claim] = ends }
 end

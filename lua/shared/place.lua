@@ -15,8 +15,11 @@ end
 -- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
 -- if that is one alive, its last executed request and its mode.
 local function next_waiter(name)
-  -- Most often the first is alive, and a long queue need not be read.
-  local claims, entries, dead = first_waiters(name, 0)
+  -- Most often the first is alive and known, and a long queue need not be read.
+  local claims, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
+  if not name.head then
+    claims, entries, dead = first_waiters(name, 0)
+  end
   if dead > 0 then
     claims, entries, dead = first_waiters(name, budget)
     name.more = dead > budget
@@ -30,13 +33,17 @@ local function next_waiter(name)
   return claims[dead + 1], request, mode
 end
 
--- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it.
-local function place_of(name, claim)
+-- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it. Its `entry`
+-- is read unless given.
+local function place_of(name, claim, entry)
   local rank = name.waits and redis.call('ZRANK', name.queue, claim)
   if not rank then
     return nil
   end
-  if not is_alive(name, redis.call('HGET', name.waiters, claim)) then
+  if entry == nil then
+    entry = redis.call('HGET', name.waiters, claim)
+  end
+  if not is_alive(name, entry) then
     withdraw(name, claim)
     return nil
   end

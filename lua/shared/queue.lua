@@ -1,6 +1,7 @@
 -- shared/queue: who waits for a name. `queue` is a ZSET of claims by ticket; `waiters` a HASH with, for each of them, `<server
 -- ms until which it is alive>:<number of its last executed request>`, followed by `:<mode>` if its kind has modes, and two
--- facts: `seen`, when a script last looked, and `pardon`, `<from>:<until>:<gaps>`. A `name` here is a table: its keys, `waiter_ttl`, and `now` in ms.
+-- facts: `seen`, when a script last looked, and `pardon`, `<from>:<until>:<gaps>`. A `name` here is a table: its keys,
+-- `waiter_ttl`, and `now` in ms.
 
 -- How many dead waiters one run drops, whatever its items: a script must not hold up the server.
 local budget = 256
@@ -11,12 +12,15 @@ local GAPS_IN_A_ROW = 3
 -- How long a queue outlives its last change, ms, at least: longer than a failover takes, so that waiters keep their order.
 local QUEUE_MEMORY = 600000
 
+-- For how much longer it is armed, ms, so that not every script must do so again.
+local ARMED_AHEAD = 60000
+
 -- Reads whether anybody `waits` for `name`, and who is pardoned: if nobody looked for half a waiter's ttl, then nobody could
 -- have been heard, and who was alive when last seen counts as alive for one ttl more. False if a key holds another type. The
 -- second value is any other error of the server, to be returned as it is.
 local function read_queue(name)
   local heads = redis.pcall('ZRANGE', name.queue, 0, 0)
-  local facts = heads.err and heads or redis.pcall('HMGET', name.waiters, 'seen', 'pardon')
+  local facts = heads.err and heads or redis.pcall('HMGET', name.waiters, 'seen', 'pardon', heads[1] or 'seen')
   if facts.err then
     return false, not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or nil
   end
@@ -32,7 +36,7 @@ local function read_queue(name)
     name.pardon = string.format('%.0f:%.0f:%.0f', from, to, gaps)
   end
   name.pardoned_from = to > name.now and from or math.huge
-  name.waits = #heads > 0
+  name.waits, name.head, name.entry = #heads > 0, heads[1], facts[3]
   return true
 end
 
@@ -43,8 +47,11 @@ local function mark_seen(name)
     redis.call('HSET', name.waiters, 'pardon', name.pardon)
   end
   local memory = math.max(QUEUE_MEMORY, 2 * name.waiter_ttl)
-  arm(name.queue, memory)
-  arm(name.waiters, memory)
+  for _, key in ipairs({ name.queue, name.waiters }) do
+    if redis.call('PTTL', key) < memory then
+      redis.call('PEXPIRE', key, string.format('%.0f', memory + ARMED_AHEAD))
+    end
+  end
 end
 
 -- Until when the waiter with this `entry` is alive by its own word, its last executed request and its mode, empty if its kind
@@ -63,6 +70,7 @@ end
 local function withdraw(name, ...)
   local gone = redis.call('ZREM', name.queue, ...)
   redis.call('HDEL', name.waiters, ...)
+  name.head = nil
   name.waits = redis.call('EXISTS', name.queue) == 1
   if not name.waits then
     redis.call('DEL', name.waiters)

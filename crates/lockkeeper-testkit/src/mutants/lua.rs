@@ -169,14 +169,14 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_beat_creates",
         &fair::BEAT,
-        "    reply[i + 2] = 'GONE'\n",
-        "    join(name, claim, ARGV[1])\n    reply[i + 2] = { 'WAITING', 1 }\n",
+        "      reply[i + 2] = 'GONE'\n",
+        "      join(name, claim, request)\n      reply[i + 2] = { 'WAITING', 1 }\n",
         Where::Queue,
     ),
     mutant(
         "fair_beat_gives_no_turn",
         &fair::BEAT,
-        "    settle(name)\n",
+        "  settle(name)\n",
         "",
         Where::Queue,
     ),
