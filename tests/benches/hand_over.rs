@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Effort;
+use crate::bare::Bare;
 use crate::meters::{count, scripts};
 use crate::pairs::micros;
 use crate::report::{Row, Target};
@@ -55,6 +56,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 enum Turn {
     HandOvers,
     RoundTrips,
+    /// The same script and message as those of a fair hand-over, by the client library alone.
+    Bare,
 }
 
 /// One round: the median time, µs, and the scripts that the server ran for each hand-over.
@@ -101,6 +104,7 @@ async fn compare<S: Subject>(
     // A round is a handful of hand-overs per waiter at most; the many rounds make up for it.
     let rounds = (effort.rounds / 2).max(5);
     let line_cell = tokio::sync::Mutex::new(&mut line);
+    let bare = tokio::sync::Mutex::new(Bare::start(server).await?);
     let round = async |turn| match turn {
         Turn::HandOvers => {
             let before = scripts(server).await?;
@@ -118,9 +122,19 @@ async fn compare<S: Subject>(
                 time: median(round_trips(&store, effort.hand_overs).await?)?,
             })
         }
+        Turn::Bare => {
+            line_cell.lock().await.stand_still().await?;
+            let times = bare.lock().await.hand_overs(effort.hand_overs, REST).await;
+            Ok(Sample {
+                scripts: 1.0,
+                time: median(times?)?,
+            })
+        }
     };
-    let turns = [Turn::HandOvers, Turn::RoundTrips];
-    let samples = in_turns(&turns, rounds, round).await?;
+    let turns = [Turn::HandOvers, Turn::RoundTrips, Turn::Bare];
+    let turns = &turns[..if S::QUEUES { 3 } else { 2 }];
+    let samples = in_turns(turns, rounds, round).await?;
+    bare.into_inner().stop().await?;
     line.disband().await;
     store.close().await;
 
@@ -157,6 +171,12 @@ async fn compare<S: Subject>(
         row("scripts each", "", Spread::of(scripts)?),
     ];
     rows.extend(direct);
+    if S::QUEUES {
+        let bare = times(2);
+        let ratios = Spread::of_ratios(&hand_overs, &bare)?;
+        rows.push(row("bare script and message", "µs", Spread::of(bare)?));
+        rows.push(row("time / bare", "×", ratios));
+    }
     Ok(rows)
 }
 

@@ -15,10 +15,12 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`pairs`] | an acquire and a release in three ways: by the lock, by the store, by the client library |
+//! | [`bare`] | a hand-over of a fair lock by the client library alone |
 //! | [`rounds`] | measuring in turns; medians |
 //! | [`meters`] | processor time, memory and commands, of this process and of the server |
 //! | [`report`] | the table and the JSON file |
 
+mod bare;
 mod hand_over;
 mod held;
 mod meters;

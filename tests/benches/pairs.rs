@@ -22,8 +22,8 @@ use lockkeeper_testkit::server::Server;
 use crate::meters::{count, own_processor_time};
 
 /// Lockkeeper's defaults, which the bare ways repeat.
-const NAMESPACE: &str = "lockkeeper";
-const TTL_MS: &str = "30000";
+pub(crate) const NAMESPACE: &str = "lockkeeper";
+pub(crate) const TTL_MS: &str = "30000";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -223,7 +223,7 @@ pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-fn arguments(item: Item, request: u64) -> Vec<FredValue> {
+pub(crate) fn arguments(item: Item, request: u64) -> Vec<FredValue> {
     let Script { sha1, .. } = *item.script;
     let mut arguments = vec![
         FredValue::from_static_str(sha1),
@@ -235,7 +235,10 @@ fn arguments(item: Item, request: u64) -> Vec<FredValue> {
     arguments
 }
 
-async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> Result<Frame> {
+pub(crate) async fn execute(
+    client: &fred::clients::Client,
+    arguments: Vec<FredValue>,
+) -> Result<Frame> {
     let options = Options {
         fail_fast: true,
         max_attempts: Some(2),
@@ -252,7 +255,7 @@ async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> R
 }
 
 /// The status in a script's reply.
-fn status(reply: &Frame) -> Option<Status> {
+pub(crate) fn status(reply: &Frame) -> Option<Status> {
     let Frame::Array { data: fields, .. } = reply else {
         return None;
     };
@@ -263,7 +266,7 @@ fn status(reply: &Frame) -> Option<Status> {
 }
 
 /// With the settings that the store gives its own connections.
-async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
+pub(crate) async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
     let config = Config {
         server: ServerConfig::new_centralized("127.0.0.1", server.port()),
         fail_fast: true,

@@ -1,6 +1,7 @@
 //! A long queue for one name: what waiting costs, what it weighs, and whether the lock still goes on from one to the next.
 //!
-//! All who wait are tasks of one client. They come as fast as can be, so their beats come together; that is the worst case.
+//! All who wait are tasks of one client. They come soon one after the other, so their beats come together; that is the
+//! worst case.
 //! How long scripts take is told by the server's own log of slow commands. It also logs what a script calls, which would
 //! slow down the scripts, so it is told to log nothing that is as short as that; and it is off while work is measured.
 
@@ -11,7 +12,7 @@ use lockkeeper::{Client, FairGuard, FairLock};
 use lockkeeper_lua::{Script, fair};
 use lockkeeper_testkit::server::{Reply, Server};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::Effort;
@@ -31,8 +32,8 @@ const PERIODS: Duration = Duration::from_secs(10);
 /// Waiters whose acquires are timed, behind all others, and hand-overs that are.
 const TIMED: usize = 1_000;
 
-/// Waiters that come before anything is measured: what is allocated once goes to nobody's account.
-const FIRST: usize = 64;
+/// Waiters that come at the same time.
+const TOGETHER: usize = 64;
 
 /// What the targets are given for.
 const TARGET_WAITERS: f64 = 100_000.0;
@@ -60,13 +61,14 @@ async fn wait(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let mut crowd = Crowd::gather(&server, &client).await?;
-    crowd.grow(FIRST).await?;
+    // What is allocated once goes to nobody's account.
+    crowd.grow(TOGETHER).await?;
 
     let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
     let start = Instant::now();
     crowd.grow(number).await?;
     let joined = start.elapsed();
-    let waiters = count(number - FIRST);
+    let waiters = count(number - TOGETHER);
     let memory = own_memory()
         .zip(memory)
         .map(|(after, before)| (after - before) / waiters);
@@ -149,8 +151,16 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// Lets more join until so many wait.
+    /// Lets more join, a few at a time, until so many wait: what a request needs on its way is not what a waiter needs.
     async fn grow(&mut self, number: usize) -> Result<()> {
+        while self.waiting.len() < number {
+            self.join(number.min(self.waiting.len() + TOGETHER)).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets more join at once until so many wait.
+    async fn join(&mut self, number: usize) -> Result<()> {
         while self.waiting.len() < number {
             let lock = FairLock::new(self.client, NAME);
             let grants = self.grants.clone();
@@ -163,7 +173,7 @@ impl<'a> Crowd<'a> {
         let start = Instant::now();
         while self.length().await? < number {
             ensure!(start.elapsed() < PATIENCE, "not all have joined");
-            sleep(Duration::from_millis(20)).await;
+            yield_now().await;
         }
         Ok(())
     }
@@ -171,7 +181,7 @@ impl<'a> Crowd<'a> {
     /// How long scripts take with so many waiting, µs, and hand-overs among their beats.
     async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
         self.log_scripts().await?;
-        self.grow(self.waiting.len() + TIMED).await?;
+        self.join(self.waiting.len() + TIMED).await?;
         let acquires = self.logged(&fair::ACQUIRE).await?;
         self.log_scripts().await?;
         sleep(PERIODS / 3).await;
