@@ -269,6 +269,7 @@ fn numbers_become_text_by_format_alone() {
                     "'(%.0f', name.now)",
                     "'-%s', name.read_token)",
                     "'-%s', token)",
+                    "'%.0f:%s', ends, request)",
                     "'%s:%s', name.channel, client)",
                     "'G %s %s %s', claim, token, request)",
                 ];
