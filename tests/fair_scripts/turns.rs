@@ -221,7 +221,7 @@ async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Fair) -> Result<()> {
 
 async fn a_revoked_holder_is_not_armed_and_its_owner_not_let_in(it: &Fair) -> Result<()> {
     line_up(it, &[B]).await?;
-    ensure!(it.run(&name::REVOKE, &[MAIN], &[]).await? == "TOLD 1");
+    ensure!(it.run(&name::REVOKE, &[MAIN, "readers"], &[]).await? == "TOLD 1");
     ensure!(it.acquire(A).await? == "REVOKED");
     ensure!(it.beat(&[A, B]).await? == ["REVOKED", "WAITING 1"]);
     ensure!(waiting(&it.acquire(A2).await?)? == 2);
@@ -269,7 +269,7 @@ async fn renew_and_verify_of_a_reentrant_lock_fit(it: &Fair) -> Result<()> {
 
 async fn the_queue_is_told_to_whoever_asks(it: &Fair) -> Result<()> {
     let inspect = async || {
-        let keys = [MAIN, FENCE, QUEUE];
+        let keys = [MAIN, FENCE, QUEUE, "readers"];
         it.run(
             &name::INSPECT,
             &keys,
@@ -287,7 +287,11 @@ async fn the_queue_is_told_to_whoever_asks(it: &Fair) -> Result<()> {
         found.starts_with(&format!("FOUND fair {token} 2 {A} ")),
         "{found}"
     );
-    ensure!(it.run(&name::FREE, &[MAIN], &[A, "wake"]).await? == "LEFT 1 0");
+    ensure!(
+        it.run(&name::FREE, &[MAIN, "readers"], &[A, "wake"])
+            .await?
+            == "LEFT 1 0"
+    );
     ensure!(inspect().await? == "FREE 2");
     it.do_command(&["DEL", QUEUE]).await?;
     it.do_command(&["SET", QUEUE, "text"]).await?;

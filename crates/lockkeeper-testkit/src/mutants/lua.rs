@@ -348,8 +348,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "fair_beat_is_not_noted",
         &fair::BEAT,
-        "    hear(name, claim, ARGV[1])\n    reply",
-        "    reply",
+        "  if #heard > 0 then\n",
+        "  if false then\n",
         Where::Queue,
     ),
     mutant(
