@@ -4,7 +4,7 @@ use lockkeeper::{FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::contract;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::subject::Reentrant;
+use lockkeeper_testkit::subject::{Readers, Reentrant};
 
 contract!(
     mutex_on_memory,
@@ -54,6 +54,19 @@ contract!(
 contract!(
     writers_on_a_server,
     RwLock,
+    Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    readers_on_memory,
+    Readers,
+    MemoryStore::new(),
+    start_paused = true
+);
+contract!(
+    readers_on_a_server,
+    Readers,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2

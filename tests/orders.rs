@@ -112,8 +112,12 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 let args = [id.clone(), "wake".to_owned(), text(keep), text(1000)];
                 Item::new(script, [main(), gone()], args)
             }
-            7 => Item::new(&name::REVOKE, [main()], []),
-            _ => Item::new(&name::FREE, [main()], [id.clone(), "wake".to_owned()]),
+            7 => Item::new(&name::REVOKE, [main(), "readers".to_owned()], []),
+            _ => Item::new(
+                &name::FREE,
+                [main(), "readers".to_owned()],
+                [id.clone(), "wake".to_owned()],
+            ),
         };
         let call = Call::new(item, request, Form::Source, SOON);
         let reply = server.call(call).await?;

@@ -102,8 +102,8 @@ async fn client(site: &impl Site) -> Result<Client> {
 }
 
 /// The lock must become free soon, without waiting for a lease to end.
-async fn expect_free<S: Subject>(lock: &S) -> Result<()> {
-    let guard = lock.acquire().wait_for(SOON).await?;
-    S::release(guard).await?;
+async fn expect_free<S: Subject>(client: &Client, name: &str) -> Result<()> {
+    let guard = S::Rival::new(client, name).acquire().wait_for(SOON).await?;
+    S::Rival::release(guard).await?;
     Ok(())
 }

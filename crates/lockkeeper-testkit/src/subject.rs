@@ -4,13 +4,16 @@ use std::fmt;
 use std::ops::Deref;
 
 use lockkeeper::{
-    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
-    ReentrantLock, Released, Result, RwLock, TryAcquire, WriteGuard,
+    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReadGuard,
+    ReentrantGuard, ReentrantLock, Released, Result, RwLock, TryAcquire, WriteGuard,
 };
 use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
 
-/// A kind of lock whose holders exclude one another.
+/// A kind of lock, or one mode of it.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
+    /// What its holders exclude and are excluded by: of most kinds it itself.
+    type Rival: Subject;
+
     /// Its guard.
     type Guard: Deref<Target = Lease> + fmt::Debug + Send + Sync + 'static;
 
@@ -25,6 +28,12 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Whether those who wait stand in a queue on the server.
     const QUEUES: bool = false;
+
+    /// Whether its holders hold together.
+    const SHARED: bool = false;
+
+    /// The key that stands on the server while it is held by the name `name`.
+    const HELD: &'static str = "lockkeeper:name";
 
     /// The lock called `name`.
     fn new(client: &Client, name: &str) -> Self;
@@ -43,6 +52,7 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 impl Subject for Mutex {
+    type Rival = Self;
     type Guard = MutexGuard;
 
     const ACQUIRE: &'static Script = &mutex::ACQUIRE;
@@ -85,6 +95,7 @@ impl Reentrant {
 }
 
 impl Subject for Reentrant {
+    type Rival = Self;
     type Guard = ReentrantGuard;
 
     const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
@@ -117,6 +128,7 @@ impl Subject for Reentrant {
 }
 
 impl Subject for FairLock {
+    type Rival = Self;
     type Guard = FairGuard;
 
     const ACQUIRE: &'static Script = &fair::ACQUIRE;
@@ -148,6 +160,7 @@ impl Subject for FairLock {
 
 /// A read-write lock, by its writers.
 impl Subject for RwLock {
+    type Rival = Self;
     type Guard = WriteGuard;
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
@@ -174,5 +187,42 @@ impl Subject for RwLock {
 
     fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
         self.hold_to_write(work)
+    }
+}
+
+/// A read-write lock, by its readers.
+#[derive(Debug, Clone)]
+pub struct Readers(RwLock);
+
+impl Subject for Readers {
+    type Rival = RwLock;
+    type Guard = ReadGuard;
+
+    const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
+    const RENEW: &'static Script = &rwlock::RENEW_READ;
+    const LEAVE: &'static Script = &rwlock::LEAVE;
+    const LEAVE_MARKED: &'static Script = &rwlock::LEAVE;
+    const QUEUES: bool = true;
+    const SHARED: bool = true;
+    const HELD: &'static str = "lockkeeper.readers:{lockkeeper:name}";
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self(RwLock::new(client, name))
+    }
+
+    fn acquire(&self) -> Acquire<ReadGuard> {
+        self.0.read()
+    }
+
+    fn try_acquire(&self) -> TryAcquire<ReadGuard> {
+        self.0.try_read()
+    }
+
+    fn release(guard: ReadGuard) -> impl Future<Output = Result<Released>> + Send {
+        guard.release()
+    }
+
+    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
+        self.0.hold_to_read(work)
     }
 }

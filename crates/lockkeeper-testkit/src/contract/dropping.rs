@@ -13,7 +13,7 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Subject>(
         let acquired = drop_after(S::new(&stalling, &name).acquire().into_future(), polls).await;
         let done = acquired.is_some();
         drop(acquired);
-        expect_free(&S::new(&other, &name)).await?;
+        expect_free::<S>(&other, &name).await?;
         if done {
             ensure!(polls > 2, "the acquisition was never in the middle");
             return Ok(());
@@ -30,7 +30,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: S
     let other = client(site).await?;
     for polls in 0..40 {
         let name = format!("name {polls}");
-        let guard = S::new(&other, &name).acquire().await?;
+        let guard = S::Rival::new(&other, &name).acquire().await?;
         let lock = S::new(&stalling, &name);
         let waiter = tokio::spawn(drop_after(lock.acquire().into_future(), polls));
         let behind = tokio::spawn({
@@ -38,7 +38,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: S
             async move { lock.acquire().wait_for(SOON).await }
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        S::release(guard).await?;
+        S::Rival::release(guard).await?;
         // Whoever stood in line behind the dropped one is not forgotten: its wake was handed on.
         let behind = tokio::spawn(async move {
             S::release(behind.await??)
@@ -49,7 +49,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: S
             S::release(acquired?).await?;
         }
         behind.await??;
-        expect_free(&S::new(&other, &name)).await?;
+        expect_free::<S>(&other, &name).await?;
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Subject>(
             lease.state() == LeaseState::Released,
             "belief must end first"
         );
-        expect_free(&S::new(&other, &name)).await?;
+        expect_free::<S>(&other, &name).await?;
         if released.transpose()?.is_some() {
             ensure!(polls > 1, "the release was never in the middle");
             return Ok(());
@@ -88,7 +88,7 @@ pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Subject>(
     let lease = (*guard).clone();
     drop(guard);
     ensure!(lease.state() == LeaseState::Released);
-    expect_free(&lock).await
+    expect_free::<S>(&client, "name").await
 }
 
 /// See the name.
@@ -103,5 +103,5 @@ pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Subject>(
         dropped.is_ok(),
         "dropping a guard outside of a runtime panicked"
     );
-    expect_free(&lock).await
+    expect_free::<S>(&client, "name").await
 }

@@ -56,7 +56,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
     let (one, other) = (client(site).await?, client(site).await?);
     let held = S::new(&one, "held").acquire().await?;
     let dropped = S::new(&one, "dropped").acquire().await?;
-    let busy = S::new(&other, "busy").acquire().await?;
+    let busy = S::Rival::new(&other, "busy").acquire().await?;
     let waiter = S::new(&one, "busy");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -75,11 +75,11 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
     let error = S::new(&one, "more").acquire().await.err();
     ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
     ensure!(
-        S::new(&other, "held").try_acquire().await?.is_none(),
+        S::Rival::new(&other, "held").try_acquire().await?.is_none(),
         "its work may still be running"
     );
-    expect_free(&S::new(&other, "dropped")).await?;
-    S::release(busy).await?;
+    expect_free::<S>(&other, "dropped").await?;
+    S::Rival::release(busy).await?;
     Ok(())
 }
 

@@ -8,27 +8,30 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Subject>(
 ) -> Result<()> {
     let (one, other) = (client(site).await?, client(site).await?);
     let guard = S::new(&one, "name").acquire().await?;
-    let contender = S::new(&other, "name");
+    let contender = S::Rival::new(&other, "name");
     let waiting = tokio::spawn(async move { contender.acquire().await });
-    ensure!(S::new(&other, "name").try_acquire().await?.is_none());
+    ensure!(S::Rival::new(&other, "name").try_acquire().await?.is_none());
     ensure!(!waiting.is_finished());
     ensure!(guard.state() == LeaseState::Held);
     let first = guard.fencing_token();
     S::release(guard).await?;
     let next = waiting.await??;
     ensure!(next.fencing_token() > first);
-    S::release(next).await?;
+    S::Rival::release(next).await?;
     Ok(())
 }
 
 /// See the name.
 pub async fn trying_never_waits<S: Subject>(site: &impl Site) -> Result<()> {
     let client = client(site).await?;
-    let lock = S::new(&client, "name");
+    let (lock, rival) = (S::new(&client, "name"), S::Rival::new(&client, "name"));
     let Some(guard) = lock.try_acquire().await? else {
         bail!("a free lock was refused")
     };
-    ensure!(lock.try_acquire().await?.is_none(), "a held lock was given");
+    ensure!(
+        rival.try_acquire().await?.is_none(),
+        "a held lock was given"
+    );
     S::release(guard).await?;
     ensure!(
         lock.try_acquire().await?.is_some(),
@@ -71,7 +74,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Subject>(
                     let from = now();
                     tokio::task::yield_now().await;
                     let who = format!("client {client_number}, task {task}");
-                    history.record(Belief::until_now(from, &guard, false, who)?);
+                    history.record(Belief::until_now(from, &guard, S::SHARED, who)?);
                     S::release(guard).await?;
                 }
                 anyhow::Ok(())
@@ -108,7 +111,7 @@ pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Subject>(
     // A lease that ends by itself, its key expiring.
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(Some(guard.fencing_token()) > last);
-    site.vanished("lockkeeper:name").await?;
+    site.vanished(S::HELD).await?;
     ensure!(lock.acquire().await?.fencing_token() > guard.fencing_token());
     Ok(())
 }

@@ -22,7 +22,8 @@ pub async fn release_after_loss_says_lost<S: Subject>(site: &impl Site) -> Resul
 
     let lock = S::new(&client, "deleted");
     let guard = lock.acquire().await?;
-    site.command(&["DEL", "lockkeeper:deleted"]).await?;
+    site.command(&["DEL", &S::HELD.replace("name", "deleted")])
+        .await?;
     let error = S::release(guard).await.err();
     ensure!(
         matches!(
@@ -34,7 +35,7 @@ pub async fn release_after_loss_says_lost<S: Subject>(site: &impl Site) -> Resul
         ),
         "{error:?}"
     );
-    expect_free(&lock).await
+    expect_free::<S>(&client, "deleted").await
 }
 
 /// See the name.
@@ -47,7 +48,10 @@ pub async fn a_fixed_lease_ends_by_itself<S: Subject>(site: &impl Site) -> Resul
         .await?;
     ensure!(guard.remaining() < SHORT);
     // Nobody releases: the holder forgets, and the waiter's look comes when the lease has ended.
-    let next = S::new(&other, "name").acquire().wait_for(SOON).await?;
+    let next = S::Rival::new(&other, "name")
+        .acquire()
+        .wait_for(SOON)
+        .await?;
     ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
     ensure!(guard.ensure_held().is_err());
     ensure!(next.fencing_token() > guard.fencing_token());
@@ -72,7 +76,7 @@ pub async fn a_deleted_key_is_noticed<S: Subject>(site: &impl Site) -> Result<()
         .acquire()
         .ttl(Duration::from_secs(2))
         .await?;
-    site.command(&["DEL", "lockkeeper:name"]).await?;
+    site.command(&["DEL", S::HELD]).await?;
     ensure!(
         guard.lost().await == LossReason::Gone,
         "the next renewal finds out"
@@ -86,7 +90,7 @@ pub async fn verify_asks_the_server<S: Subject>(site: &impl Site) -> Result<()> 
     let client = client(site).await?;
     let guard = S::new(&client, "name").acquire().await?;
     guard.verify().await?;
-    site.command(&["DEL", "lockkeeper:name"]).await?;
+    site.command(&["DEL", S::HELD]).await?;
     ensure!(guard.state() == LeaseState::Held, "nobody has asked yet");
     let error = guard.verify().await.err();
     ensure!(
@@ -133,7 +137,12 @@ pub async fn hold_acquires_runs_and_releases<S: Subject>(site: &impl Site) -> Re
     let lock = S::new(&client, "name");
     let state = S::hold(&lock, async |lease| lease.state()).await?;
     ensure!(state == LeaseState::Held);
-    ensure!(lock.try_acquire().await?.is_some());
+    ensure!(
+        S::Rival::new(&client, "name")
+            .try_acquire()
+            .await?
+            .is_some()
+    );
     Ok(())
 }
 
@@ -163,7 +172,7 @@ pub async fn max_hold_ends_belief_and_renewal<S: Subject>(site: &impl Site) -> R
     let held = begun.elapsed();
     ensure!(held > SHORT * 2 && held < SHORT * 5, "{held:?}");
     // Nobody drops the guard: the lock becomes free because nobody renews it.
-    S::release(S::new(&other, "name").acquire().wait_for(SOON).await?).await?;
+    expect_free::<S>(&other, "name").await?;
     let error = S::release(guard).await.err();
     ensure!(
         matches!(

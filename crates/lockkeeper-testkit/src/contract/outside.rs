@@ -18,7 +18,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 
     let lock = S::new(&one, "name");
     let guard = lock.acquire().await?;
-    let contender = S::new(&other, "name");
+    let contender = S::Rival::new(&other, "name");
     let waiting = tokio::spawn(async move { contender.acquire().await });
     let seen = loop {
         let seen = other.inspect("name").await?;
@@ -39,7 +39,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
     ensure!(holder.left.is_some_and(|left| left <= LONG));
     ensure!(holder.state == HolderState::Held);
     S::release(guard).await?;
-    S::release(waiting.await??).await?;
+    S::Rival::release(waiting.await??).await?;
     Ok(())
 }
 
@@ -48,7 +48,7 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     site: &impl Site,
 ) -> Result<()> {
     let (one, other) = (client(site).await?, client(site).await?);
-    let (lock, contender) = (S::new(&one, "name"), S::new(&other, "name"));
+    let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
     let guard = lock.acquire().await?;
     listening(site, &guard).await?;
     ensure!(other.revoke("name").await? == 1);
@@ -75,7 +75,7 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     let next = waiting.await??;
     ensure!(next.fencing_token() > token);
     ensure!(next.state() == LeaseState::Held);
-    S::release(next).await?;
+    S::Rival::release(next).await?;
     ensure!(other.revoke("name").await? == 0);
     Ok(())
 }
@@ -88,11 +88,12 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
     let lock = S::new(&client, "name");
     let guard = lock.acquire().ttl(SHORT).await?;
     ensure!(client.revoke("name").await? == 1);
-    let next = lock.acquire().wait_for(SOON).await?;
+    let rival = S::Rival::new(&client, "name");
+    let next = rival.acquire().wait_for(SOON).await?;
     ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
     drop(guard);
     next.verify().await?;
-    S::release(next).await?;
+    S::Rival::release(next).await?;
     Ok(())
 }
 
@@ -114,10 +115,13 @@ pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
     ensure!(other.force_release("name", &claim).await?);
     let end = tokio::time::timeout(SOON, guard.ended()).await?;
     ensure!(end == End::Lost(LossReason::Gone), "{end:?}");
-    let next = S::new(&other, "name").acquire().wait_for(SOON).await?;
+    let next = S::Rival::new(&other, "name")
+        .acquire()
+        .wait_for(SOON)
+        .await?;
     ensure!(next.fencing_token() > guard.fencing_token());
     drop(guard);
-    S::release(next).await?;
+    S::Rival::release(next).await?;
     Ok(())
 }
 

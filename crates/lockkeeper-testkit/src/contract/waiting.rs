@@ -5,8 +5,8 @@ use super::*;
 /// See the name.
 pub async fn waiting_ends_with_a_timeout<S: Subject>(site: &impl Site) -> Result<()> {
     let client = client(site).await?;
-    let lock = S::new(&client, "name");
-    let guard = lock.acquire().await?;
+    let guard = S::new(&client, "name").acquire().await?;
+    let lock = S::Rival::new(&client, "name");
     for wait in [Duration::ZERO, Duration::from_millis(50)] {
         let begun = tokio::time::Instant::now();
         let error = lock.acquire().wait_for(wait).await.err();
@@ -21,7 +21,7 @@ pub async fn waiting_ends_with_a_timeout<S: Subject>(site: &impl Site) -> Result
         "a waiter disturbed the holder"
     );
     S::release(guard).await?;
-    expect_free(&lock).await
+    expect_free::<S>(&client, "name").await
 }
 
 /// See the name.
@@ -31,13 +31,13 @@ pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Subject>(
     let (one, other) = (client(site).await?, client(site).await?);
     for _ in 0..5 {
         let guard = S::new(&one, "name").acquire().await?;
-        let contender = S::new(&other, "name");
+        let contender = S::Rival::new(&other, "name");
         let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
         // The waiter has subscribed once it is there for the server to see.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let released = tokio::time::Instant::now();
         S::release(guard).await?;
-        S::release(waiting.await??).await?;
+        S::Rival::release(waiting.await??).await?;
         ensure!(
             released.elapsed() < Duration::from_secs(2),
             "woken after {:?}",
