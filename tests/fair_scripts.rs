@@ -22,35 +22,37 @@ use lockkeeper_testkit::site::Site;
 
 use crate::scripts::vectors;
 
-const MAIN: &str = "lockkeeper:name";
-const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
-const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
-const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
+pub(crate) const MAIN: &str = "lockkeeper:name";
+pub(crate) const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
+pub(crate) const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
+pub(crate) const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
+/// Nobody reads by a fair lock, but what goes by the name alone looks.
+pub(crate) const READERS: &str = "lockkeeper.readers:{lockkeeper:name}";
 
 /// Of a waiter, ms.
-const WAITER_TTL: i64 = 10_000;
+pub(crate) const WAITER_TTL: i64 = 10_000;
 /// More than half of it: nobody could have been heard.
 const GAP: i64 = 60_000;
 
-const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
-const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a";
+pub(crate) const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+pub(crate) const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a";
 /// Another claim of the owner of `A`.
-const A2: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a2";
-const B: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:2/000000000000000b";
-const C: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:3/000000000000000c";
-const D: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:4/000000000000000d";
-const E: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:5/000000000000000e";
+pub(crate) const A2: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a2";
+pub(crate) const B: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:2/000000000000000b";
+pub(crate) const C: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:3/000000000000000c";
+pub(crate) const D: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:4/000000000000000d";
+pub(crate) const E: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:5/000000000000000e";
 const F: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:6/000000000000000f";
 
 /// A connection to a site, and the scripts of one fair lock.
-struct Fair {
+pub(crate) struct Fair {
     site: Box<dyn Site>,
     store: Arc<dyn Store>,
     requests: AtomicU64,
 }
 
 impl Fair {
-    async fn on(site: impl Site + 'static) -> Result<Self> {
+    pub(crate) async fn on(site: impl Site + 'static) -> Result<Self> {
         let store = site.store().await?;
         Ok(Self {
             site: Box::new(site),
@@ -59,22 +61,27 @@ impl Fair {
         })
     }
 
-    fn name() -> Result<Name> {
+    pub(crate) fn name() -> Result<Name> {
         Ok(Name::new("lockkeeper", "name")?)
     }
 
-    fn last_request(&self) -> u64 {
+    pub(crate) fn last_request(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    async fn call(&self, item: Item) -> Result<Reply> {
+    pub(crate) async fn call(&self, item: Item) -> Result<Reply> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let call = Call::new(item, request, Form::Source, Duration::from_secs(5));
         Ok(self.store.call(call).await?)
     }
 
     /// The reply as words.
-    async fn run(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<String> {
+    pub(crate) async fn run(
+        &self,
+        script: &'static Script,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Result<String> {
         let owned = |words: &[&str]| {
             words
                 .iter()
@@ -152,7 +159,7 @@ impl Fair {
         self.run(&fair::QUEUE, &[QUEUE], &[claim]).await
     }
 
-    async fn do_command(&self, words: &[&str]) -> Result<String> {
+    pub(crate) async fn do_command(&self, words: &[&str]) -> Result<String> {
         self.site.command(words).await
     }
 
@@ -166,7 +173,7 @@ impl Fair {
     }
 
     /// So many ms later, with nothing heard in between: all that the keys say is moved into the past.
-    async fn pass(&self, milliseconds: i64) -> Result<()> {
+    pub(crate) async fn pass(&self, milliseconds: i64) -> Result<()> {
         let claims = [A, A2, B, C, D, E, F];
         let kept = claims.map(|claim| format!("kept:{claim}"));
         let kept = kept.iter().map(String::as_str);
@@ -192,13 +199,13 @@ impl Fair {
     }
 
     /// The waiter has been silent for long while others have been heard.
-    async fn dies(&self, claim: &str) -> Result<()> {
+    pub(crate) async fn dies(&self, claim: &str) -> Result<()> {
         self.do_command(&["HSET", WAITERS, claim, "1:7"]).await?;
         Ok(())
     }
 
     /// Puts so many dead in a queue, which nothing else is in yet.
-    async fn bury(&self, name: &Name, number: usize) -> Result<()> {
+    pub(crate) async fn bury(&self, name: &Name, number: usize) -> Result<()> {
         let (queue, waiters) = (name.part("queue"), name.part("waiters"));
         let dead: Vec<_> = (1..=number)
             .map(|n| (n.to_string(), format!("dead {n}")))
@@ -216,18 +223,21 @@ impl Fair {
         Ok(())
     }
 
-    async fn pttl(&self, key: &str) -> Result<i64> {
+    pub(crate) async fn pttl(&self, key: &str) -> Result<i64> {
         Ok(self.do_command(&["PTTL", key]).await?.parse()?)
     }
 
-    async fn keys(&self) -> Result<Vec<String>> {
+    pub(crate) async fn keys(&self) -> Result<Vec<String>> {
         let mut keys = self.site.keys().await?;
         keys.sort();
         Ok(keys)
     }
 
     /// What the client is told while `work` is done.
-    async fn told(&self, work: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<Vec<String>> {
+    pub(crate) async fn told(
+        &self,
+        work: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<Vec<String>> {
         let listener = self.site.store().await?;
         let mut events = listener.events().context("its events are taken")?;
         let channel = format!("{}:{CLIENT}", Self::name()?.part("grant"));
@@ -248,7 +258,7 @@ impl Fair {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Integer(number) => number.to_string(),
         Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
@@ -257,19 +267,19 @@ fn text(value: &Value) -> String {
 }
 
 /// The number in the reply's word of this index, behind this status.
-fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
+pub(crate) fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
     let words: Vec<&str> = reply.split(' ').collect();
     ensure!(words[0] == status, "{reply}");
     let word = words.get(index).with_context(|| reply.to_owned())?;
     word.parse().with_context(|| reply.to_owned())
 }
 
-fn token(reply: &str) -> Result<i64> {
+pub(crate) fn token(reply: &str) -> Result<i64> {
     number(reply, "GRANTED", 1)
 }
 
 /// The place of a claim that was told to wait by an acquire.
-fn waiting(reply: &str) -> Result<i64> {
+pub(crate) fn waiting(reply: &str) -> Result<i64> {
     number(reply, "WAITING", 2)
 }
 

@@ -18,6 +18,7 @@ mod reentrant;
 mod renewals;
 mod revocation;
 mod rwlock;
+mod rwlock_scripts;
 mod rwlock_swaps;
 mod scripts;
 mod support;

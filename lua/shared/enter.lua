@@ -43,6 +43,7 @@ local function enter(name, claim, owner, mode, ttl, known)
     return name.read_token
   end
   if mode == 'write' and not name.reading then
+    forget_dead(name)
     grant(name, claim, owner, ttl)
     return name.held.token
   end

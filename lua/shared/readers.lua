@@ -47,7 +47,8 @@ local function reads_of(name, owner)
   return found
 end
 
--- Forgets the phase that is over, or some of those who have died in this one.
+-- Forgets the phase that is over, or some of those who have died in this one: when the clock steps back they must not live
+-- beside a writer.
 local function forget_dead(name)
   if not name.reading then
     redis.call('DEL', name.readers)

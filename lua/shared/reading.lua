@@ -19,6 +19,10 @@ end
 -- Lets `claims`, which do not read yet, join the phase of `name` for `ttl` ms; the first draws its token.
 local function share(name, claims, ttl)
   forget_dead(name)
+  if not name.held.taken and #name.held.dead > 0 then
+    redis.call('DEL', name.main)
+    name.held.dead = {}
+  end
   if not name.read_token then
     name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)
     redis.call('ZADD', name.readers, string.format('-%s', name.read_token), 'token')

@@ -67,6 +67,7 @@ local function settle(name)
   if claim and not name.held.taken and name.fenced then
     if mode ~= 'read' and not name.reading then
       withdraw(name, claim)
+      forget_dead(name)
       grant(name, claim, owner_of(claim), name.waiter_ttl)
       told = tell_granted(name, claim, name.held.token, request)
     else
