@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::simulation::{Fairs, Mutexes, Outcome, Reentrants, Species, run};
+use lockkeeper_testkit::simulation::{Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run};
 
 /// How many lines before a violation are shown.
 const SHOWN: usize = 60;
@@ -19,16 +19,18 @@ enum Kind {
     Mutex,
     Reentrant,
     Fair,
+    Rwlock,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Mutex, Self::Reentrant, Self::Fair];
+    const ALL: [Self; 4] = [Self::Mutex, Self::Reentrant, Self::Fair, Self::Rwlock];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Mutex => Mutexes::NAME,
             Self::Reentrant => Reentrants::NAME,
             Self::Fair => Fairs::NAME,
+            Self::Rwlock => RwLocks::NAME,
         }
     }
 
@@ -37,6 +39,7 @@ impl Kind {
             Self::Mutex => run::<Mutexes>(seed, keep_lines)?,
             Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
             Self::Fair => run::<Fairs>(seed, keep_lines)?,
+            Self::Rwlock => run::<RwLocks>(seed, keep_lines)?,
         })
     }
 }

@@ -2,12 +2,12 @@
 //! process, and defects of the engine that it must find.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::mutants::lua;
 use lockkeeper_testkit::simulation::{
-    Fairs, Mutexes, Outcome, Reentrants, Species, run, run_patched,
+    Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run, run_patched,
 };
 
 /// Runs the histories of so many seeds on all cores.
@@ -48,6 +48,11 @@ fn five_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
 #[test]
 fn a_thousand_histories_of_the_fair_lock_keep_every_rule() {
     histories::<Fairs>(1, 1_000);
+}
+
+#[test]
+fn a_thousand_histories_of_the_read_write_lock_keep_every_rule() {
+    histories::<RwLocks>(1, 1_000);
 }
 
 #[test]
@@ -108,6 +113,10 @@ fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
                     let outcome = run::<Fairs>(seed, false).unwrap();
                     broken(&outcome).then_some((Fairs::NAME, outcome))
                 })
+                .or_else(|| {
+                    let outcome = run::<RwLocks>(seed, false).unwrap();
+                    broken(&outcome).then_some((RwLocks::NAME, outcome))
+                })
         })
     })
 }
@@ -122,6 +131,7 @@ fn is_caught(mutant: Mutant) {
     let sound = match kind {
         Mutexes::NAME => run::<Mutexes>(outcome.seed, false),
         Fairs::NAME => run::<Fairs>(outcome.seed, false),
+        RwLocks::NAME => run::<RwLocks>(outcome.seed, false),
         _ => run::<Reentrants>(outcome.seed, false),
     };
     assert_eq!(sound.unwrap().violation, None);
@@ -161,22 +171,41 @@ caught! {
     a_subscription_that_nobody_follows_up_is_found: NoBeatAfterSubscribing,
     a_waiter_without_beats_is_found: WaiterNeverBeats,
     waiters_deaf_to_grants_are_found: DeafToGrants,
+    belief_while_another_mode_takes_the_place_is_found: BelieveWhileSwapping,
+}
+
+/// Each mistake shows in a history, and without it the very same history breaks no rule.
+fn are_caught<S: Species>(mutants: &[lua::Mutant]) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = (1..=PATIENCE).find_map(|seed| {
+                let patch = Some(mutant.patch().unwrap());
+                let outcome = run_patched::<S>(seed, false, patch).unwrap();
+                outcome.violation.is_some().then_some(outcome)
+            });
+            let outcome = found.unwrap_or_else(|| panic!("{} was not found", mutant.name));
+            println!(
+                "{}: seed {}, {:?}",
+                mutant.name, outcome.seed, outcome.violation
+            );
+            let sound = run::<S>(outcome.seed, false).unwrap();
+            assert_eq!(sound.violation, None);
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        work();
+        other.join().unwrap();
+    });
 }
 
 #[test]
 fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
-    for mutant in lua::FAIR {
-        let found = (1..=PATIENCE).find_map(|seed| {
-            let patch = Some(mutant.patch().unwrap());
-            let outcome = run_patched::<Fairs>(seed, false, patch).unwrap();
-            outcome.violation.is_some().then_some(outcome)
-        });
-        let outcome = found.unwrap_or_else(|| panic!("{} was not found", mutant.name));
-        println!(
-            "{}: seed {}, {:?}",
-            mutant.name, outcome.seed, outcome.violation
-        );
-        let sound = run::<Fairs>(outcome.seed, false).unwrap();
-        assert_eq!(sound.violation, None);
-    }
+    are_caught::<Fairs>(lua::FAIR);
+}
+
+#[test]
+fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
+    are_caught::<RwLocks>(lua::RWLOCK);
 }

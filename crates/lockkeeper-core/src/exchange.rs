@@ -109,7 +109,7 @@ impl Line {
         let begin = |claim: &mut Claim| {
             let now = self.clock.now();
             claim.send(Verb::Swap, request, now)?;
-            if !keeps_belief {
+            if !keeps_belief && !mutant!(BelieveWhileSwapping) {
                 claim.end(now);
             }
             Ok(())

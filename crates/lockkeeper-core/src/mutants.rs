@@ -45,11 +45,13 @@ pub enum Mutant {
     WaiterNeverBeats,
     /// A message of a grant changes nothing.
     DeafToGrants,
+    /// A holder whose place another mode takes believes until the answer, although others come in with it.
+    BelieveWhileSwapping,
 }
 
 impl Mutant {
     /// Every one there is.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
         Self::BelieveWhileLeaving,
@@ -66,6 +68,7 @@ impl Mutant {
         Self::NoBeatAfterSubscribing,
         Self::WaiterNeverBeats,
         Self::DeafToGrants,
+        Self::BelieveWhileSwapping,
     ];
 }
 

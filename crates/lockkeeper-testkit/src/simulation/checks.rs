@@ -1,10 +1,11 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
 //! Here is who believes what, and which tokens they were given. [`laws`] is about what may be sent, [`progress`] about who
-//! must be served, [`turns`] about the order of a queue.
+//! must be served, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
 mod progress;
+mod tokens;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +17,16 @@ use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
-use super::plan::Plan;
+use super::plan::{Disaster, Plan};
 use super::species::{Grant, Model, Standing};
 use super::trace::short;
 
 pub(super) use laws::claims;
-use laws::{Verb, verb};
+use laws::{Verb, reads, replaced, verb};
 use turns::Waiter;
+
+/// What the server's clock may be behind ours.
+const ROUNDING: Duration = Duration::from_millis(5);
 
 /// Something that must not have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,8 @@ struct Held {
     name: usize,
     client: usize,
     lease: Lease,
+    /// What it is to its holder.
+    grant: Standing,
     /// How often the server had lost data when it was granted.
     era: u64,
 }
@@ -48,6 +54,8 @@ struct Held {
 pub(super) struct Checks {
     model: Arc<dyn Model>,
     forgets: bool,
+    /// The server's clock never runs or steps back, and it forgets nothing.
+    steady: bool,
     longest_ttl: Duration,
     /// How long every lease lasts on the server at least.
     certain: Duration,
@@ -61,6 +69,10 @@ pub(super) struct Checks {
     held: Vec<Held>,
     /// The last grant that the server answered with, by name.
     last: BTreeMap<usize, Grant>,
+    /// The last of those that are not to read.
+    last_write: BTreeMap<usize, Grant>,
+    /// The first to have a token, by name and token.
+    firsts: BTreeMap<(usize, u64), Grant>,
     /// In which era a token was given.
     eras: BTreeMap<(usize, u64), u64>,
     era: u64,
@@ -69,6 +81,8 @@ pub(super) struct Checks {
     left: BTreeSet<String>,
     /// When the server last granted a claim.
     granted: BTreeMap<String, Duration>,
+    /// When the server last executed something that may have armed the lease of a claim.
+    armed: BTreeMap<String, Duration>,
     /// The largest token with which the resource behind a name was written.
     written: BTreeMap<usize, u64>,
     /// Who acquires or holds, how often.
@@ -91,8 +105,12 @@ pub(super) struct Checks {
     asked: BTreeSet<(usize, String)>,
     /// Who waits in the queue of a name, in the order in which they were told to.
     queues: Vec<Vec<Waiter>>,
-    /// The grant of a name that nobody has asked for and nobody has heard of yet, and since when.
-    unheard: Vec<Option<(Standing, Duration)>>,
+    /// The grants of a name that stood on the server when a script that may change that was last run.
+    stood: Vec<Vec<Standing>>,
+    /// The claims of all such grants, and their tokens.
+    ever: BTreeSet<(String, u64)>,
+    /// The grants of a name that nobody has heard of yet, and since when.
+    unheard: Vec<Vec<(Standing, Duration)>>,
 }
 
 impl Checks {
@@ -100,6 +118,7 @@ impl Checks {
         Self {
             model,
             forgets: plan.forgets,
+            steady: !plan.forgets && !plan.disasters.contains(&Disaster::ClockBack),
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
             beat: plan.beat(),
@@ -109,11 +128,14 @@ impl Checks {
             violation: None,
             held: Vec::new(),
             last: BTreeMap::new(),
+            last_write: BTreeMap::new(),
+            firsts: BTreeMap::new(),
             eras: BTreeMap::new(),
             era: 0,
             forgot: None,
             left: BTreeSet::new(),
             granted: BTreeMap::new(),
+            armed: BTreeMap::new(),
             written: BTreeMap::new(),
             interest: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -125,7 +147,9 @@ impl Checks {
             leaving: BTreeSet::new(),
             asked: BTreeSet::new(),
             queues: vec![Vec::new(); plan.names],
-            unheard: vec![None; plan.names],
+            stood: vec![Vec::new(); plan.names],
+            ever: BTreeSet::new(),
+            unheard: vec![Vec::new(); plan.names],
         }
     }
 
@@ -146,19 +170,33 @@ impl Checks {
         server: &MemoryStore,
         now: Duration,
     ) {
+        let verb = verb(call);
+        if !matches!(verb, Verb::Leave | Verb::Other) {
+            for claim in claims(call) {
+                self.armed.insert(claim.to_owned(), now);
+            }
+        }
         self.look_at_turns(call, reply, server, now);
         let main = call.item.keys.first();
         let name = (0..self.idle.len()).find(|name| main == Some(&Plan::main(*name)));
         let (Some(name), Some(&claim)) = (name, claims(call).first()) else {
             return;
         };
-        match (verb(call), reply.status()) {
-            (Verb::Acquire, Status::Granted) => {
+        let owner = owner_of(claim);
+        if verb == Verb::Swap
+            && matches!(reply.status(), Status::Granted | Status::More)
+            && let Some(old) = replaced(call)
+        {
+            self.left.insert(old.to_owned());
+        }
+        match (verb, reply.status()) {
+            (Verb::Acquire | Verb::Swap, Status::Granted) => {
                 let token = reply.field(0).and_then(Value::as_i64).unwrap_or_default();
                 let next = Grant {
-                    owner: claim.split('/').next().unwrap_or_default().to_owned(),
+                    owner: owner.to_owned(),
                     claim: claim.to_owned(),
                     token: token.try_into().unwrap_or_default(),
+                    reads: reads(call),
                     from: now,
                     until: now + self.certain,
                 };
@@ -171,26 +209,27 @@ impl Checks {
                 self.freed[name] = Some(now);
                 self.left.insert(claim.to_owned());
             }
+            (Verb::Swap, Status::Busy) => {
+                let holders = self.model.holders(server, &Plan::main(name));
+                if holders.len() < 2 {
+                    let what = format!("{} alone reads name{name}", short(claim));
+                    self.violate("a refusal without cause", what);
+                }
+            }
+            (Verb::Acquire, Status::WouldDeadlock) => {
+                let holders = self.model.holders(server, &Plan::main(name));
+                if !holders.iter().any(|holder| owner_of(holder) == owner) {
+                    let what = format!("{} would wait for nobody in name{name}", short(claim));
+                    self.violate("a refusal without cause", what);
+                }
+            }
             _ => {}
         }
     }
 
-    /// The server has granted a name.
-    fn follow(&mut self, name: usize, next: Grant) {
-        // A server that has gone back to what it was repeats old grants; new ones must still be larger.
-        let known = self.eras.insert((name, next.token), self.era).is_some();
-        if let Some(last) = self.last.get(&name) {
-            let follows = if self.era == 0 {
-                self.model.follows(last, &next)
-            } else {
-                known || last.token < next.token
-            };
-            if !follows {
-                let what = format!("{} follows {}", told(&next), told(last));
-                self.violate("token order", what);
-            }
-        }
-        self.last.insert(name, next);
+    /// Whether a lease that was armed then must be over.
+    fn is_over(&self, armed: Duration, now: Duration) -> bool {
+        now > armed + self.longest_ttl + ROUNDING
     }
 
     /// The server has lost its last writes.
@@ -198,20 +237,28 @@ impl Checks {
         self.era += 1;
         self.forgot = Some(now);
         self.queues.iter_mut().for_each(Vec::clear);
+        self.stood.iter_mut().for_each(Vec::clear);
     }
 
     /// Somebody was given a lease.
-    pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease) {
+    pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease, reads: bool) {
         let token = lease.fencing_token().get();
         let Some(&era) = self.eras.get(&(name, token)) else {
             let what = format!("token {token} was never given by the server");
             return self.violate("an invented token", what);
         };
-        self.unheard[name].take_if(|(grant, _)| grant.token == token);
+        let grant = Standing {
+            owner: lease.owner().to_string(),
+            token,
+            reads,
+            claims: Vec::new(),
+        };
+        self.unheard[name].retain(|(other, _)| !grant.is_one_with(other));
         self.held.push(Held {
             name,
             client,
             lease: lease.clone(),
+            grant,
             era,
         });
     }
@@ -229,12 +276,12 @@ impl Checks {
         mine.filter(|held| believes(&held.lease)).count()
     }
 
-    /// Whoever believes to hold writes to the resource behind the lock.
-    pub(super) fn write(&mut self, name: usize, lease: &Lease) {
+    /// Whoever believes to hold writes to the resource behind the lock, or reads it.
+    pub(super) fn touch(&mut self, name: usize, lease: &Lease, reads: bool) {
         let token = lease.fencing_token().get();
         let last = self.written.entry(name).or_default();
         if token >= *last {
-            *last = token;
+            *last = if reads { *last } else { token };
         } else if !self.forgets && believes(lease) {
             let what = format!("a holder with token {token} comes after {last}");
             self.violate("a stale holder", what);
@@ -257,8 +304,7 @@ impl Checks {
                     && self
                         .forgot
                         .is_some_and(|forgot| now <= forgot + self.longest_ttl);
-                let fact = |held: &Held| (held.lease.owner(), held.lease.fencing_token().get());
-                if !excused && !self.model.together(fact(one), fact(other)) {
+                if !excused && !self.model.together(&one.grant, &other.grant) {
                     overlap = Some(format!(
                         "name{} is held by client {} with {} and by client {} with {}",
                         one.name,
@@ -298,6 +344,7 @@ fn believes(lease: &Lease) -> bool {
     matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
 }
 
-fn told(grant: &Grant) -> String {
-    format!("{} with token {}", short(&grant.claim), grant.token)
+/// The owner in a claim.
+fn owner_of(claim: &str) -> &str {
+    claim.split('/').next().unwrap_or_default()
 }

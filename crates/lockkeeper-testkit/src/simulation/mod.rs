@@ -31,4 +31,7 @@ mod world;
 
 pub use checks::Violation;
 pub use run::{Outcome, run, run_patched};
-pub use species::{Fairs, Grant, Model, Mutexes, Reentrants, Species, Standing};
+pub use species::{
+    Asking, Changed, Fairs, Grant, Model, Mutexes, Reentrants, RwGuard, RwLocks, Species, Standing,
+    Terms, Trying,
+};

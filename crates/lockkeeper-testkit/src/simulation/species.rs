@@ -1,19 +1,26 @@
 //! The seam by which a kind of lock joins the simulation: its moves, and its abstract model in some twenty lines.
 //!
 //! To add a kind, write a unit struct, implement [`Model`] (who may hold together, how tokens follow one another, who holds
-//! on the server) and [`Species`] (how it is acquired, released and taken once more), and give it a line in
-//! `tests/simulate.rs` and in `tests/simulation.rs`. Everything else, from the faults to the checks, is the same for all.
+//! on the server) and [`Species`] (how it is acquired, released, taken once more and, if it has modes, changed), and give it
+//! a line in `tests/simulate.rs` and in `tests/simulation.rs`. Everything else, from the faults to the checks, is the same
+//! for all.
+
+mod modes;
 
 use std::fmt;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::time::Duration;
 
+use fastrand::Rng;
 use lockkeeper::{
     Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
-    ReentrantLock, Released, Result, TryAcquire,
+    ReentrantLock, Released, Result,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_memory::MemoryStore;
+
+pub use modes::{RwGuard, RwLocks};
 
 /// One grant, as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +31,8 @@ pub struct Grant {
     pub claim: String,
     /// The token it was given.
     pub token: u64,
+    /// It is one to read.
+    pub reads: bool,
     /// When the server answered, since the beginning of the history.
     pub from: Duration,
     /// Before when its lease cannot have run out on the server.
@@ -36,24 +45,86 @@ const SAFETY_POLL: Duration = Duration::from_secs(5);
 /// How often who waits in a queue beats in the time for which one beat counts.
 const BEATS_PER_WAITER_TTL: u32 = 3;
 
-/// The grant that stands on the server, whoever brought it about.
+/// Who holds, on the server or as the client believes, whoever brought it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// Who holds.
     pub owner: String,
     /// The token of the grant.
     pub token: u64,
-    /// The claims that hold by it.
+    /// It is held to read.
+    pub reads: bool,
+    /// The claims that hold by it, if that is known.
     pub claims: Vec<String>,
+}
+
+impl Standing {
+    /// Whether one owner holds by one grant.
+    pub(super) fn is_one_with(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.token == other.token
+    }
+}
+
+/// How an acquisition is to go.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Terms {
+    /// The length of its lease, if not the client's.
+    pub ttl: Option<Duration>,
+    /// The lease is not renewed.
+    pub fixed: bool,
+    /// For how long it is held at most.
+    pub max_hold: Option<Duration>,
+    /// For how long it waits at most.
+    pub wait: Option<Duration>,
+}
+
+impl Terms {
+    fn of<G: 'static>(self, mut acquire: Acquire<G>) -> Asking<G> {
+        if let Some(ttl) = self.ttl {
+            acquire = acquire.ttl(ttl);
+        }
+        if self.fixed {
+            acquire = acquire.no_renewal();
+        }
+        if let Some(longest) = self.max_hold {
+            acquire = acquire.max_hold(longest);
+        }
+        if let Some(longest) = self.wait {
+            acquire = acquire.wait_for(longest);
+        }
+        acquire.into_future()
+    }
+}
+
+/// An acquisition under way.
+pub type Asking<G> = Pin<Box<dyn Future<Output = Result<G>> + Send>>;
+
+/// The same of one that does not wait.
+pub type Trying<G> = Asking<Option<G>>;
+
+/// What came of a guard that was to change its mode.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum Changed<G> {
+    /// Another guard has taken its place.
+    Done(G),
+    /// It is what it was.
+    Refused(G),
 }
 
 /// The abstract model of a kind.
 pub trait Model: fmt::Debug + Send + Sync + 'static {
-    /// Whether both owners may believe in these tokens at the same time.
-    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool;
+    /// Whether both may hold, or believe to hold, at the same time.
+    fn together(&self, one: &Standing, other: &Standing) -> bool;
 
-    /// Whether the server may answer with `next` when its last answer with a grant of this name was `last`.
+    /// Whether the server may answer with `next` when its last answer with a grant of this name, or with one that is not to
+    /// read, was `last`.
     fn follows(&self, last: &Grant, next: &Grant) -> bool;
+
+    /// Whether `next` may have a token that `first` was the first to have.
+    fn shares(&self, _first: &Grant, _next: &Grant) -> bool {
+        true
+    }
 
     /// For how long a name that has ended without a word may be free with somebody waiting, who beats so often: as if it
     /// had been told, unless the kind says why not.
@@ -67,10 +138,15 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// The grant that stands on the server; `None` if nobody holds, or if the kind grants nothing but in answer to the
-    /// acquire of the one who is granted.
-    fn standing(&self, _server: &MemoryStore, _main: &str) -> Option<Standing> {
-        None
+    /// The grants that stand on the server; none if nobody holds, or if the kind grants nothing but in answer to the acquire
+    /// of the one who is granted.
+    fn standing(&self, _server: &MemoryStore, _main: &str) -> Vec<Standing> {
+        Vec::new()
+    }
+
+    /// Whether a name that `holders` hold is there for the next who waits.
+    fn is_free(&self, _server: &MemoryStore, _main: &str, holders: &[String]) -> bool {
+        holders.is_empty()
     }
 
     /// The claims that hold the name whose main key this is.
@@ -87,17 +163,38 @@ pub trait Species: Model + Default {
     /// How it is called on the command line.
     const NAME: &'static str;
 
+    /// Whether its guards have modes, between which they change.
+    const MODES: bool = false;
+
     /// The lock called `name`.
     fn lock(client: &Client, name: &str) -> Self::Lock;
 
-    /// Acquires, waiting.
-    fn acquire(lock: &Self::Lock, owner: &Owner) -> Acquire<Self::Guard>;
+    /// Acquires, waiting, in a mode by chance.
+    fn acquire(
+        lock: &Self::Lock,
+        owner: &Owner,
+        terms: Terms,
+        random: &mut Rng,
+    ) -> Asking<Self::Guard>;
 
-    /// Acquires if that is possible now.
-    fn try_acquire(lock: &Self::Lock, owner: &Owner) -> TryAcquire<Self::Guard>;
+    /// Acquires if that is possible now, in a mode by chance.
+    fn try_acquire(lock: &Self::Lock, owner: &Owner, random: &mut Rng) -> Trying<Self::Guard>;
+
+    /// Whether a guard is one to read.
+    fn reads(_guard: &Self::Guard) -> bool {
+        false
+    }
 
     /// Takes the lock once more beside a guard; `None` if the kind knows no such thing.
-    fn again(guard: &Self::Guard) -> impl Future<Output = Result<Option<Self::Guard>>> + Send;
+    fn again(
+        guard: &Self::Guard,
+        random: &mut Rng,
+    ) -> impl Future<Output = Result<Option<Self::Guard>>> + Send;
+
+    /// Changes the mode of a guard, if the kind has modes.
+    fn change(guard: Self::Guard) -> impl Future<Output = Result<Changed<Self::Guard>>> + Send {
+        async { Ok(Changed::Refused(guard)) }
+    }
 
     /// Releases and waits for the server's word.
     fn release(guard: Self::Guard) -> impl Future<Output = Result<Released>> + Send;
@@ -108,7 +205,7 @@ pub trait Species: Model + Default {
 pub struct Mutexes;
 
 impl Model for Mutexes {
-    fn together(&self, _one: (Owner, u64), _other: (Owner, u64)) -> bool {
+    fn together(&self, _one: &Standing, _other: &Standing) -> bool {
         false
     }
 
@@ -138,15 +235,15 @@ impl Species for Mutexes {
         Mutex::new(client, name)
     }
 
-    fn acquire(lock: &Mutex, owner: &Owner) -> Acquire<MutexGuard> {
-        lock.acquire().owner(owner)
+    fn acquire(lock: &Mutex, owner: &Owner, terms: Terms, _: &mut Rng) -> Asking<MutexGuard> {
+        terms.of(lock.acquire().owner(owner))
     }
 
-    fn try_acquire(lock: &Mutex, owner: &Owner) -> TryAcquire<MutexGuard> {
-        lock.try_acquire().owner(owner)
+    fn try_acquire(lock: &Mutex, owner: &Owner, _: &mut Rng) -> Trying<MutexGuard> {
+        lock.try_acquire().owner(owner).into_future()
     }
 
-    async fn again(_guard: &MutexGuard) -> Result<Option<MutexGuard>> {
+    async fn again(_guard: &MutexGuard, _: &mut Rng) -> Result<Option<MutexGuard>> {
         Ok(None)
     }
 
@@ -160,8 +257,8 @@ impl Species for Mutexes {
 pub struct Reentrants;
 
 impl Model for Reentrants {
-    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool {
-        one == other
+    fn together(&self, one: &Standing, other: &Standing) -> bool {
+        one.is_one_with(other)
     }
 
     fn follows(&self, last: &Grant, next: &Grant) -> bool {
@@ -189,15 +286,20 @@ impl Species for Reentrants {
         ReentrantLock::new(client, name)
     }
 
-    fn acquire(lock: &ReentrantLock, owner: &Owner) -> Acquire<ReentrantGuard> {
-        lock.acquire(owner)
+    fn acquire(
+        lock: &ReentrantLock,
+        owner: &Owner,
+        terms: Terms,
+        _: &mut Rng,
+    ) -> Asking<ReentrantGuard> {
+        terms.of(lock.acquire(owner))
     }
 
-    fn try_acquire(lock: &ReentrantLock, owner: &Owner) -> TryAcquire<ReentrantGuard> {
-        lock.try_acquire(owner)
+    fn try_acquire(lock: &ReentrantLock, owner: &Owner, _: &mut Rng) -> Trying<ReentrantGuard> {
+        lock.try_acquire(owner).into_future()
     }
 
-    async fn again(guard: &ReentrantGuard) -> Result<Option<ReentrantGuard>> {
+    async fn again(guard: &ReentrantGuard, _: &mut Rng) -> Result<Option<ReentrantGuard>> {
         guard.reenter().await.map(Some)
     }
 
@@ -211,8 +313,8 @@ impl Species for Reentrants {
 pub struct Fairs;
 
 impl Model for Fairs {
-    fn together(&self, one: (Owner, u64), other: (Owner, u64)) -> bool {
-        one == other
+    fn together(&self, one: &Standing, other: &Standing) -> bool {
+        one.is_one_with(other)
     }
 
     fn follows(&self, last: &Grant, next: &Grant) -> bool {
@@ -230,18 +332,8 @@ impl Model for Fairs {
         beat * BEATS_PER_WAITER_TTL
     }
 
-    fn standing(&self, server: &MemoryStore, main: &str) -> Option<Standing> {
-        let claims = live_claims(server, main);
-        let fact = |field| {
-            let fact = server.execute(&["HGET", main, field]).ok()?;
-            fact.as_str().map(str::to_owned)
-        };
-        (!claims.is_empty()).then_some(())?;
-        Some(Standing {
-            owner: fact("owner")?,
-            token: fact("token")?.parse().ok()?,
-            claims,
-        })
+    fn standing(&self, server: &MemoryStore, main: &str) -> Vec<Standing> {
+        holder(server, main).into_iter().collect()
     }
 
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
@@ -259,15 +351,15 @@ impl Species for Fairs {
         FairLock::new(client, name)
     }
 
-    fn acquire(lock: &FairLock, owner: &Owner) -> Acquire<FairGuard> {
-        lock.acquire().owner(owner)
+    fn acquire(lock: &FairLock, owner: &Owner, terms: Terms, _: &mut Rng) -> Asking<FairGuard> {
+        terms.of(lock.acquire().owner(owner))
     }
 
-    fn try_acquire(lock: &FairLock, owner: &Owner) -> TryAcquire<FairGuard> {
-        lock.try_acquire().owner(owner)
+    fn try_acquire(lock: &FairLock, owner: &Owner, _: &mut Rng) -> Trying<FairGuard> {
+        lock.try_acquire().owner(owner).into_future()
     }
 
-    async fn again(guard: &FairGuard) -> Result<Option<FairGuard>> {
+    async fn again(guard: &FairGuard, _: &mut Rng) -> Result<Option<FairGuard>> {
         guard.reenter().await.map(Some)
     }
 
@@ -276,21 +368,28 @@ impl Species for Fairs {
     }
 }
 
+/// The owner in the HASH at `main` with its claims that are alive, if there are any.
+fn holder(server: &MemoryStore, main: &str) -> Option<Standing> {
+    let claims = live_claims(server, main);
+    let fact = |field| {
+        let fact = server.execute(&["HGET", main, field]).ok()?;
+        fact.as_str().map(str::to_owned)
+    };
+    (!claims.is_empty()).then_some(())?;
+    Some(Standing {
+        owner: fact("owner")?,
+        token: fact("token")?.parse().ok()?,
+        reads: false,
+        claims,
+    })
+}
+
 /// The claims alive in the HASH at `main`.
 fn live_claims(server: &MemoryStore, main: &str) -> Vec<String> {
     let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
         return Vec::new();
     };
-    let time = server.execute(&["TIME"]).ok();
-    let now = match &time {
-        Some(Value::List(parts)) => match &parts[..] {
-            [seconds, micros] => {
-                seconds.as_i64().unwrap_or(0) * 1000 + micros.as_i64().unwrap_or(0) / 1000
-            }
-            _ => 0,
-        },
-        _ => 0,
-    };
+    let now = server_now(server);
     let live = |field: &[Value]| match field {
         [claim, ends] if ends.as_i64().is_some_and(|ends| ends > now) => {
             let claim = claim.as_str().filter(|claim| claim.contains('/'));
@@ -299,4 +398,18 @@ fn live_claims(server: &MemoryStore, main: &str) -> Vec<String> {
         _ => None,
     };
     fields.chunks(2).filter_map(live).collect()
+}
+
+/// The server's time, ms.
+fn server_now(server: &MemoryStore) -> i64 {
+    let time = server.execute(&["TIME"]).ok();
+    match &time {
+        Some(Value::List(parts)) => match &parts[..] {
+            [seconds, micros] => {
+                seconds.as_i64().unwrap_or(0) * 1000 + micros.as_i64().unwrap_or(0) / 1000
+            }
+            _ => 0,
+        },
+        _ => 0,
+    }
 }

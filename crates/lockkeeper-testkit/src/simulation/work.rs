@@ -11,7 +11,7 @@ use lockkeeper::{Client, End, Error, Lease, LeaseState, LossReason, Owner, Relea
 use tokio::time::{Sleep, sleep};
 
 use super::plan::Plan;
-use super::species::Species;
+use super::species::{Changed, Species, Terms};
 use super::world::World;
 use crate::stall::drop_after;
 
@@ -106,31 +106,21 @@ impl<S: Species> Worker<S> {
         let renewed = self.random.u8(..6) != 0;
         let limited = self.random.u8(..10) == 0;
         let guard = if way < 2 {
-            S::try_acquire(&lock, &owner).await
+            S::try_acquire(&lock, &owner, &mut self.random).await
         } else {
-            let mut acquire = S::acquire(&lock, &owner);
-            if self.random.u8(..6) == 0 {
-                acquire = acquire.ttl(self.world.plan.shortest_ttl());
-            }
-            if !renewed {
-                acquire = acquire.no_renewal();
-            }
-            if limited {
-                acquire = acquire.max_hold(self.world.plan.timeout() + self.spell(1.0));
-            }
+            let terms = self.terms(renewed, limited, matches!(way, 2..=3));
+            let asking = S::acquire(&lock, &owner, terms, &mut self.random);
             match way {
-                2..=3 => acquire.wait_for(self.spell(1.5)).await.map(Some),
                 4..=6 => {
                     let polls = self.random.usize(1..8);
-                    let outcome = drop_after(acquire.into_future(), polls).await;
-                    outcome.transpose()
+                    drop_after(asking, polls).await.transpose()
                 }
                 7 => {
                     let patience = self.spell(0.6);
-                    let outcome = tokio::time::timeout(patience, acquire.into_future()).await;
+                    let outcome = tokio::time::timeout(patience, asking).await;
                     outcome.ok().transpose()
                 }
-                _ => acquire.await.map(Some),
+                _ => asking.await.map(Some),
             }
         };
         wish.waited();
@@ -149,12 +139,23 @@ impl<S: Species> Worker<S> {
         }
     }
 
+    fn terms(&mut self, renewed: bool, limited: bool, patient: bool) -> Terms {
+        let short = self.random.u8(..6) == 0;
+        Terms {
+            ttl: short.then(|| self.world.plan.shortest_ttl()),
+            fixed: !renewed,
+            max_hold: limited.then(|| self.world.plan.timeout() + self.spell(1.0)),
+            wait: patient.then(|| self.spell(1.5)),
+        }
+    }
+
     /// Holds for some time, and lets go.
     async fn keep(&mut self, kept: Kept, first: S::Guard) -> Result<(), Closed> {
         let name = kept.name;
         let granted = self.world.now();
         self.given(name, &first);
         let mut guards = vec![first];
+        let mut alone = !kept.shared;
         if kept.to_the_end
             && !self.world.is_ending()
             && let Some(guard) = guards.first()
@@ -183,34 +184,86 @@ impl<S: Species> Worker<S> {
                         .tell(format_args!("c{} verifies: {}", self.link, word(&outcome)));
                 }
                 7..=8 => {
-                    if let Ok(Some(again)) = S::again(guard).await {
+                    if let Ok(Some(again)) = S::again(guard, &mut self.random).await {
                         self.given(name, &again);
                         guards.push(again);
                     }
                 }
+                _ if S::MODES => alone &= self.change(kept, granted, &mut guards).await?,
                 _ => tokio::task::yield_now().await,
             }
             for guard in &guards {
-                self.world.check(|checks| checks.write(name, guard));
+                let reads = S::reads(guard);
+                self.world.check(|checks| checks.touch(name, guard, reads));
             }
         }
         let lost = matches!(
             guards.first().map(|guard| guard.state()),
             Some(LeaseState::Lost(LossReason::Expired | LossReason::Gone))
         );
-        if lost && kept.steady && !kept.shared && self.world.is_fair_since(granted) {
-            let what = format!(
-                "client {} lost name{name} although nothing went wrong",
-                self.link
-            );
-            self.world.violate("lost in fair weather", what);
+        if lost {
+            self.lost(kept, granted);
         }
-        let alone = guards.len() == 1 && !kept.shared;
+        alone &= guards.len() == 1;
         while !guards.is_empty() {
             let guard = guards.swap_remove(self.random.usize(..guards.len()));
             self.let_go(name, guard, alone).await?;
         }
         Ok(())
+    }
+
+    /// A lease was lost, which was granted then: whether that may be.
+    fn lost(&self, kept: Kept, granted: Duration) {
+        if kept.steady && !kept.shared && self.world.is_fair_since(granted) {
+            let what = format!(
+                "client {} lost name{} although nothing went wrong",
+                self.link, kept.name
+            );
+            self.world.violate("lost in fair weather", what);
+        }
+    }
+
+    /// Changes the mode of the last guard, or gives that up half way. Whether nothing may be left of it.
+    async fn change(
+        &mut self,
+        kept: Kept,
+        granted: Duration,
+        guards: &mut Vec<S::Guard>,
+    ) -> Result<bool, Closed> {
+        let Some(guard) = guards.pop() else {
+            return Ok(true);
+        };
+        let began = self.world.now();
+        let changing = S::change(guard);
+        let outcome = if self.random.u8(..4) == 0 {
+            drop_after(changing, self.random.usize(1..6)).await
+        } else {
+            Some(changing.await)
+        };
+        match outcome {
+            None => {
+                self.world
+                    .tell(format_args!("c{} gives a change up", self.link));
+                Ok(false)
+            }
+            Some(Ok(Changed::Refused(guard))) => {
+                self.world
+                    .tell(format_args!("c{} is refused a change", self.link));
+                guards.push(guard);
+                Ok(true)
+            }
+            Some(Ok(Changed::Done(guard))) => {
+                self.given(kept.name, &guard);
+                guards.push(guard);
+                Ok(true)
+            }
+            Some(Err(error)) => {
+                if matches!(error, Error::Lost { .. } | Error::NotHeld { .. }) {
+                    self.lost(kept, granted);
+                }
+                self.judge(&error, began).map(|()| false)
+            }
+        }
     }
 
     async fn let_go(&mut self, name: usize, guard: S::Guard, alone: bool) -> Result<(), Closed> {
@@ -244,11 +297,12 @@ impl<S: Species> Worker<S> {
     }
 
     /// A lease was granted: from now on it is watched.
-    fn given(&self, name: usize, lease: &Lease) {
+    fn given(&self, name: usize, guard: &S::Guard) {
+        let (lease, reads): (&Lease, bool) = (guard, S::reads(guard));
         let (world, link) = (Arc::clone(&self.world), self.link);
         let token = lease.fencing_token();
         world.tell(format_args!("c{link} holds name{name} with {token}"));
-        world.check(|checks| checks.given(name, link, lease));
+        world.check(|checks| checks.given(name, link, lease, reads));
         world.look(false);
         let lease = lease.clone();
         tokio::spawn(async move {
@@ -273,6 +327,8 @@ impl<S: Species> Worker<S> {
         match error {
             Error::Closed if self.world.network().links[self.link].closing => Err(Closed),
             Error::Lost { .. } | Error::NotHeld { .. } | Error::Timeout { .. } => Ok(()),
+            // Whether there was cause is seen on the server.
+            Error::WouldDeadlock { .. } if S::MODES => Ok(()),
             Error::Backend { .. } if !self.world.is_fair_since(began) => Ok(()),
             error => {
                 let what = format!("client {}: {error}", self.link);

@@ -10,6 +10,8 @@ use crate::simulation::trace::short;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Acquire,
+    /// One claim takes the place of another.
+    Swap,
     Beat,
     Renew,
     Leave,
@@ -20,8 +22,9 @@ pub(super) enum Verb {
 pub(super) fn verb(call: &Call) -> Verb {
     match call.item.script.name.rsplit('/').next() {
         Some("acquire") => Verb::Acquire,
+        Some("swap") => Verb::Swap,
         Some("beat") => Verb::Beat,
-        Some("renew") => Verb::Renew,
+        Some(renew) if renew.starts_with("renew") => Verb::Renew,
         Some(leave) if leave.starts_with("leave") => Verb::Leave,
         _ => Verb::Other,
     }
@@ -29,13 +32,27 @@ pub(super) fn verb(call: &Call) -> Verb {
 
 /// The claims that a request is about: the script's own description says where they stand.
 pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
+    labelled(call, "claim")
+}
+
+/// The claim whose place another takes by a request.
+pub(super) fn replaced(call: &Call) -> Option<&str> {
+    labelled(call, "old").first().copied()
+}
+
+/// Whether a request is to read.
+pub(super) fn reads(call: &Call) -> bool {
+    labelled(call, "mode").first() == Some(&"read")
+}
+
+/// The arguments that the script's own description calls so.
+fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
     let labels = call.item.script.args.get(1..).unwrap_or_default();
     let items = call.item.args.chunks(labels.len().max(1));
-    let claim = |(label, text)| (label == &"claim").then_some(text);
+    let meant = |(other, text): (&&str, &'a String)| (*other == label).then_some(text.as_str());
     items
         .flat_map(|item| labels.iter().zip(item))
-        .filter_map(claim)
-        .map(String::as_str)
+        .filter_map(meant)
         .collect()
 }
 
@@ -51,7 +68,8 @@ impl Checks {
         if verb == Verb::Other {
             return Vec::new();
         }
-        let claims: Vec<String> = claims(call).into_iter().map(str::to_owned).collect();
+        let involved = claims(call).into_iter().chain(replaced(call));
+        let claims: Vec<String> = involved.map(str::to_owned).collect();
         if matches!(verb, Verb::Acquire | Verb::Beat) {
             let asks = |name: usize| call.item.keys.contains(&Plan::main(name));
             self.looks

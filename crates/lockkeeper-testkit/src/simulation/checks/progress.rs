@@ -80,8 +80,43 @@ impl Checks {
                 let what = format!("{} has left and holds name{name} again", short(back));
                 self.violate("back after its leave", what);
             }
-            self.look_for_progress(name, &holders, now, fair);
+            self.look_for_conflict(name, server);
+            self.look_for_the_undying(name, &holders, now);
+            let free = self.model.is_free(server, &Plan::main(name), &holders);
+            self.look_for_progress(name, free, &holders, now, fair);
             self.look_for_the_unheard(name, &holders, now, fair);
+        }
+    }
+
+    /// Looks at who holds on the server, whatever anybody believes.
+    fn look_for_conflict(&mut self, name: usize, server: &MemoryStore) {
+        let standing = self.model.standing(server, &Plan::main(name));
+        for (index, one) in standing.iter().enumerate() {
+            let others = &standing[index + 1..];
+            if let Some(other) = others.iter().find(|other| !self.model.together(one, other)) {
+                let claim = |grant: &Standing| grant.claims.first().map(|claim| short(claim));
+                let (one, other) = (claim(one), claim(other));
+                let what = format!(
+                    "{} and {} hold name{name}",
+                    one.unwrap_or_default(),
+                    other.unwrap_or_default()
+                );
+                return self.violate("two on the server", what);
+            }
+        }
+    }
+
+    /// Looks at claims that hold although nothing has armed their leases for longer than a lease lasts.
+    fn look_for_the_undying(&mut self, name: usize, holders: &[String], now: Duration) {
+        let old = |claim: &&String| {
+            let armed = self.armed.get(*claim);
+            armed.is_some_and(|armed| self.is_over(*armed, now))
+        };
+        if self.steady
+            && let Some(claim) = holders.iter().find(old)
+        {
+            let what = format!("{} holds name{name}", short(claim));
+            self.violate("a lease without end", what);
         }
     }
 
@@ -106,14 +141,15 @@ impl Checks {
         now: Duration,
         fair: Option<Duration>,
     ) {
-        let gone = |(grant, since): &mut (Standing, Duration)| {
-            fair.is_none_or(|fair| *since < fair)
-                || !holders.iter().any(|claim| grant.claims.contains(claim))
+        let standing = |(grant, since): &(Standing, Duration)| {
+            fair.is_some_and(|fair| *since >= fair)
+                && holders.iter().any(|claim| grant.claims.contains(claim))
         };
-        self.unheard[name].take_if(gone);
-        if let Some((grant, since)) = &self.unheard[name]
-            && now - *since > self.abandoned(&grant.claims) + PROMPTLY
-        {
+        self.unheard[name].retain(standing);
+        let late = self.unheard[name]
+            .iter()
+            .find(|(grant, since)| now - *since > self.abandoned(&grant.claims) + PROMPTLY);
+        if let Some((grant, since)) = late {
             let what = format!("name{name} with {} since {since:?}", grant.token);
             self.violate("a grant nobody heard of", what);
         }
@@ -131,6 +167,7 @@ impl Checks {
     fn look_for_progress(
         &mut self,
         name: usize,
+        free: bool,
         holders: &[String],
         now: Duration,
         fair: Option<Duration>,
@@ -140,7 +177,7 @@ impl Checks {
             self.ghost[name] = None;
             return;
         };
-        if holders.is_empty() && self.is_waited_for(name) {
+        if free && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
             let unheard = if self.freed[name] == Some(since) {
                 Duration::ZERO

@@ -9,7 +9,7 @@ use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Verb, claims, verb};
 use crate::simulation::plan::Plan;
-use crate::simulation::species::Grant;
+use crate::simulation::species::{Grant, Standing};
 use crate::simulation::trace::short;
 
 /// A claim that was told to wait.
@@ -37,34 +37,58 @@ impl Checks {
                 continue;
             }
             // What the script did first, before it heard or forgot whoever asked.
-            if let Some(standing) = self.model.standing(server, &main) {
-                let last = self.last.get(&name).map(|grant| grant.token);
-                if last != Some(standing.token) && !self.eras.contains_key(&(name, standing.token))
-                {
-                    self.took_its_turn(name, &standing.claims, call, now);
-                    let grant = |claim: &String| Grant {
-                        owner: standing.owner.clone(),
-                        claim: claim.clone(),
-                        token: standing.token,
-                        from: now,
-                        until: now,
-                    };
-                    if let Some(grant) = standing.claims.first().map(grant) {
-                        self.follow(name, grant);
-                    }
-                    // A server that forgets may give a place back to a claim that has left.
-                    let known = standing.claims.iter().any(|claim| self.is_alive(claim));
-                    if known && !self.forgets {
-                        for claim in &standing.claims {
-                            self.granted.insert(claim.clone(), now);
-                        }
-                        self.unheard[name] = Some((standing.clone(), now));
-                    }
-                }
-                self.queues[name].retain(|waiter| !standing.claims.contains(&waiter.claim));
+            let standing = self.model.standing(server, &main);
+            let before = std::mem::replace(&mut self.stood[name], standing.clone());
+            let mut new = standing.clone();
+            // What is back because the clock stepped back is not granted anew.
+            for grant in &mut new {
+                let token = grant.token;
+                let new = |claim: &String| self.ever.insert((claim.clone(), token));
+                grant.claims.retain(new);
             }
+            new.retain(|grant| !grant.claims.is_empty());
+            for grant in &new {
+                // Who holds is let in again past the queue, in either mode.
+                if !before.iter().any(|other| other.owner == grant.owner) {
+                    let owners = new.iter().filter(|other| other.owner == grant.owner);
+                    let claims: Vec<&String> = owners.flat_map(|it| &it.claims).collect();
+                    self.took_its_turn(name, &claims, &standing, call, now);
+                }
+            }
+            for grant in new {
+                self.was_granted(name, grant, now);
+            }
+            let stands =
+                |waiter: &Waiter| standing.iter().any(|it| it.claims.contains(&waiter.claim));
+            self.queues[name].retain(|waiter| !stands(waiter));
         }
         self.hear(call, reply, now);
+    }
+
+    /// These claims hold, which did not before.
+    fn was_granted(&mut self, name: usize, grant: Standing, now: Duration) {
+        let Standing { claims, .. } = &grant;
+        if let Some(claim) = claims.first() {
+            let next = Grant {
+                owner: grant.owner.clone(),
+                claim: claim.clone(),
+                token: grant.token,
+                reads: grant.reads,
+                from: now,
+                until: now,
+            };
+            self.follow(name, next);
+        }
+        for claim in claims {
+            self.armed.insert(claim.clone(), now);
+        }
+        // A server that forgets may give a place back to a claim that has left.
+        if !self.forgets && claims.iter().any(|claim| self.is_alive(claim)) {
+            for claim in claims {
+                self.granted.insert(claim.clone(), now);
+            }
+            self.unheard[name].push((grant, now));
+        }
     }
 
     /// Whether the client that has asked for a claim is neither closed nor gone.
@@ -73,8 +97,15 @@ impl Checks {
         asked.is_some_and(|(client, _)| !self.dead.contains(client))
     }
 
-    /// One of `granted` has been granted: nobody alive may have been before it.
-    fn took_its_turn(&mut self, name: usize, granted: &[String], call: &Call, now: Duration) {
+    /// One of `granted` has been granted: nobody alive may have been before it but those who hold too.
+    fn took_its_turn(
+        &mut self,
+        name: usize,
+        granted: &[&String],
+        standing: &[Standing],
+        call: &Call,
+        now: Duration,
+    ) {
         if self.forgets {
             // Nobody knows whose places were lost.
             return;
@@ -82,15 +113,18 @@ impl Checks {
         // A leave goes before the turn is given on.
         let leaves = verb(call) == Verb::Leave;
         let gone = |claim: &String| leaves && claims(call).contains(&claim.as_str());
-        let lost = |waiter: &Waiter| waiter.lost && granted.contains(&waiter.claim);
+        let lost = |waiter: &Waiter| waiter.lost && granted.contains(&&waiter.claim);
         if self.queues[name].iter().any(lost) {
             return;
         }
         let mut before = self.queues[name]
             .iter()
-            .take_while(|waiter| !granted.contains(&waiter.claim));
-        let first = before
-            .find(|waiter| !waiter.lost && now - waiter.heard < self.alive && !gone(&waiter.claim));
+            .take_while(|waiter| !granted.contains(&&waiter.claim));
+        let holds = |claim| standing.iter().any(|grant| grant.claims.contains(claim));
+        let first = before.find(|waiter| {
+            let alive = !waiter.lost && now - waiter.heard < self.alive;
+            alive && !gone(&waiter.claim) && !holds(&waiter.claim)
+        });
         if let Some(first) = first {
             let granted = granted.first().map(|claim| short(claim));
             let what = format!(
@@ -105,7 +139,7 @@ impl Checks {
     /// Notes what those who asked were told.
     fn hear(&mut self, call: &Call, reply: &Reply, now: Duration) {
         let verb = verb(call);
-        if !matches!(verb, Verb::Acquire | Verb::Beat | Verb::Leave) {
+        if !matches!(verb, Verb::Acquire | Verb::Beat | Verb::Leave | Verb::Swap) {
             return;
         }
         let (keys, alive) = (call.item.script.keys.len(), self.alive);

@@ -1,0 +1,45 @@
+//! The order of tokens: which one a grant may have after those before it.
+
+use super::Checks;
+use crate::simulation::species::Grant;
+use crate::simulation::trace::short;
+
+impl Checks {
+    /// The server has granted a name.
+    pub(super) fn follow(&mut self, name: usize, next: Grant) {
+        if let Some(before) = self.does_not_follow(name, &next) {
+            let told =
+                |grant: &Grant| format!("{} with token {}", short(&grant.claim), grant.token);
+            let what = format!("{} follows {}", told(&next), told(before));
+            self.violate("token order", what);
+        }
+        let key = (name, next.token);
+        self.eras.insert(key, self.era);
+        self.firsts.entry(key).or_insert_with(|| next.clone());
+        if !next.reads {
+            self.last_write.insert(name, next.clone());
+        }
+        self.last.insert(name, next);
+    }
+
+    /// The grant behind which `next` may not come with its token.
+    fn does_not_follow(&self, name: usize, next: &Grant) -> Option<&Grant> {
+        let last = self.last.get(&name)?;
+        let first = self.firsts.get(&(name, next.token));
+        let known = self.eras.contains_key(&(name, next.token));
+        if self.era > 0 {
+            // A server that has gone back to what it was repeats old grants; new ones must still be larger.
+            return (!known && last.token >= next.token).then_some(last);
+        }
+        let largest = self.firsts.range((name, 0)..=(name, u64::MAX)).next_back();
+        let largest = largest.map(|(_, grant)| grant);
+        let above = largest.filter(|grant| !known && grant.token > next.token);
+        let befores = [Some(last), self.last_write.get(&name)];
+        above
+            .or_else(|| first.filter(|first| !self.model.shares(first, next)))
+            .or_else(|| {
+                let mut befores = befores.into_iter().flatten();
+                befores.find(|before| !self.model.follows(before, next))
+            })
+    }
+}
