@@ -1,0 +1,132 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::server::Server;
+
+const EXAMPLES: &str = "\
+Examples:
+  lockkeeper run --no-wait --lock nightly -- /usr/local/bin/report
+  lockkeeper run --fair --wait 10m --lock deploy:web -- ./deploy.sh
+  LOCKKEEPER_URL=redis://:secret@cache:6379 lockkeeper ls 'deploy:*'
+
+Exit codes:
+  64 usage, 69 server out of reach, 71 the system refused, 75 held by somebody else, 76 lock lost;
+  of run otherwise those of the program, 126 if it cannot be executed, 127 if there is none, 128 + n after signal n";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  # Cron on ten machines, one runs; the others exit with 0 at once
+  lockkeeper run --no-wait -E 0 --lock nightly --min-hold 1m -- /usr/local/bin/report
+
+  # Wait up to ten minutes for one's turn; 20 s to clean up if the lock is about to be lost
+  lockkeeper run --fair --wait 10m --ttl 60s --grace 20s --lock deploy:web -- ./deploy.sh
+
+  # The fencing token, for a resource that refuses older ones
+  lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
+
+/// Run a program under a distributed lock, and see who holds what
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper", version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) server: Server,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program under a lock, and stop it before the lock can be somebody else's
+    ///
+    /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
+    /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+}
+
+/// What `run` is to do.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The lock
+    #[arg(long = "lock", value_name = "NAME", required = true)]
+    pub(crate) locks: Vec<String>,
+
+    /// First come, first served
+    #[arg(long, conflicts_with_all = ["reenter", "shared"])]
+    pub(crate) fair: bool,
+
+    /// A run inside this one gets in again by the same --lock --reenter
+    #[arg(long, conflicts_with = "shared")]
+    pub(crate) reenter: bool,
+
+    /// Refused by this version.
+    #[arg(long, hide = true)]
+    pub(crate) shared: bool,
+
+    /// Give up at once if somebody else holds the lock
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// Give up after this long [default: wait for as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Length of the lease: how long others are kept out if this machine dies
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: Duration,
+
+    /// The lock is lost, and the program stopped, after this long
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// Others are kept out for at least this long, also if the program is done sooner
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// How long before the end of its lease the program is asked to stop, at most a third of the ttl
+    /// [default: 5s, or a sixth of the ttl if that is shorter]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Option<Duration>,
+
+    /// What becomes of the program when the lock is being lost
+    #[arg(long, value_name = "WHAT", default_value = "terminate")]
+    pub(crate) on_lost: OnLost,
+
+    /// Exit code if somebody else holds the lock
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// Keep the lock until the last process of the program's group has ended; without it those that the program leaves
+    /// behind are stopped when it ends
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    /// Tell what happens, one JSON object a line, on stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The same into a file, /dev/fd/3 for example
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND", action = ArgAction::Append)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// What becomes of the program when the lock is being lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// SIGTERM, and SIGKILL before the lease can end
+    Terminate,
+    /// SIGKILL, no sooner than it must be, but at once if the lock is gone or revoked
+    Kill,
+    /// Nothing: it runs on without the lock
+    Ignore,
+}

@@ -1,0 +1,66 @@
+//! Exit codes, and failures that carry one. Those above 63 are the ones of `sysexits.h` where that has one that fits.
+
+use lockkeeper::Error;
+
+/// The command line, the URL or the settings cannot work; nothing was started.
+pub(crate) const USAGE: u8 = 64;
+/// The server cannot be reached, or refuses.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The system refused something: a process, a signal, a file.
+pub(crate) const SYSTEM: u8 = 71;
+/// Somebody else holds the lock, and the wait is over.
+pub(crate) const CONFLICT: u8 = 75;
+/// The lock was lost while the program ran.
+pub(crate) const LOST: u8 = 76;
+/// The program is there and cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// Added to the number of a signal.
+pub(crate) const SIGNALLED: u8 = 128;
+
+/// Why the command ends without having done what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    /// The system would not do something.
+    pub(crate) fn system(doing: &str, error: &dyn std::error::Error) -> Self {
+        Self::new(SYSTEM, format!("could not {doing}: {error}"))
+    }
+
+    pub(crate) fn print(&self) {
+        say(&self.message);
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Config { .. } | Error::WrongKind { .. } => USAGE,
+            Error::Timeout { .. } | Error::QueueFull { .. } => CONFLICT,
+            Error::Lost { .. } | Error::NotHeld { .. } => LOST,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Says something to the person at the other end of stderr; if that is gone, nobody is left to tell.
+pub(crate) fn say(message: &str) {
+    use std::io::Write as _;
+    let red = anstyle::Style::new().bold();
+    let _ = writeln!(anstream::stderr(), "{red}lockkeeper{red:#}: {message}");
+}

@@ -1,0 +1,59 @@
+//! The `lockkeeper` command: run a program under a lock, see who holds what.
+//!
+//! `run` is the reason for it: a job that must run on one machine only, and that is stopped *before* its lock can be
+//! somebody else's. The other subcommands are for people who look at locks.
+
+#[cfg(not(unix))]
+compile_error!("the command needs process groups and signals, so it builds on Unix only");
+
+mod args;
+mod exit;
+mod kind;
+mod run;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use args::{Arguments, Command};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|word| word == run::SHIM) {
+        return run::become_program(words).into();
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let shown = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+            let asked = shown.contains(&error.kind());
+            // If nobody can be told any more, the exit code still says it.
+            let _ = error.print();
+            return if asked { 0 } else { exit::USAGE }.into();
+        }
+    };
+    match execute(arguments) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            failure.print();
+            failure.code.into()
+        }
+    }
+}
+
+/// Everything runs on this thread: the parent-death signal of a program follows the thread that started it.
+fn execute(arguments: Arguments) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system("start", &error))?;
+    let Arguments { server, command } = arguments;
+    runtime.block_on(async {
+        match command {
+            Command::Run(options) => run::run(&server, &options).await,
+        }
+    })
+}

@@ -1,0 +1,163 @@
+//! The program and its process group, from start to the last of them.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, kill_process,
+    kill_process_group, test_kill_process_group, waitid,
+};
+
+use super::shim;
+use super::terminal::Terminal;
+use crate::exit::{Failure, SIGNALLED};
+
+/// A program under a lock.
+#[derive(Debug)]
+pub(crate) struct Job {
+    child: Child,
+    group: Pid,
+    terminal: Option<Terminal>,
+    status: Option<ExitStatus>,
+}
+
+/// What has become of the program since it was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    None,
+    /// It is stopped, by the keyboard for example.
+    Stopped,
+    /// It has ended. It is not buried yet: its id, and so that of its group, can be nobody else's.
+    Ended,
+}
+
+impl Job {
+    /// Starts `program` with `variables` in its environment.
+    pub(crate) fn start(
+        program: &[std::ffi::OsString],
+        variables: &[(&str, String)],
+    ) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::system("start a process", &error);
+        // Whom the program leaves behind becomes a child of this process, which so learns of each one's end.
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(getpid()))
+            .map_err(|error| failed(error.into()))?;
+        let terminal = Terminal::open();
+        let front = terminal.as_ref().filter(|terminal| terminal.is_ours());
+        let mut command = shim::command(program, front.is_some()).map_err(failed)?;
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let child = command.spawn().map_err(failed)?;
+        let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
+            return Err(Failure::usage("a process without a number"));
+        };
+        if let Some(terminal) = front {
+            terminal.give(group);
+        }
+        Ok(Self {
+            child,
+            group,
+            terminal,
+            status: None,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the program has ended, once it is buried.
+    pub(crate) const fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    pub(crate) fn change(&self) -> Change {
+        if self.status.is_some() {
+            return Change::None;
+        }
+        let look = |options| waitid(WaitId::Pid(self.group), options | WaitIdOptions::NOHANG);
+        if let Ok(Some(_)) = look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            return Change::Ended;
+        }
+        match look(WaitIdOptions::STOPPED) {
+            Ok(Some(_)) => Change::Stopped,
+            _ => Change::None,
+        }
+    }
+
+    /// Takes note of how the program has ended, and takes the terminal back.
+    pub(crate) fn bury(&mut self) -> Result<ExitStatus, Failure> {
+        let status = self.child.wait();
+        let status = status.map_err(|error| Failure::system("wait for the program", &error))?;
+        self.status = Some(status);
+        if let Some(terminal) = &self.terminal {
+            terminal.take_from(self.group);
+        }
+        Ok(status)
+    }
+
+    /// Whether nobody is left of the group. Buries those whom the program left behind.
+    pub(crate) fn is_over(&self) -> bool {
+        if self.status.is_none() {
+            return false;
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        while let Ok(Some(_)) = waitid(WaitId::Pgid(Some(self.group)), options) {}
+        test_kill_process_group(self.group).is_err()
+    }
+
+    /// Passes a signal on. One that asks to stop goes to the whole group, as from a keyboard; one with a meaning of the
+    /// program's own to the program alone.
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        if signal == Signal::USR1 || signal == Signal::USR2 {
+            if self.status.is_none() {
+                let _ = kill_process(self.group, signal);
+            }
+        } else {
+            self.signal(signal);
+        }
+    }
+
+    /// Asks the whole group to stop, also who is stopped already.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Who is not there any more needs no signal.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// The program was stopped: stops this command too, so that whoever sits at the terminal gets it. Returns true when
+    /// somebody goes on; the lease may have ended meanwhile. Without a terminal nothing is done.
+    pub(crate) fn stop_along(&self) -> bool {
+        let Some(terminal) = &self.terminal else {
+            return false;
+        };
+        terminal.take_from(self.group);
+        // As the keyboard would. If nobody could continue it, the system stops nobody.
+        kill_current_process_group(Signal::TSTP).is_ok()
+    }
+
+    /// Lets a stopped program go on, in front if this command is there.
+    pub(crate) fn go_on(&self) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|it| it.is_ours()) {
+            terminal.give(self.group);
+        }
+        self.signal(Signal::CONT);
+    }
+}
+
+/// As a shell would say it.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    let number = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => number(code),
+        (None, Some(signal)) => number(signal).saturating_add(SIGNALLED),
+        (None, None) => u8::MAX,
+    }
+}

@@ -1,0 +1,218 @@
+//! `run`: a program under a lock.
+
+mod guard;
+mod job;
+mod journal;
+mod plan;
+mod shim;
+mod signals;
+mod terminal;
+mod tie;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use lockkeeper::{Client, Error, Lease, Released};
+
+use crate::args::Run;
+use crate::exit::{Failure, LOST, SIGNALLED};
+use crate::kind::{Held, Wanted};
+use crate::server::Server;
+use guard::{End, Guard};
+use job::Job;
+use journal::{Event, Journal, millis};
+use plan::Plan;
+use signals::Signals;
+
+pub(crate) use shim::{SHIM, become_program};
+
+/// How long the server may take to hear that a waiter has gone, or a lost lease: nobody depends on it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A waiter in a queue that is granted the lock has its first lease for a waiter ttl, counted from its last word, which may be
+/// a third of it ago. So many times the lead make sure that the program is not stopped before the first renewal.
+const LEADS_PER_WAITER_TTL: u32 = 6;
+
+/// The default of the library.
+const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
+
+/// Gets the lock, runs the program, lets the lock go; the exit code.
+pub(crate) async fn run(server: &Server, options: &Run) -> Result<u8, Failure> {
+    let wanted = Wanted::new(options)?;
+    let plan = Plan::new(options)?;
+    let mut journal = Journal::open(options)?;
+    let mut signals = Signals::listen()?;
+    let settings = Client::builder()
+        .ttl(options.ttl)
+        .waiter_ttl(LEAST_WAITER_TTL.max(plan.lead() * LEADS_PER_WAITER_TTL));
+    let client = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(signalled(signal)),
+        client = server.connect(settings) => client?,
+    };
+    journal.tell(&Event::Asking {
+        name: wanted.name(),
+    });
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => {
+            farewell(&client).await;
+            return Ok(signalled(signal));
+        }
+        outcome = acquire(&wanted, &client, &journal) => outcome,
+    };
+    let held = match outcome {
+        Ok(held) => held,
+        Err(Error::Timeout { .. } | Error::QueueFull { .. }) => {
+            conflict(&client, wanted.name(), &mut journal).await;
+            farewell(&client).await;
+            return Ok(options.conflict_exit_code);
+        }
+        Err(error) => {
+            farewell(&client).await;
+            return Err(error.into());
+        }
+    };
+    let variables = variables(&held.leases, options, &mut journal);
+    let job = match Job::start(&options.program, &variables) {
+        Ok(job) => job,
+        Err(failure) => {
+            part(held, &client, failure.code).await;
+            return Err(failure);
+        }
+    };
+    let guard = Guard::new(plan, options.keep, &held.leases, &mut journal, &mut signals);
+    let end = guard.watch(job).await;
+    finish(end, held, &client, &mut journal).await
+}
+
+/// Waits for the lock, and says so to whoever sits there.
+async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkeeper::Result<Held> {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let remark = async {
+        tokio::time::sleep(PATIENCE).await;
+        journal.remark(&format!("waiting for {:?}", wanted.name()));
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        held = wanted.acquire(client) => held,
+        never = remark => match never {},
+    }
+}
+
+/// Names who holds.
+async fn conflict(client: &Client, name: &str, journal: &mut Journal) {
+    let holders = match client.inspect(name).await {
+        Ok(seen) => seen.holders,
+        Err(_) => Vec::new(),
+    };
+    let holders: Vec<String> = holders
+        .into_iter()
+        .map(|holder| holder.label.unwrap_or(holder.claim))
+        .collect();
+    let by = if holders.is_empty() {
+        "somebody else, who has just left".to_owned()
+    } else {
+        holders.join(", ")
+    };
+    journal.say(&format!("{name:?} is held by {by}"));
+    journal.tell(&Event::Conflict { name, holders });
+}
+
+/// What the program learns of its lock.
+fn variables(
+    leases: &[Lease],
+    options: &Run,
+    journal: &mut Journal,
+) -> Vec<(&'static str, String)> {
+    let Some(first) = leases.first() else {
+        return Vec::new();
+    };
+    let (owner, kind) = (first.owner().to_string(), first.kind().as_str());
+    let ttl_ms = millis(options.ttl);
+    let joined = |part: fn(&Lease) -> String| -> String {
+        leases.iter().map(part).collect::<Vec<_>>().join(",")
+    };
+    journal.tell(&Event::Granted {
+        name: first.name(),
+        kind,
+        owner: &owner,
+        fence: first.fencing_token().get(),
+        ttl_ms,
+    });
+    vec![
+        ("LOCKKEEPER_NAME", joined(|lease| lease.name().to_owned())),
+        ("LOCKKEEPER_KIND", kind.to_owned()),
+        ("LOCKKEEPER_OWNER", owner),
+        (
+            "LOCKKEEPER_FENCE",
+            joined(|lease| lease.fencing_token().to_string()),
+        ),
+        ("LOCKKEEPER_TTL_MS", ttl_ms.to_string()),
+    ]
+}
+
+/// The program has ended: the lock goes too.
+async fn finish(
+    end: Result<End, Failure>,
+    held: Held,
+    client: &Client,
+    journal: &mut Journal,
+) -> Result<u8, Failure> {
+    let code = match end {
+        Ok(End::Ended(code)) => code,
+        Ok(End::Unlocked(code)) => return Ok(part(held, client, code).await),
+        Ok(End::Stopped) => return Ok(part(held, client, LOST).await),
+        // Not dropped, for that would let the lock go: who knows what runs on.
+        Ok(End::Immortal) => {
+            std::mem::forget(held);
+            journal.say("the program cannot be killed: its lock is left to expire");
+            return Ok(LOST);
+        }
+        Err(failure) => {
+            std::mem::forget(held);
+            return Err(failure);
+        }
+    };
+    let released = held.release().await;
+    let code = match released {
+        Ok(released) => {
+            let kept_ms = match released {
+                Released::Kept(left) => millis(left),
+                _ => 0,
+            };
+            journal.tell(&Event::Released { kept_ms });
+            code
+        }
+        Err(error @ (Error::Lost { .. } | Error::NotHeld { .. })) => {
+            journal.say(&error.to_string());
+            LOST
+        }
+        Err(error) => {
+            journal.say(&format!("{error}; the lock is free when its lease ends"));
+            code
+        }
+    };
+    farewell(client).await;
+    Ok(code)
+}
+
+/// Lets go of a lock that is lost already.
+async fn part(held: Held, client: &Client, code: u8) -> u8 {
+    drop(held);
+    farewell(client).await;
+    code
+}
+
+/// Leaves for what is left to be left for.
+async fn farewell(client: &Client) {
+    // What the server does not hear in this time it finds out by itself.
+    let _ = tokio::time::timeout(FAREWELL, client.close()).await;
+}
+
+fn signalled(signal: rustix::process::Signal) -> u8 {
+    u8::try_from(signal.as_raw())
+        .unwrap_or(u8::MAX)
+        .saturating_add(SIGNALLED)
+}

@@ -1,0 +1,80 @@
+//! The signals that this command takes for its program.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::exit::Failure;
+
+/// The signals that are passed on.
+const PASSED_ON: [Signal; 6] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// Listens from its making to its end; afterwards the signals do nothing.
+pub(crate) struct Signals {
+    heard: Vec<(Signal, unix::Signal)>,
+    children: unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let ignored = ignored();
+        let listen = |signal: Signal| {
+            let kind = SignalKind::from_raw(signal.as_raw());
+            unix::signal(kind).map(|stream| (signal, stream))
+        };
+        let heard = PASSED_ON
+            .into_iter()
+            .filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0)
+            .map(listen)
+            .collect::<std::io::Result<_>>();
+        let children = unix::signal(SignalKind::child());
+        match (heard, children) {
+            (Ok(heard), Ok(children)) => Ok(Self { heard, children }),
+            (Err(error), _) | (_, Err(error)) => Err(Failure::system("listen for signals", &error)),
+        }
+    }
+
+    /// The next signal that is to be passed on.
+    pub(crate) async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|context| poll_any(&mut self.heard, context)).await
+    }
+
+    /// The next signal that is to be passed on; `None` if instead something has become of a child.
+    pub(crate) async fn next_or_child(&mut self) -> Option<Signal> {
+        let Self { heard, children } = self;
+        std::future::poll_fn(|context| {
+            if children.poll_recv(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            poll_any(heard, context).map(Some)
+        })
+        .await
+    }
+}
+
+fn poll_any(heard: &mut [(Signal, unix::Signal)], context: &mut Context<'_>) -> Poll<Signal> {
+    for (signal, stream) in heard {
+        if Pin::new(stream).poll_recv(context).is_ready() {
+            return Poll::Ready(*signal);
+        }
+    }
+    Poll::Pending
+}
+
+/// The signals that whoever started this command wants ignored, `nohup` for example, as bits. The program then ignores
+/// them too.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}

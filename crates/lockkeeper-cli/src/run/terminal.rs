@@ -1,0 +1,57 @@
+//! The terminal: who may read from it, and who gets what is typed as signals.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+/// The terminal of this command.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    file: File,
+    ours: Pid,
+}
+
+impl Terminal {
+    /// `None` if there is none.
+    pub(crate) fn open() -> Option<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .ok()?;
+        let ours = getpgrp();
+        Some(Self { file, ours })
+    }
+
+    /// Lets the processes of `group` read it.
+    pub(crate) fn give(&self, group: Pid) {
+        self.set(group);
+    }
+
+    /// Takes it back, unless a third has it meanwhile.
+    pub(crate) fn take_from(&self, group: Pid) {
+        if tcgetpgrp(self.file.as_fd()) == Ok(group) {
+            self.set(self.ours);
+        }
+    }
+
+    /// Whether this command stands in the foreground.
+    pub(crate) fn is_ours(&self) -> bool {
+        tcgetpgrp(self.file.as_fd()) == Ok(self.ours)
+    }
+
+    /// A process in the background is stopped for this, unless it does not hear of it.
+    fn set(&self, group: Pid) {
+        let mut deaf = SigSet::empty();
+        deaf.add(Signal::SIGTTOU);
+        let before = deaf.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        // A terminal that hung up is nobody's.
+        let _ = tcsetpgrp(self.file.as_fd(), group);
+        if let Ok(before) = before {
+            let _ = before.thread_set_mask();
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! How a run ends: exit codes, conflicts, what the program gets and leaves behind.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, Mutex};
+use lockkeeper_testkit::server::Server;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::{Run, Witness, command, said, until};
+
+#[tokio::test]
+async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Result<()> {
+    let server = Server::start().await?;
+    let words = ["--label", "machine one", "--lock", "nightly", "--", "cat"];
+    let mut first = Run::start(&server, &words)?;
+    first.event("started").await?;
+    let job = ["--no-wait", "--lock", "nightly", "--", "echo", "ran"];
+    let second = said(&server.url(), &[&["run"], &job[..]].concat()).await?;
+    ensure!(second.code == Some(75), "{second:?}");
+    ensure!(second.out.is_empty(), "it ran: {second:?}");
+    let pid = first.child.id().unwrap_or_default();
+    let holder = format!(":{pid} machine one");
+    ensure!(second.err.contains(&holder), "{second:?}");
+
+    let third = said(&server.url(), &[&["run", "-E", "5"], &job[..]].concat()).await?;
+    ensure!(third.code == Some(5), "{third:?}");
+    drop(first.child.stdin.take());
+    ensure!(first.code().await? == 0);
+    let fourth = said(&server.url(), &[&["run"], &job[..]].concat()).await?;
+    ensure!(
+        (fourth.code, &*fourth.out) == (Some(0), "ran\n"),
+        "{fourth:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_exit_code_is_the_programs_own() -> Result<()> {
+    let server = Server::start().await?;
+    for (program, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 3"], 3),
+        (&["sh", "-c", "exit 126"], 126),
+        (&["sh", "-c", "exit 127"], 127),
+        (&["sh", "-c", "exit 255"], 255),
+        (&["sh", "-c", "kill -KILL $$"], 128 + 9),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["/no/such/program"], 127),
+        (&["no-such-program-in-the-path"], 127),
+        (&["/etc/passwd"], 126),
+        (&["/"], 126),
+    ] {
+        let words = [&["run", "--lock", "name", "--"], program].concat();
+        let said = said(&server.url(), &words).await?;
+        ensure!(said.code == Some(code), "{program:?}: {said:?}");
+    }
+    // Each of them has let the lock go.
+    let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
+    ensure!(held.into_integer()? == 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
+    // Nobody listens on the first port.
+    let words = ["run", "--lock", "name", "--", "echo", "ran"];
+    let said = said("redis://:secret@127.0.0.1:1", &words).await?;
+    ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
+    ensure!(said.err.contains("127.0.0.1:1"), "{said:?}");
+    ensure!(!said.err.contains("secret"), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bounded_wait_ends_as_a_conflict() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let _guard = Mutex::new(&client, "name").acquire().await?;
+    let words = [
+        "run", "--wait", "200ms", "--lock", "name", "--", "echo", "ran",
+    ];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.code == Some(75) && said.out.is_empty(), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
+    let server = Server::start().await?;
+    let script = "cat; env | grep ^LOCKKEEPER_ | grep -v URL | sort; exit 9";
+    let words = ["run", "--fair", "--lock", "name", "--", "sh", "-c", script];
+    let mut command = command(&server.url(), &words);
+    command.env("LOCKKEEPER_KIND", "forged");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"a line\n").await?;
+    drop(stdin);
+    let output = child.wait_with_output().await?;
+    ensure!(output.status.code() == Some(9));
+    let text = String::from_utf8(output.stdout)?;
+    let lines: Vec<&str> = text.lines().collect();
+    ensure!(lines[..1] == ["a line"] && lines.len() == 6, "{text}");
+    let fence: u64 = lines[1].trim_start_matches("LOCKKEEPER_FENCE=").parse()?;
+    ensure!(fence > 0);
+    ensure!(lines[2..4] == ["LOCKKEEPER_KIND=fair", "LOCKKEEPER_NAME=name"]);
+    ensure!(lines[4].starts_with("LOCKKEEPER_OWNER=") && lines[4].ends_with(":1"));
+    ensure!(lines[5] == "LOCKKEEPER_TTL_MS=30000");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
+    let server = Server::start().await?;
+    let inner = "echo $LOCKKEEPER_FENCE; \"$0\" run --no-wait --reenter --lock name -- \
+                 sh -c 'echo $LOCKKEEPER_FENCE'; \"$0\" run --no-wait --reenter --lock name -- sh -c 'exit 4'";
+    let this = env!("CARGO_BIN_EXE_lockkeeper");
+    let words = [
+        "run",
+        "--reenter",
+        "--lock",
+        "name",
+        "--",
+        "sh",
+        "-c",
+        inner,
+        this,
+    ];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.code == Some(4), "{said:?}");
+    let tokens: Vec<&str> = said.out.lines().collect();
+    ensure!(tokens.len() == 2 && tokens[0] == tokens[1], "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Result<()> {
+    let server = Server::start().await?;
+    let mut witness = Witness::new()?;
+    let script = "exec 3>\"$1\"; (trap '' TERM; echo ready >&3; while :; do sleep 60; done) & \
+                  read -r _; exit 7";
+    let words = ["--lock", "name", "--grace", "300ms", "--ttl", "10s"];
+    let program = ["--", "sh", "-c", script, "sh", witness.path()?];
+    let mut run = Run::start(&server, &[&words[..], &program].concat())?;
+    witness.ready().await?;
+    drop(run.child.stdin.take());
+    let released = async {
+        run.event("exited").await?;
+        let over = run.event("over").await?;
+        run.event("released").await?;
+        anyhow::Ok((over, std::time::Instant::now()))
+    };
+    let (over, released) = released.await?;
+    let died = witness.end().await?;
+    ensure!(died <= released, "the lock was free first: {over}");
+    ensure!(run.code().await? == 7);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status()?;
+    ensure!(made.success());
+    let path = pipe.to_str().unwrap();
+    let script = "(cat <\"$1\" >/dev/null) & exit 6";
+    let words = [
+        "--keep", "--lock", "name", "--", "sh", "-c", script, "sh", path,
+    ];
+    let mut run = Run::start(&server, &words)?;
+    run.event("exited").await?;
+    let lock = Mutex::new(&client, "name");
+    ensure!(lock.try_acquire().await?.is_none(), "it was let go");
+    // The one that was left behind reads the end of the pipe.
+    let writer =
+        tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(pipe));
+    drop(writer.await??);
+    run.event("over").await?;
+    ensure!(run.code().await? == 6);
+    ensure!(lock.try_acquire().await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shortest_time_keeps_others_out_after_the_program_is_done() -> Result<()> {
+    let server = Server::start().await?;
+    let words = ["--min-hold", "1m", "--lock", "name", "--", "true"];
+    let mut run = Run::start(&server, &words)?;
+    let released = run.event("released").await?;
+    ensure!(released["kept_ms"].as_u64() > Some(50_000), "{released}");
+    ensure!(run.code().await? == 0);
+    let again = ["run", "--no-wait", "--lock", "name", "--", "true"];
+    ensure!(said(&server.url(), &again).await?.code == Some(75));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_longest_time_stops_the_program_before_it_is_over() -> Result<()> {
+    let server = Server::start().await?;
+    let words = ["--max-hold", "1500ms", "--grace", "500ms", "--lock", "name"];
+    let program = [
+        "--",
+        "sh",
+        "-c",
+        "trap 'exit 0' TERM; while :; do sleep 0.02; done",
+    ];
+    let mut run = Run::start(&server, &[&words[..], &program].concat())?;
+    run.event("terminating").await?;
+    let over = run.event("over").await?;
+    ensure!(over["left_ms"].as_u64() > Some(0), "{over}");
+    ensure!(run.code().await? == 76);
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_in_a_queue_go_in_the_order_of_their_coming() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect_with(&server.url(), Client::builder()).await?;
+    let lock = lockkeeper::FairLock::new(&client, "name");
+    let guard = lock.acquire().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("order");
+    let mut runs = Vec::new();
+    for number in 1..=3 {
+        let script = format!("echo {number} >> '{}'", file.display());
+        let words = ["--fair", "--lock", "name", "--", "sh", "-c", &script];
+        runs.push(Run::start(&server, &words)?);
+        until("it stands in the queue", async || {
+            Ok(lock.queue_len().await? == number)
+        })
+        .await?;
+    }
+    guard.release().await?;
+    for run in &mut runs {
+        ensure!(run.code().await? == 0);
+    }
+    ensure!(std::fs::read_to_string(file)? == "1\n2\n3\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_go_to_a_file_and_leave_stderr_alone() -> Result<()> {
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("events");
+    let path = file.to_str().unwrap();
+    let words = ["run", "--events", path, "--lock", "name", "--", "true"];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.code == Some(0) && said.err.is_empty(), "{said:?}");
+    let events: Vec<String> = std::fs::read_to_string(file)?
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).map(|it| it["event"].to_string())
+        })
+        .collect::<Result<_, _>>()?;
+    let expected = ["asking", "granted", "started", "exited", "over", "released"];
+    ensure!(events == expected.map(|it| format!("{it:?}")), "{events:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_of_waiting_in_vain_is_over_in_a_second() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let _guard = Mutex::new(&client, "name").acquire().await?;
+    let begun = std::time::Instant::now();
+    let words = ["run", "--wait", "1s", "--lock", "name", "--", "true"];
+    ensure!(said(&server.url(), &words).await?.code == Some(75));
+    let took = begun.elapsed();
+    ensure!(took >= Duration::from_secs(1), "{took:?}");
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! What cannot work is said so, with the exit code 64, and nothing is started.
+
+use anyhow::{Result, ensure};
+use lockkeeper_testkit::server::Server;
+
+use crate::support::said;
+
+#[tokio::test]
+async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
+    let server = Server::start().await?;
+    let job = ["--", "echo", "ran"];
+    for (words, reason) in [
+        (
+            &["run", "--lock", "x", "--fair", "--reenter"][..],
+            "cannot be used with",
+        ),
+        (
+            &["run", "--lock", "x", "--fair", "--shared"],
+            "cannot be used with",
+        ),
+        (
+            &["run", "--lock", "x", "--shared"],
+            "not part of this version",
+        ),
+        (
+            &["run", "--lock", "x", "--lock", "y"],
+            "not part of this version",
+        ),
+        (
+            &["run", "--lock", "x", "--no-wait", "--wait", "1s"],
+            "cannot be used with",
+        ),
+        (
+            &["run", "--lock", "x", "--ttl", "10s", "--grace", "4s"],
+            "does not fit a ttl of 10s",
+        ),
+        (&["run", "--lock", "x", "--ttl", "10"], "time unit needed"),
+        (&["run", "--lock", "x", "--ttl", "1ms"], "does not fit"),
+        (
+            &["run", "--lock", "x", "--max-hold", "1s"],
+            "no longer than the grace",
+        ),
+        (
+            &["run", "--lock", "x", "--min-hold", "2h", "--max-hold", "1h"],
+            "longer than the max_hold",
+        ),
+        (&["run", "--lock", "x", "-E", "256"], "256"),
+        (
+            &["run", "--lock", "x", "--on-lost", "pray"],
+            "possible values",
+        ),
+        (&["run", "--lock", ""], "must not be empty"),
+        (&["run", "--lock", "a}b"], "stray brace"),
+        (&["run"], "--lock"),
+        (&["run", "--lock", "x", "--frob"], "--frob"),
+        (&["frob"], "frob"),
+        (
+            &["run", "--lock", "x", "--url-file", "/no/such/file"],
+            "/no/such/file",
+        ),
+        (
+            &["run", "--lock", "x", "--url", "redis:/:pssword@host"],
+            "begin with its scheme",
+        ),
+        (
+            &["run", "--lock", "x", "--url", "redsi://:pssword@host"],
+            "unknown scheme",
+        ),
+        (
+            &["run", "--lock", "x", "--url", "redis://:pss/word@host"],
+            "cannot be read",
+        ),
+    ] {
+        let said = said(&server.url(), &[words, &job].concat()).await?;
+        ensure!(said.code == Some(64), "{words:?}: {said:?}");
+        ensure!(said.out.is_empty(), "{words:?}: {said:?}");
+        ensure!(said.err.contains(reason), "{words:?}: {said:?}");
+        ensure!(!said.err.contains("pss"), "{words:?}: {said:?}");
+    }
+    let none = said(&server.url(), &["run", "--lock", "x"]).await?;
+    ensure!(
+        none.code == Some(64) && none.err.contains("COMMAND"),
+        "{none:?}"
+    );
+    let keys = server.command(&["DBSIZE"]).await?;
+    ensure!(keys.into_integer()? == 0, "something was locked");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_url_comes_from_a_file_too() -> Result<()> {
+    let server = Server::options().password("hush@hush").start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("url");
+    let url = format!("redis://:hush%40hush@{}", server.address());
+    std::fs::write(&file, format!("{url}\n"))?;
+    let words = [
+        "run",
+        "--url-file",
+        file.to_str().unwrap(),
+        "--lock",
+        "x",
+        "--",
+        "true",
+    ];
+    let good = said("redis://127.0.0.1:1", &words).await?;
+    ensure!(good.code == Some(0), "{good:?}");
+
+    std::fs::write(&file, format!("redis://:misfit@{}", server.address()))?;
+    let bad = said("redis://127.0.0.1:1", &words).await?;
+    ensure!(bad.code == Some(69), "{bad:?}");
+    ensure!(!bad.err.contains("misfit"), "{bad:?}");
+    Ok(())
+}

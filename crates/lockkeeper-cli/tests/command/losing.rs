@@ -1,0 +1,168 @@
+//! The lock goes while the program runs: the program is dead before anybody else can hold, or as soon as it can be.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use lockkeeper::Mutex;
+use lockkeeper_testkit::server::Server;
+use rustix::process::Signal;
+
+use crate::support::{LIMIT, Run, STUBBORN, Witness, lease_end, until};
+
+const KEY: &str = "lockkeeper:name";
+const TERMS: [&str; 6] = ["--lock", "name", "--ttl", "3s", "--grace", "600ms"];
+
+async fn stubborn(server: &Server, words: &[&str]) -> Result<(Run, Witness)> {
+    let mut witness = Witness::new()?;
+    let program = ["--", "sh", "-c", STUBBORN, "sh", witness.path()?];
+    let run = Run::start(server, &[&TERMS, words, &program].concat())?;
+    witness.ready().await?;
+    Ok((run, witness))
+}
+
+/// Prints how long before the end of the lease the last process was dead.
+fn margin(what: &str, lease: Instant, died: Instant) -> Result<()> {
+    ensure!(died < lease, "{what}: {:?} too late", died - lease);
+    println!("{what}: dead {:?} before the lease's end", lease - died);
+    Ok(())
+}
+
+#[tokio::test]
+async fn when_the_server_stands_still_the_whole_group_is_dead_before_the_lease_ends() -> Result<()>
+{
+    let server = Server::start().await?;
+    for words in [&[][..], &["--on-lost", "kill"], &["--fair"], &["--reenter"]] {
+        let (mut run, witness) = stubborn(&server, words).await?;
+        let lease = lease_end(&server, KEY).await?;
+        server.freeze()?;
+        let died = witness.end().await?;
+        server.thaw()?;
+        margin(&format!("server frozen, {words:?}"), lease, died)?;
+        ensure!(run.code().await? == 76);
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn when_the_key_is_removed_the_whole_group_is_dead_before_the_lease_would_end() -> Result<()>
+{
+    let server = Server::start().await?;
+    for words in [&[][..], &["--on-lost", "kill"]] {
+        let (mut run, witness) = stubborn(&server, words).await?;
+        let lease = lease_end(&server, KEY).await?;
+        server.command(&["DEL", KEY]).await?;
+        let died = witness.end().await?;
+        margin(&format!("key removed, {words:?}"), lease, died)?;
+        ensure!(run.code().await? == 76);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
+    let words = ["--lock", "name", "--", "sh", "-c", script];
+    let mut run = Run::start(&server, &words)?;
+    run.says("ready").await?;
+    let begun = Instant::now();
+    ensure!(client.revoke("name").await? == 1);
+    run.says("cleaned").await?;
+    // Long before its ttl of 30 s.
+    let guard = Mutex::new(&client, "name")
+        .acquire()
+        .wait_for(LIMIT)
+        .await?;
+    println!("free {:?} after the revocation", begun.elapsed());
+    ensure!(begun.elapsed() < Duration::from_secs(5));
+    guard.release().await?;
+    ensure!(run.code().await? == 76);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrapper_that_was_stopped_for_too_long_kills_the_program_on_waking() -> Result<()> {
+    let server = Server::start().await?;
+    let (mut run, witness) = stubborn(&server, &[]).await?;
+    run.signal(Signal::STOP)?;
+    until("the lock is free", async || {
+        Ok(server.command(&["EXISTS", KEY]).await?.into_integer()? == 0)
+    })
+    .await?;
+    let woken = Instant::now();
+    run.signal(Signal::CONT)?;
+    let died = witness.end().await?;
+    println!("dead {:?} after waking", died - woken);
+    ensure!(
+        died - woken < Duration::from_millis(500),
+        "{:?}",
+        died - woken
+    );
+    run.event("killing").await?;
+    ensure!(run.code().await? == 76);
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_program_dies_with_its_wrapper_and_the_lock_is_free_when_its_ttl_is_over() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let mut witness = Witness::new()?;
+    let script = "exec 3>\"$1\"; echo ready >&3; exec sleep 600";
+    let program = ["--", "sh", "-c", script, "sh", witness.path()?];
+    let mut run = Run::start(&server, &[&TERMS[..], &program].concat())?;
+    witness.ready().await?;
+    let killed = Instant::now();
+    run.signal(Signal::KILL)?;
+    let died = witness.end().await?;
+    println!("dead {:?} after its wrapper", died - killed);
+    let lock = Mutex::new(&client, "name");
+    ensure!(lock.try_acquire().await?.is_none(), "free at once");
+    let guard = lock.acquire().wait_for(LIMIT).await?;
+    ensure!(
+        killed.elapsed() < Duration::from_millis(3_500),
+        "{:?}",
+        killed.elapsed()
+    );
+    guard.release().await?;
+    ensure!(run.status().await?.code().is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_is_to_ignore_the_loss_runs_to_its_end() -> Result<()> {
+    let server = Server::start().await?;
+    let words = ["--on-lost", "ignore", "--", "sh", "-c", "read -r _; exit 8"];
+    let mut run = Run::start(&server, &[&TERMS[..], &words].concat())?;
+    run.event("started").await?;
+    server.command(&["DEL", KEY]).await?;
+    run.event("ignoring").await?;
+    drop(run.child.stdin.take());
+    ensure!(run.code().await? == 8);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
+    let server = Server::start().await?;
+    // No renewal comes before the program's end.
+    let words = [
+        "--lock",
+        "name",
+        "--ttl",
+        "10m",
+        "--",
+        "sh",
+        "-c",
+        "read -r _",
+    ];
+    let mut run = Run::start(&server, &words)?;
+    run.event("started").await?;
+    server.command(&["DEL", KEY]).await?;
+    drop(run.child.stdin.take());
+    ensure!(run.code().await? == 76);
+    Ok(())
+}

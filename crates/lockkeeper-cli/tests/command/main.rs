@@ -1,0 +1,10 @@
+//! The real command against real servers: what it runs, what it says, and how it ends.
+
+#![cfg(unix)]
+
+mod ending;
+mod input;
+mod losing;
+mod signals;
+mod support;
+mod terminal;

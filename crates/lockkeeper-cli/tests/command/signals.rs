@@ -1,0 +1,83 @@
+//! Signals: they reach the program, and end a wait.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use lockkeeper::FairLock;
+use lockkeeper_testkit::server::Server;
+use rustix::process::Signal;
+
+use crate::support::{Run, until};
+
+const ALL: [(Signal, &str); 6] = [
+    (Signal::INT, "INT"),
+    (Signal::TERM, "TERM"),
+    (Signal::HUP, "HUP"),
+    (Signal::QUIT, "QUIT"),
+    (Signal::USR1, "USR1"),
+    (Signal::USR2, "USR2"),
+];
+
+#[tokio::test]
+async fn signals_reach_the_program() -> Result<()> {
+    let server = Server::start().await?;
+    for (signal, name) in ALL {
+        let script = format!(
+            "trap 'echo got {name}; exit 42' {name}; echo ready; while :; do sleep 0.02; done"
+        );
+        let words = ["--lock", "name", "--", "sh", "-c", &script];
+        let mut run = Run::start(&server, &words)?;
+        run.says("ready").await?;
+        run.signal(signal)?;
+        run.says(&format!("got {name}")).await?;
+        ensure!(run.code().await? == 42, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_a_signal_ends_makes_its_number_the_exit_code() -> Result<()> {
+    let server = Server::start().await?;
+    for (signal, name) in ALL {
+        let mut run = Run::start(&server, &["--lock", "name", "--", "sleep", "600"])?;
+        run.event("started").await?;
+        run.signal(signal)?;
+        ensure!(run.code().await? == 128 + signal.as_raw(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_waiter_leaves_the_queue_at_once_on_a_signal() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let lock = FairLock::new(&client, "name");
+    let _guard = lock.acquire().await?;
+    for (signal, name) in ALL {
+        let mut run = Run::start(&server, &["--fair", "--lock", "name", "--", "true"])?;
+        until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
+        let sent = Instant::now();
+        run.signal(signal)?;
+        until("it has left", async || Ok(lock.queue_len().await? == 0)).await?;
+        let left = sent.elapsed();
+        ensure!(run.code().await? == 128 + signal.as_raw(), "{name}");
+        // A waiter that is silent keeps its place for thirty seconds.
+        println!("{name}: out of the queue after {left:?}");
+        ensure!(left < Duration::from_secs(2), "{left:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signal_that_is_to_be_ignored_is_ignored_by_the_program_too() -> Result<()> {
+    let server = Server::start().await?;
+    let script =
+        "trap '' HUP; \"$0\" run --lock name -- sh -c 'kill -HUP $PPID; kill -HUP $$; exit 5'";
+    let output = tokio::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
+        .env("LOCKKEEPER_URL", server.url())
+        .output()
+        .await?;
+    ensure!(output.status.code() == Some(5), "{output:?}");
+    Ok(())
+}

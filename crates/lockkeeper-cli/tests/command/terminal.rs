@@ -1,0 +1,175 @@
+//! A program on a terminal: it may read from it, gets what is typed as signals, and gives it back.
+
+#![cfg(target_os = "linux")]
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper_testkit::server::Server;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::support::LIMIT;
+
+/// A shell in a session of its own on a terminal of its own, as somebody has it who types.
+struct Session {
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+    shell: Child,
+}
+
+impl Session {
+    /// `sh -c script`; `$0` is the command. With `-i` the shell has job control.
+    fn start(server: &Server, options: &[&str], script: &str) -> Result<Self> {
+        let main: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        grantpt(&main)?;
+        unlockpt(&main)?;
+        let path = ptsname(&main, Vec::new())?;
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
+        let open = || File::options().read(true).write(true).open(path);
+        let shell = Command::new("setsid")
+            .args(["--ctty", "--wait", "sh"])
+            .args(options)
+            .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
+            .env("LOCKKEEPER_URL", server.url())
+            .env("TERM", "dumb")
+            .stdin(Stdio::from(open()?))
+            .stdout(Stdio::from(open()?))
+            .stderr(Stdio::from(open()?))
+            .kill_on_drop(true)
+            .spawn()?;
+        let keyboard = File::from(main);
+        let mut output = keyboard.try_clone()?;
+        let (tell, screen) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 1024];
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                if tell.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self {
+            keyboard,
+            screen,
+            seen: String::new(),
+            shell,
+        })
+    }
+
+    fn types(&mut self, keys: &str) -> Result<()> {
+        Ok(self.keyboard.write_all(keys.as_bytes())?)
+    }
+
+    /// Waits until this stands on the screen, and forgets what stood before.
+    fn shows(&mut self, text: &str) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if let Some(place) = self.seen.find(text) {
+                self.seen.drain(..place + text.len());
+                return Ok(());
+            }
+            match self
+                .screen
+                .recv_timeout(LIMIT.saturating_sub(begun.elapsed()))
+            {
+                Ok(more) => self.seen += &String::from_utf8_lossy(&more),
+                Err(_) => bail!("not on the screen: {text:?}; {:?}", self.seen),
+            }
+        }
+    }
+
+    async fn code(mut self) -> Result<Option<i32>> {
+        let status = timeout(LIMIT, self.shell.wait()).await;
+        Ok(status
+            .with_context(|| format!("it hangs: {:?}", self.seen))??
+            .code())
+    }
+}
+
+#[tokio::test]
+async fn a_program_reads_single_keys_and_the_script_around_it_reads_on() -> Result<()> {
+    let server = Server::start().await?;
+    let program =
+        "stty raw -echo; echo ready; k=$(dd bs=1 count=1 2>/dev/null); stty sane; echo \"key $k\"";
+    let script =
+        format!("\"$0\" run --lock name -- sh -c '{program}'; read -r line; echo \"then $line\"");
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("ready")?;
+    session.types("q")?;
+    session.shows("key q")?;
+    session.types("more\n")?;
+    session.shows("then more")?;
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupt_from_the_keyboard_reaches_the_program_once() -> Result<()> {
+    let server = Server::start().await?;
+    let program = "n=0; trap \"n=\\$((n+1)); echo interrupt \\$n\" INT; echo ready; \
+                   while read -r line; do echo \"line $line\"; exit 9; done; sleep 0.01; \
+                   while :; do read -r line && echo \"line $line\" && exit 9; done";
+    let script = format!("\"$0\" run --lock name -- sh -c '{program}'; echo \"code $?\"");
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("ready")?;
+    session.types("\x03")?;
+    session.shows("interrupt 1")?;
+    session.types("on\n")?;
+    session.shows("line on")?;
+    session.shows("code 9")?;
+    ensure!(!session.seen.contains("interrupt 2"));
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_is_stopped_from_the_keyboard_goes_on_in_front() -> Result<()> {
+    let server = Server::start().await?;
+    let program = "echo ready; while read -r line; do echo \"got $line\"; done";
+    let script = format!(
+        "set -m; \"$0\" run --lock name -- sh -c '{program}'; echo \"stopped $?\"; read -r x; echo \"shell $x\"; fg; echo \"done $?\""
+    );
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("ready")?;
+    session.types("one\n")?;
+    session.shows("got one")?;
+    session.types("\x1a")?;
+    session.shows("stopped")?;
+    session.types("two\n")?;
+    session.shows("shell two")?;
+    session.types("three\n")?;
+    session.shows("got three")?;
+    session.types("\x04")?;
+    session.shows("done 0")?;
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_screen_program_works() -> Result<()> {
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("text");
+    std::fs::write(&file, "line\n".repeat(500) + "the last line\n")?;
+    let script = format!(
+        "TERM=xterm \"$0\" run --lock name -- more '{}'; echo \"code $?\"",
+        file.display()
+    );
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("--More--")?;
+    let begun = Instant::now();
+    session.types("q")?;
+    session.shows("code 0")?;
+    ensure!(begun.elapsed() < Duration::from_secs(10));
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
