@@ -351,6 +351,38 @@ pub mod name {
         args ["request", "claim", "channel"],
         replies [Status::Left, Status::NotHeld, Status::WrongKind],
     );
+
+    /// Who waits for a name in a queue; changes nothing.
+    pub const WAITERS: Script = script!(
+        "name/waiters",
+        with [],
+        keys ["queue"],
+        args ["request", "first", "last"],
+        replies [Status::Waiters, Status::WrongKind],
+    );
+}
+
+/// What a server has and is. These name no key: a deployment of several servers is asked one by one.
+pub mod server {
+    use super::{Script, Status, pinned_sha1};
+
+    /// A page of the keys that match; changes nothing.
+    pub const SCAN: Script = script!(
+        "server/scan",
+        with [],
+        keys [],
+        args ["request", "cursor", "pattern", "count"],
+        replies [Status::Page],
+    );
+
+    /// What the server is; changes nothing.
+    pub const DESCRIBE: Script = script!(
+        "server/describe",
+        with [],
+        keys [],
+        args ["request"],
+        replies [Status::Server],
+    );
 }
 
 /// Who a client is.
@@ -401,6 +433,9 @@ pub const ALL: &[&Script] = &[
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,
+    &name::WAITERS,
+    &server::SCAN,
+    &server::DESCRIBE,
     &client::INTRODUCE,
     &client::LABEL,
 ];

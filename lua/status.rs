@@ -40,6 +40,12 @@ pub enum Status {
     Told,
     /// The client is known; the reply carries its label.
     Known,
+    /// Claims that wait, in order.
+    Waiters,
+    /// Some of the server's keys; the reply carries where to go on.
+    Page,
+    /// What the server is; the reply carries its clock and what it says of itself.
+    Server,
     /// A batch was run; the reply carries one outcome for each item: a status, or a list of it and its fields.
     Done,
 }
@@ -66,6 +72,9 @@ impl Status {
         Self::Queued,
         Self::Told,
         Self::Known,
+        Self::Waiters,
+        Self::Page,
+        Self::Server,
         Self::Done,
     ];
 
@@ -91,6 +100,9 @@ impl Status {
             Self::Queued => "QUEUED",
             Self::Told => "TOLD",
             Self::Known => "KNOWN",
+            Self::Waiters => "WAITERS",
+            Self::Page => "PAGE",
+            Self::Server => "SERVER",
             Self::Done => "DONE",
         }
     }

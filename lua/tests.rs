@@ -179,8 +179,9 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
             "{}: the request number comes first",
             script.name
         );
-        // A name is looked at from outside, and a client introduces itself, without one.
-        let of_a_kind = !script.name.starts_with("name/") && !script.name.starts_with("client/");
+        // Names, clients and servers are looked at from outside, without one.
+        let outside = ["name/", "client/", "server/"];
+        let of_a_kind = !outside.iter().any(|it| script.name.starts_with(it));
         assert!(
             !of_a_kind || script.args[1] == "claim",
             "{}: the claim comes second",

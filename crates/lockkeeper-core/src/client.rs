@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::builder::ClientBuilder;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::inspection::{self, Inspection};
+use crate::inspection::{self, Inspection, Waiter};
+use crate::listing::{self, Names, ServerFacts};
 use crate::owner::Owner;
 
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
@@ -75,6 +76,90 @@ impl Client {
     /// ```
     pub async fn inspect(&self, name: &str) -> Result<Inspection> {
         inspection::inspect(&self.engine, &self.engine.name(name)?).await
+    }
+
+    /// Who waits for the lock called `name`, of a kind with a queue, in order: the next to hold first, `most` at most. Waiters
+    /// that have died count until they are passed over.
+    ///
+    /// When it returns `Ok`, nothing has changed. What it returns was so when the server was asked, and may be over.
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// for (place, waiter) in client.waiters("printer", 100).await?.iter().enumerate() {
+    ///     println!("{}. {}", place + 1, waiter.claim);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn waiters(&self, name: &str, most: u32) -> Result<Vec<Waiter>> {
+        inspection::waiters(&self.engine, &self.engine.name(name)?, most).await
+    }
+
+    /// The names in this client's namespace that match `pattern` and hold something, page by page. Nothing is sent before the
+    /// first page is asked for.
+    ///
+    /// A pattern is that of Redis: `*` for anything, `?` for one byte, `[a-c]` for one of these, and `\` before a character
+    /// that stands for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let _guard = Mutex::new(&client, "invoice:42").acquire().await?;
+    /// let mut names = client.names("invoice:*");
+    /// while let Some(page) = names.next_page().await? {
+    ///     assert_eq!(page, ["invoice:42"]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self, pattern: &str) -> Names {
+        Names::new(self, pattern)
+    }
+
+    /// What the server is, as far as it says so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
+    /// [`Error::Closed`](crate::Error::Closed) if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockkeeper_core::Client) -> lockkeeper_core::Result<()> {
+    /// let facts = client.server_facts().await?;
+    /// if facts.eviction.is_some_and(|policy| policy != "noeviction") {
+    ///     eprintln!("this server forgets locks when its memory is full");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn server_facts(&self) -> Result<ServerFacts> {
+        listing::server_facts(&self.engine).await
     }
 
     /// Asks whoever holds the lock called `name` to let it go; how many claims that is, 0 if nobody holds it.

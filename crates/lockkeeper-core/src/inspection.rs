@@ -84,6 +84,19 @@ pub struct Holder {
     pub shared: bool,
 }
 
+/// One claim that waits for a name in a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The claim.
+    pub claim: String,
+    /// Whose claim it is.
+    pub owner: Option<Owner>,
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner. `None` if it has none, or has not held
+    /// for ten minutes: a client introduces itself when it first holds.
+    pub label: Option<String>,
+}
+
 /// What has become of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -114,21 +127,64 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         _ => None,
     };
     let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
-    // Those of one client are asked about once.
-    let mut labels: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut labels = Labels::default();
     for holder in &mut seen.holders {
-        let Some(owner) = holder.owner else { continue };
-        let key = client_key(owner.client());
-        holder.label = match labels.get(&key) {
-            Some(known) => known.clone(),
-            None => {
-                let label = label(engine, name, &key).await?;
-                labels.insert(key, label.clone());
-                label
-            }
-        };
+        holder.label = labels.of(engine, name, holder.owner).await?;
     }
     Ok(seen)
+}
+
+/// Who waits for a name in a queue, in order, `most` at most.
+pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Waiter>> {
+    let Some(last) = most.checked_sub(1) else {
+        return Ok(Vec::new());
+    };
+    let item = || {
+        let page = ["0".to_owned(), last.to_string()];
+        Item::new(&name::WAITERS, [name.part("queue")], page)
+    };
+    let (reply, _) = ask(engine, name, Question::Queue, item).await?;
+    let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
+        return Err(unexpected(name, &reply));
+    };
+    let mut labels = Labels::default();
+    let mut waiters = Vec::with_capacity(claims.len());
+    for claim in claims.iter().filter_map(Value::as_str) {
+        let owner = owner_of(claim);
+        waiters.push(Waiter {
+            claim: claim.to_owned(),
+            owner,
+            label: labels.of(engine, name, owner).await?,
+        });
+    }
+    Ok(waiters)
+}
+
+/// The labels of clients; each is asked for once.
+#[derive(Debug, Default)]
+struct Labels(BTreeMap<String, Option<String>>);
+
+impl Labels {
+    async fn of(
+        &mut self,
+        engine: &Engine,
+        name: &Name,
+        owner: Option<Owner>,
+    ) -> Result<Option<String>> {
+        let Some(owner) = owner else { return Ok(None) };
+        let key = client_key(owner.client());
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let label = label(engine, name, &key).await?;
+        self.0.insert(key, label.clone());
+        Ok(label)
+    }
+}
+
+/// Whose claim it is, unless it is another library's.
+fn owner_of(claim: &str) -> Option<Owner> {
+    claim.split_once('/')?.0.parse().ok()
 }
 
 fn free(name: &Name, reply: &Reply) -> Option<Inspection> {
@@ -166,9 +222,8 @@ fn holder(fields: &Value) -> Option<Holder> {
         return None;
     };
     let claim = String::from_utf8_lossy(claim).into_owned();
-    let owner = claim.split_once('/').map(|(owner, _)| owner.parse());
     Some(Holder {
-        owner: owner.and_then(Result::ok),
+        owner: owner_of(&claim),
         claim,
         label: None,
         left: u64::try_from(left.as_i64()?)
@@ -233,14 +288,31 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
     }
 }
 
-/// Asks until answered, but for `TRIES` times at most. Beside the answer: why a request before the last got none, if it may
-/// have been executed. Closing the client stops it: it has no claim that would be left for.
+/// Asks about a name; see [`put`].
 async fn ask(
     engine: &Engine,
     name: &Name,
     question: Question,
     item: impl Fn() -> Item,
 ) -> Result<(Reply, Option<StoreError>)> {
+    let failed = |error| backend(name, question, error);
+    let (reply, doubt) = put(engine, item).await?.map_err(failed)?;
+    if reply.status() == Status::WrongKind {
+        return Err(Error::WrongKind {
+            name: name.to_string(),
+            kind: question.kind(),
+            key: name.main().to_owned(),
+        });
+    }
+    Ok((reply, doubt))
+}
+
+/// Puts a question until it is answered, but `TRIES` times at most. Beside the answer: why a request before the last got none,
+/// if it may have been executed. Closing the client stops it: it has no claim that would be left for.
+pub(crate) async fn put(
+    engine: &Engine,
+    item: impl Fn() -> Item,
+) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
     drop(engine.enter()?);
     let timeout = engine.settings.request_timeout;
     let mut doubt = None;
@@ -256,20 +328,11 @@ async fn ask(
             }
         }
     };
-    let outcome = tokio::select! {
+    tokio::select! {
         biased;
-        () = engine.closed() => return Err(Error::Closed),
-        outcome = asking => outcome,
-    };
-    let reply = outcome.map_err(|error| backend(name, question, error))?;
-    if reply.status() == Status::WrongKind {
-        return Err(Error::WrongKind {
-            name: name.to_string(),
-            kind: question.kind(),
-            key: name.main().to_owned(),
-        });
+        () = engine.closed() => Err(Error::Closed),
+        outcome = asking => Ok(outcome.map(|reply| (reply, doubt))),
     }
-    Ok((reply, doubt))
 }
 
 fn backend(name: &Name, question: Question, error: StoreError) -> Error {

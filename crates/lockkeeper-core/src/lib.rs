@@ -40,6 +40,7 @@ mod hold;
 mod inspection;
 mod lease;
 mod leave;
+mod listing;
 mod lock;
 #[cfg(feature = "mutants")]
 pub mod mutants;
@@ -63,8 +64,9 @@ pub use builder::ClientBuilder;
 pub use client::{Client, CloseReport};
 pub use error::{Error, Result};
 pub use hold::{Hold, Released};
-pub use inspection::{Holder, HolderState, Inspection};
+pub use inspection::{Holder, HolderState, Inspection, Waiter};
 pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};
+pub use listing::{Names, ServerFacts};
 pub use lock::Lock;
 pub use name::Name;
 pub use observer::{LeaseEvent, Observation, Observer};

@@ -62,6 +62,7 @@ const COMMANDS: &[Command] = &[
     command("pttl", Words::Exactly(2), keys::pttl),
     command("pubsub", Words::AtLeast(2), pubsub),
     command("publish", Words::Exactly(3), publish),
+    command("scan", Words::AtLeast(2), keys::scan),
     command("set", Words::AtLeast(3), strings::set),
     command("time", Words::Exactly(1), time),
     command("type", Words::Exactly(2), keys::kind),

@@ -26,6 +26,7 @@
 
 mod bus;
 mod command;
+mod glob;
 mod interpreter;
 mod keyspace;
 mod resp;

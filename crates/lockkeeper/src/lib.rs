@@ -92,8 +92,8 @@ mod url;
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Holder,
-    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Observation,
-    Observer, Owner, Released, Result, TryAcquire,
+    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Names,
+    Observation, Observer, Owner, Released, Result, ServerFacts, TryAcquire, Waiter,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};

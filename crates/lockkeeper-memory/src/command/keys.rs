@@ -1,6 +1,7 @@
 //! Commands on keys of any type.
 
 use super::{Database, Outcome, count, integer};
+use crate::glob;
 use crate::keyspace::Data;
 use crate::resp::{Refusal, Resp};
 
@@ -43,4 +44,30 @@ pub(super) fn pexpire(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
         .ok_or_else(|| Refusal::invalid_expire_time("pexpire"))?;
     let found = database.keyspace.expire(&args[0], moment);
     Ok(count(usize::from(found)))
+}
+
+/// Everything on one page: how many keys a page has is the server's own affair, whatever `COUNT` says.
+pub(super) fn scan(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let cursor = str::from_utf8(&args[0]).ok();
+    if cursor.is_none_or(|cursor| cursor.parse::<u64>().is_err()) {
+        return Err(Refusal::of("ERR invalid cursor"));
+    }
+    let mut pattern: &[u8] = b"*";
+    for option in args[1..].chunks(2) {
+        let [name, value] = option else {
+            return Err(Refusal::SYNTAX);
+        };
+        if name.eq_ignore_ascii_case(b"match") {
+            pattern = value;
+        } else if !name.eq_ignore_ascii_case(b"count") || integer(value)? < 1 {
+            return Err(Refusal::SYNTAX);
+        }
+    }
+    let keys = database.keyspace.keys();
+    let found = keys.filter(|key| glob::matches(pattern, key));
+    let found = found.map(|key| Resp::Bulk(key.to_vec())).collect();
+    Ok(Resp::Array(vec![
+        Resp::Bulk(b"0".to_vec()),
+        Resp::Array(found),
+    ]))
 }

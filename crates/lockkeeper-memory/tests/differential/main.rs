@@ -102,7 +102,11 @@ fn random_sequences_do_the_same_as_on_a_server() {
     }
     println!("{executed} replies agree");
     for status in lockkeeper_lua::ALL.iter().flat_map(|script| script.replies) {
-        assert!(seen.contains(status), "no script ever answered {status:?}");
+        // What a server says of itself is not compared.
+        assert!(
+            seen.contains(status) || *status == Status::Server,
+            "no script ever answered {status:?}"
+        );
     }
 }
 
