@@ -29,10 +29,25 @@ Examples:
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  lockkeeper ls
+  lockkeeper ls 'deploy:*'
+  lockkeeper ls --json | jq -r 'select(.waiters > 0).name'";
+
+const RELEASE_EXAMPLES: &str = "\
+Examples:
+  lockkeeper inspect nightly
+  lockkeeper release nightly --fence 1763703089000000 --force";
+
 /// Run a program under a distributed lock, and see who holds what
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// JSON instead of text, one object a line; of run, its events on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) server: Server,
 
@@ -48,6 +63,83 @@ pub(crate) enum Command {
     /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+
+    /// List the locks that are held
+    #[command(after_help = LIST_EXAMPLES)]
+    Ls {
+        /// Which names: * is anything, ? one character, [a-c] one of these
+        #[arg(default_value = "*")]
+        pattern: String,
+    },
+
+    /// Show who holds a lock, since when and for how long, and who waits
+    Inspect {
+        /// The lock
+        name: String,
+    },
+
+    /// Tell what changes about a lock, until interrupted
+    Watch {
+        /// The lock
+        name: String,
+
+        /// How often to look; what begins and ends between two looks is not seen
+        #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = humantime::parse_duration)]
+        interval: Duration,
+    },
+
+    /// Ask whoever holds a lock to let it go
+    ///
+    /// The holder is told, stops its work and leaves; the lock is free then, at the latest when its lease ends.
+    Revoke {
+        /// The lock
+        name: String,
+    },
+
+    /// Take a lock from a holder that is known to be dead. UNSAFE: one that lives works on until it hears of it
+    ///
+    /// The lock is taken only from the holder that is named by its fencing token or its claim, as inspect shows them.
+    #[command(after_help = RELEASE_EXAMPLES)]
+    Release(Release),
+
+    /// Check the server: whether it is reached, lets locks work, and keeps what it is told
+    Doctor,
+
+    /// See locks at work, in this process, or on the server that --url names
+    Demo,
+
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Print the man page, or write those of all subcommands into a folder
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: Option<PathBuf>,
+    },
+}
+
+/// What `release` is to do.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("holder").required(true).args(["fence", "claim"])))]
+pub(crate) struct Release {
+    /// The lock
+    pub(crate) name: String,
+
+    /// The fencing token of the holder
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) fence: Option<u64>,
+
+    /// The claim of the holder, when the server has forgotten its token
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) claim: Option<String>,
+
+    /// Yes, the holder is dead
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// What `run` is to do.
@@ -107,11 +199,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) keep: bool,
 
-    /// Tell what happens, one JSON object a line, on stderr
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// The same into a file, /dev/fd/3 for example
+    /// Tell what happens, one JSON object a line, to this file, /dev/fd/3 for example
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
 

@@ -18,6 +18,8 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 /// Added to the number of a signal.
 pub(crate) const SIGNALLED: u8 = 128;
+/// Whoever read the output has had enough, as by SIGPIPE.
+pub(crate) const CLOSED: u8 = SIGNALLED + 13;
 
 /// Why the command ends without having done what it was asked.
 #[derive(Debug)]
@@ -41,8 +43,11 @@ impl Failure {
         Self::new(SYSTEM, format!("could not {doing}: {error}"))
     }
 
+    /// Says why, unless nobody listens any more.
     pub(crate) fn print(&self) {
-        say(&self.message);
+        if self.code != CLOSED {
+            say(&self.message);
+        }
     }
 }
 
@@ -61,6 +66,6 @@ impl From<Error> for Failure {
 /// Says something to the person at the other end of stderr; if that is gone, nobody is left to tell.
 pub(crate) fn say(message: &str) {
     use std::io::Write as _;
-    let red = anstyle::Style::new().bold();
-    let _ = writeln!(anstream::stderr(), "{red}lockkeeper{red:#}: {message}");
+    let bold = anstyle::Style::new().bold();
+    let _ = writeln!(anstream::stderr(), "{bold}lockkeeper{bold:#}: {message}");
 }

@@ -7,8 +7,13 @@
 compile_error!("the command needs process groups and signals, so it builds on Unix only");
 
 mod args;
+mod demo;
+mod doctor;
 mod exit;
 mod kind;
+mod look;
+mod out;
+mod paper;
 mod run;
 mod server;
 
@@ -50,10 +55,26 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::system("start", &error))?;
-    let Arguments { server, command } = arguments;
+    let Arguments {
+        server,
+        json,
+        command,
+    } = arguments;
     runtime.block_on(async {
         match command {
-            Command::Run(options) => run::run(&server, &options).await,
+            Command::Run(options) => return run::run(&server, &options, json).await,
+            Command::Ls { pattern } => look::list(&server, &pattern, json).await?,
+            Command::Inspect { name } => look::inspect(&server, &name, json).await?,
+            Command::Watch { name, interval } => {
+                look::watch(&server, &name, interval, json).await?;
+            }
+            Command::Revoke { name } => look::revoke(&server, &name, json).await?,
+            Command::Release(options) => look::release(&server, &options, json).await?,
+            Command::Doctor => return doctor::run(&server, json).await,
+            Command::Demo => demo::run(&server).await?,
+            Command::Completions { shell } => paper::completions(shell)?,
+            Command::Manual { folder } => paper::manual(folder.as_deref())?,
         }
+        Ok(0)
     })
 }

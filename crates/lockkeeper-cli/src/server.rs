@@ -1,5 +1,6 @@
 //! Which server, under which name, as whom.
 
+use std::env;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,19 +16,14 @@ const URL: &str = "redis://127.0.0.1:6379";
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
     /// Where the locks live: redis://[[user]:password@]host[:port][/database] or unix:///path
+    /// [env: LOCKKEEPER_URL] [default: redis://127.0.0.1:6379]
     ///
-    /// Everybody on this machine can read a command line: put a URL with a password into LOCKKEEPER_URL or a file.
-    #[arg(
-        long,
-        global = true,
-        env = "LOCKKEEPER_URL",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    /// Everybody on this machine can read a command line: put a URL with a password into the environment or a file.
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     url: Option<String>,
 
-    /// A file whose only line is the URL; goes before LOCKKEEPER_URL
-    #[arg(long, global = true, env = "LOCKKEEPER_URL_FILE", value_name = "FILE")]
+    /// A file whose only line is that URL [env: LOCKKEEPER_URL_FILE, which goes before LOCKKEEPER_URL]
+    #[arg(long, global = true, value_name = "FILE")]
     url_file: Option<PathBuf>,
 
     /// What stands before every name; empty: names are keys as they are
@@ -58,17 +54,38 @@ impl Server {
         Ok(lockkeeper::connect_with(&url, settings).await?)
     }
 
+    /// The server that was named, if one was; `memory://` serves who works alone.
+    pub(crate) async fn connect_or_alone(
+        &self,
+        settings: ClientBuilder,
+    ) -> Result<Client, Failure> {
+        match self.named_url()? {
+            Some(_) => self.connect(settings).await,
+            None => Ok(lockkeeper::connect_with("memory://", settings).await?),
+        }
+    }
+
     fn url(&self) -> Result<String, Failure> {
-        let Some(file) = &self.url_file else {
-            return Ok(self.url.clone().unwrap_or_else(|| URL.to_owned()));
+        Ok(self.named_url()?.unwrap_or_else(|| URL.to_owned()))
+    }
+
+    /// Read here and not by the parser of the command line, which might show it.
+    fn named_url(&self) -> Result<Option<String>, Failure> {
+        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(url) = &self.url {
+            return Ok(Some(url.clone()));
+        }
+        let named_file = || set("LOCKKEEPER_URL_FILE").map(PathBuf::from);
+        let Some(file) = self.url_file.clone().or_else(named_file) else {
+            let url = set("LOCKKEEPER_URL").map(|url| url.into_string());
+            let unreadable = |_| Failure::usage("LOCKKEEPER_URL is not UTF-8 text");
+            return url.transpose().map_err(unreadable);
         };
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!(
-                "cannot read the URL in {}: {error}",
-                file.display()
-            ))
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            let file = file.display();
+            Failure::usage(format!("cannot read the URL in {file}: {error}"))
         })?;
-        Ok(text.trim().to_owned())
+        Ok(Some(text.trim().to_owned()))
     }
 
     /// `host:pid text`: what one needs to find a holder, and what its user says of it.

@@ -65,7 +65,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn open(options: &Run) -> Result<Self, Failure> {
+    pub(crate) fn open(options: &Run, json: bool) -> Result<Self, Failure> {
         let lines: Option<Box<dyn Write>> = match &options.events {
             Some(path) => {
                 let file = File::options().append(true).create(true).open(path);
@@ -73,13 +73,13 @@ impl Journal {
                     Failure::usage(format!("cannot write to {}: {error}", path.display()))
                 })?))
             }
-            None if options.json => Some(Box::new(std::io::stderr())),
+            None if json => Some(Box::new(std::io::stderr())),
             None => None,
         };
         Ok(Self {
             begun: Instant::now(),
             lines,
-            plain: !options.json || options.events.is_some(),
+            plain: !json || options.events.is_some(),
         })
     }
 

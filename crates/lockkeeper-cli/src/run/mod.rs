@@ -37,10 +37,10 @@ const LEADS_PER_WAITER_TTL: u32 = 6;
 const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
 
 /// Gets the lock, runs the program, lets the lock go; the exit code.
-pub(crate) async fn run(server: &Server, options: &Run) -> Result<u8, Failure> {
+pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8, Failure> {
     let wanted = Wanted::new(options)?;
     let plan = Plan::new(options)?;
-    let mut journal = Journal::open(options)?;
+    let mut journal = Journal::open(options, json)?;
     let mut signals = Signals::listen()?;
     let settings = Client::builder()
         .ttl(options.ttl)

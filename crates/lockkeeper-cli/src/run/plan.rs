@@ -109,6 +109,7 @@ mod tests {
         let arguments = Arguments::try_parse_from(words.split_whitespace()).unwrap();
         match arguments.command {
             Command::Run(options) => Plan::new(&options),
+            _ => panic!("{words}"),
         }
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use lockkeeper_testkit::server::Server;
 
-use crate::support::said;
+use crate::support::{command, said};
 
 #[tokio::test]
 async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
@@ -105,6 +105,12 @@ async fn the_url_comes_from_a_file_too() -> Result<()> {
     ];
     let good = said("redis://127.0.0.1:1", &words).await?;
     ensure!(good.code == Some(0), "{good:?}");
+
+    // What is said on the spot goes before.
+    let other = ["run", "--url", &url, "--lock", "x", "--", "true"];
+    let mut command = command("redis://127.0.0.1:1", &other);
+    let said_so = command.env("LOCKKEEPER_URL_FILE", "/no/such/file").status();
+    ensure!(said_so.await?.success());
 
     std::fs::write(&file, format!("redis://:misfit@{}", server.address()))?;
     let bad = said("redis://127.0.0.1:1", &words).await?;

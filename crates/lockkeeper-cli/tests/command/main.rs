@@ -4,6 +4,7 @@
 
 mod ending;
 mod input;
+mod look;
 mod losing;
 mod signals;
 mod support;

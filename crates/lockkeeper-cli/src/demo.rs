@@ -1,0 +1,114 @@
+//! `demo`: what locks do, told in the terminal while it happens.
+
+use std::time::{Duration, Instant};
+
+use lockkeeper::{Client, Error, FairLock, LossReason, Mutex};
+use tokio::task::JoinSet;
+
+use crate::exit::Failure;
+use crate::out;
+use crate::server::Server;
+
+/// Tells the story, on a server if one is named.
+pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
+    let client = server.connect_or_alone(Client::builder()).await?;
+    let story = Story {
+        begun: Instant::now(),
+        // Names that nobody else has.
+        place: client.new_owner().to_string(),
+    };
+    story.chapter("Three workers want one printer: first come, first served")?;
+    in_a_queue(&client, &story).await?;
+    story.chapter("Ann holds the report, Bob does not wait")?;
+    in_conflict(&client, &story).await?;
+    story
+        .chapter("Carl is away for too long, loses his lock, and what he writes late is refused")?;
+    too_late(&client, &story).await?;
+    client.close().await;
+    out::line("\nNow yours: lockkeeper run --lock NAME -- COMMAND")
+}
+
+async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
+    let lock = FairLock::new(client, &story.name("printer"));
+    let first = lock.acquire().await?;
+    story.tell("ann", "prints")?;
+    let mut others = JoinSet::new();
+    for (place, who) in [(1, "bob"), (2, "carl")] {
+        let waiting = lock.clone();
+        others.spawn(async move { (who, waiting.acquire().await) });
+        while lock.queue_len().await? < place {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        story.tell(who, &format!("waits in place {place}"))?;
+    }
+    first.release().await?;
+    story.tell("ann", "is done")?;
+    while let Some(Ok((who, guard))) = others.join_next().await {
+        let guard = guard?;
+        story.tell(
+            who,
+            &format!("prints, with token {}", guard.fencing_token()),
+        )?;
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+async fn in_conflict(client: &Client, story: &Story) -> Result<(), Failure> {
+    let lock = Mutex::new(client, &story.name("report"));
+    let guard = lock.acquire().await?;
+    story.tell("ann", "holds")?;
+    if lock.try_acquire().await?.is_none() {
+        story.tell("bob", "finds it taken and goes home: that is no error")?;
+    }
+    guard.release().await?;
+    Ok(())
+}
+
+async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
+    let lock = Mutex::new(client, &story.name("ledger"));
+    // A lease that is not renewed stands for a holder that sleeps.
+    let short = Duration::from_millis(300);
+    let carl = lock.acquire().ttl(short).no_renewal().await?;
+    story.tell(
+        "carl",
+        &format!("holds for 300 ms, with token {}", carl.fencing_token()),
+    )?;
+    let asleep = carl.run(std::future::pending::<()>()).await;
+    if let Err(Error::Lost {
+        reason: LossReason::Expired,
+        ..
+    }) = asleep
+    {
+        story.tell("carl", "is stopped before anybody else can hold")?;
+    }
+    let dora = lock.acquire().await?;
+    let (old, new) = (carl.fencing_token(), dora.fencing_token());
+    story.tell("dora", &format!("holds, with token {new}"))?;
+    if old < new {
+        story.tell("ledger", &format!("refuses token {old}: it has seen {new}"))?;
+    }
+    dora.release().await?;
+    Ok(())
+}
+
+struct Story {
+    begun: Instant,
+    place: String,
+}
+
+impl Story {
+    fn name(&self, name: &str) -> String {
+        format!("demo:{}:{name}", self.place)
+    }
+
+    fn chapter(&self, title: &str) -> Result<(), Failure> {
+        let bold = anstyle::Style::new().bold();
+        out::line(&format!("\n{bold}{title}{bold:#}"))
+    }
+
+    fn tell(&self, who: &str, what: &str) -> Result<(), Failure> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        out::line(&format!("  {seconds:>6.3} s  {who:<7} {what}"))
+    }
+}

@@ -1,0 +1,190 @@
+//! `doctor`: whether a server is good for locks.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use lockkeeper::{Client, End, LossReason, Mutex, ServerFacts};
+use serde::Serialize;
+
+use crate::exit::{Failure, UNAVAILABLE};
+use crate::out;
+use crate::server::Server;
+
+/// How long a message may take to come back.
+const MESSAGE: Duration = Duration::from_secs(2);
+
+/// How many round trips are measured.
+const ROUNDS: usize = 20;
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Good,
+    /// Locks work, and something about it should be known.
+    Warning,
+    /// Locks do not work.
+    Bad,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    detail: String,
+}
+
+/// Checks everything, tells what it found; the exit code.
+pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
+    let begun = Instant::now();
+    let client = server.connect(Client::builder()).await?;
+    let took = out::duration(begun.elapsed());
+    let mut findings = vec![finding(
+        "connection",
+        Verdict::Good,
+        format!("up in {took}"),
+    )];
+    match client.server_facts().await {
+        Ok(facts) => findings.extend(facts_found(&facts)),
+        Err(error) => findings.push(finding("server", Verdict::Bad, error.to_string())),
+    }
+    findings.push(outcome("scripts", scripts(&client).await));
+    findings.push(outcome("messages", messages(&client).await));
+    findings.push(match client.names("").next_page().await {
+        Ok(_) => finding("listing", Verdict::Good, "locks can be listed"),
+        Err(error) => finding(
+            "listing",
+            Verdict::Warning,
+            format!("ls will fail: {error}"),
+        ),
+    });
+    client.close().await;
+    print(&findings, json)?;
+    let bad = findings.iter().any(|it| it.verdict == Verdict::Bad);
+    Ok(if bad { UNAVAILABLE } else { 0 })
+}
+
+fn finding(check: &'static str, verdict: Verdict, detail: impl Into<String>) -> Finding {
+    let detail = detail.into();
+    Finding {
+        check,
+        verdict,
+        detail,
+    }
+}
+
+fn outcome(check: &'static str, outcome: Result<String, String>) -> Finding {
+    match outcome {
+        Ok(detail) => finding(check, Verdict::Good, detail),
+        Err(detail) => finding(check, Verdict::Bad, detail),
+    }
+}
+
+fn facts_found(facts: &ServerFacts) -> Vec<Finding> {
+    let version = facts.version.as_deref().unwrap_or("it does not say");
+    let role = match facts.role.as_deref() {
+        Some("slave") => finding(
+            "role",
+            Verdict::Bad,
+            "a replica: locks are made on its primary",
+        ),
+        Some(role) => finding("role", Verdict::Good, role),
+        None => finding("role", Verdict::Warning, "it does not say"),
+    };
+    let eviction = match (facts.eviction.as_deref(), facts.max_memory) {
+        (Some("noeviction"), _) => finding("eviction", Verdict::Good, "noeviction"),
+        (Some(policy), Some(0)) => {
+            let detail = format!("{policy}, without a limit of memory yet: set noeviction");
+            finding("eviction", Verdict::Warning, detail)
+        }
+        (Some(policy), _) => {
+            let detail =
+                format!("{policy}: locks are forgotten when memory is full; set noeviction");
+            finding("eviction", Verdict::Warning, detail)
+        }
+        (None, _) => finding("eviction", Verdict::Warning, "it does not say"),
+    };
+    vec![
+        finding("server", Verdict::Good, version),
+        role,
+        eviction,
+        finding("clock", Verdict::Good, clock(facts.clock)),
+    ]
+}
+
+/// No lease depends on it; a person may.
+fn clock(theirs: SystemTime) -> String {
+    let ahead = theirs.duration_since(SystemTime::now());
+    let (difference, side) = match ahead {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(error) => (error.duration(), "behind"),
+    };
+    format!("{} {side} this machine's", out::duration(difference))
+}
+
+/// A name that nobody else has.
+fn own_name(client: &Client) -> String {
+    format!("doctor:{}", client.new_owner())
+}
+
+/// A lock is taken, looked at and let go.
+async fn scripts(client: &Client) -> Result<String, String> {
+    let name = own_name(client);
+    let text = |error: lockkeeper::Error| error.to_string();
+    let guard = Mutex::new(client, &name)
+        .try_acquire()
+        .await
+        .map_err(text)?;
+    let Some(guard) = guard else {
+        return Err(format!("a name that nobody knows is held: {name}"));
+    };
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        guard.verify().await.map_err(text)?;
+        rounds.push(begun.elapsed());
+    }
+    rounds.sort_unstable();
+    guard.release().await.map_err(text)?;
+    let median = rounds[ROUNDS / 2].as_micros();
+    Ok(format!(
+        "a lock was taken and let go; a round trip takes {median} µs"
+    ))
+}
+
+/// A revocation is told by a message.
+async fn messages(client: &Client) -> Result<String, String> {
+    let name = own_name(client);
+    let text = |error: lockkeeper::Error| error.to_string();
+    let guard = Mutex::new(client, &name).acquire().await.map_err(text)?;
+    let begun = Instant::now();
+    client.revoke(&name).await.map_err(text)?;
+    match tokio::time::timeout(MESSAGE, guard.ended()).await {
+        Ok(End::Lost(LossReason::Revoked)) => {
+            Ok(format!("one came in {} µs", begun.elapsed().as_micros()))
+        }
+        Ok(end) => Err(format!(
+            "a lock that was to be revoked ended otherwise: {end:?}"
+        )),
+        Err(_) => Err("none came: does the user lack the rights to the channels?".to_owned()),
+    }
+}
+
+fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
+    if json {
+        return findings.iter().try_for_each(out::json);
+    }
+    let row = |finding: &Finding| {
+        let verdict = match finding.verdict {
+            Verdict::Good => "ok",
+            Verdict::Warning => "WARNING",
+            Verdict::Bad => "BAD",
+        };
+        vec![
+            finding.check.to_owned(),
+            verdict.to_owned(),
+            finding.detail.clone(),
+        ]
+    };
+    let rows: Vec<_> = findings.iter().map(row).collect();
+    out::table(&["CHECK", "", "DETAIL"], &rows)
+}

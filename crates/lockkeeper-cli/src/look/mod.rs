@@ -1,0 +1,270 @@
+//! The subcommands for people who look at locks: `ls`, `inspect`, `watch`, `revoke`, `release`.
+
+mod view;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use futures_util::{StreamExt as _, stream};
+use lockkeeper::{Client, Error};
+use serde::Serialize;
+
+use crate::args::Release;
+use crate::exit::{CONFLICT, Failure};
+use crate::out;
+use crate::server::Server;
+use view::{Lock, Part};
+
+/// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.
+const AT_ONCE: usize = 64;
+
+/// How many of a queue are shown.
+const QUEUE: u32 = 100;
+
+/// Lists what is held.
+pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(), Failure> {
+    let client = server.connect(Client::builder()).await?;
+    let mut found = BTreeSet::new();
+    let mut names = client.names(pattern);
+    while let Some(page) = names.next_page().await? {
+        found.extend(page);
+    }
+    let mut looks = stream::iter(found.iter().map(|name| client.inspect(name))).buffered(AT_ONCE);
+    let mut rows = Vec::new();
+    while let Some(seen) = looks.next().await {
+        let seen = match seen {
+            // Somebody else's key.
+            Err(Error::WrongKind { .. }) => continue,
+            seen => seen?,
+        };
+        // Let go since it was found.
+        if seen.holders.is_empty() {
+            continue;
+        }
+        let lock = Lock::new(seen, Vec::new());
+        if json {
+            out::json(&lock)?;
+        } else {
+            rows.push(row(&lock));
+        }
+    }
+    if !json {
+        let heading = ["NAME", "KIND", "HOLDER", "LEFT", "TOKEN", "WAITERS"];
+        out::table(&heading, &rows)?;
+    }
+    Ok(())
+}
+
+fn row(lock: &Lock) -> Vec<String> {
+    let first = lock.holders.first();
+    let holder = match (first, lock.holders.len()) {
+        (Some(first), 1) => first.known_as().to_owned(),
+        (Some(first), holds) => format!("{} and {} more", first.known_as(), holds - 1),
+        (None, _) => String::new(),
+    };
+    vec![
+        lock.name.clone(),
+        lock.kind.clone().unwrap_or_default(),
+        holder,
+        first.map(Part::left).unwrap_or_default(),
+        number(lock.fence),
+        number(lock.waiters),
+    ]
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+/// Shows one lock.
+pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(), Failure> {
+    let client = server.connect(Client::builder()).await?;
+    let lock = look(&client, name).await?;
+    if json {
+        return out::json(&lock);
+    }
+    let name = out::shown(&lock.name);
+    if let Some(kind) = &lock.kind {
+        let since = lock.since.as_deref().unwrap_or("unknown");
+        let token = number(lock.fence);
+        out::line(&format!("{name}: {kind}, token {token}, since {since}"))?;
+        let part = |part: &Part| {
+            vec![
+                part.known_as().to_owned(),
+                part.state.to_owned(),
+                part.left(),
+                part.claim.clone(),
+            ]
+        };
+        let rows: Vec<_> = lock.holders.iter().map(part).collect();
+        out::table(&["HOLDER", "STATE", "LEFT", "CLAIM"], &rows)?;
+    } else {
+        out::line(&format!("{name}: free"))?;
+    }
+    if !lock.queue.is_empty() {
+        let place = |(place, part): (usize, &Part)| {
+            let place = (place + 1).to_string();
+            vec![place, part.known_as().to_owned(), part.claim.clone()]
+        };
+        let rows: Vec<_> = lock.queue.iter().enumerate().map(place).collect();
+        out::table(&["PLACE", "WAITER", "CLAIM"], &rows)?;
+    }
+    match lock.waiters {
+        Some(0) | None => Ok(()),
+        Some(waiters) => out::line(&format!("{waiters} waiting")),
+    }
+}
+
+async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
+    let seen = client.inspect(name).await?;
+    let queue = match client.waiters(name, QUEUE).await {
+        // Another program's key where a queue would be.
+        Err(Error::WrongKind { .. }) => Vec::new(),
+        queue => queue?,
+    };
+    Ok(Lock::new(seen, queue))
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    at: String,
+    #[serde(flatten)]
+    lock: &'a Lock,
+}
+
+/// Tells what changes about a lock, until the process is ended. Looking leaves no trace on the server, listening would count
+/// as waiting.
+pub(crate) async fn watch(
+    server: &Server,
+    name: &str,
+    interval: Duration,
+    json: bool,
+) -> Result<(), Failure> {
+    if interval < Duration::from_millis(10) {
+        return Err(Failure::usage(
+            "an --interval below 10ms is a burden for the server",
+        ));
+    }
+    let client = server.connect(Client::builder()).await?;
+    let mut before = None;
+    let mut silent = false;
+    loop {
+        match look(&client, name).await {
+            Ok(lock) => {
+                let gist = lock.gist();
+                if silent || before.as_ref() != Some(&gist) {
+                    change(&lock, json)?;
+                    before = Some(gist);
+                }
+                silent = false;
+            }
+            Err(failure) if failure.code == crate::exit::UNAVAILABLE => {
+                if !silent {
+                    failure.print();
+                }
+                silent = true;
+            }
+            Err(failure) => return Err(failure),
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
+    let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+    if json {
+        return out::json(&Change { at, lock });
+    }
+    let waiting = match lock.waiters {
+        Some(0) | None => String::new(),
+        Some(waiters) => format!(", {waiters} waiting"),
+    };
+    let holders: Vec<String> = lock
+        .holders
+        .iter()
+        .map(|part| format!("{} by {}", part.state, out::shown(part.known_as())))
+        .collect();
+    let holders = match &holders[..] {
+        [] => "free".to_owned(),
+        holders => format!("{}, token {}", holders.join(", "), number(lock.fence)),
+    };
+    out::line(&format!("{at}  {holders}{waiting}"))
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    name: &'a str,
+    told: u64,
+}
+
+/// Asks for a lock back.
+pub(crate) async fn revoke(server: &Server, name: &str, json: bool) -> Result<(), Failure> {
+    let client = server.connect(Client::builder()).await?;
+    let told = client.revoke(name).await?;
+    if json {
+        return out::json(&Told { name, told });
+    }
+    let name = out::shown(name);
+    match told {
+        0 => out::line(&format!("{name}: nobody holds it")),
+        1 => out::line(&format!("{name}: its holder was told to leave")),
+        _ => out::line(&format!("{name}: its {told} holds were told to leave")),
+    }
+}
+
+#[derive(Serialize)]
+struct Taken<'a> {
+    name: &'a str,
+    claim: &'a str,
+    taken: bool,
+}
+
+/// Takes a lock from the holder that is named, and from nobody else.
+pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> Result<(), Failure> {
+    if !options.force {
+        return Err(Failure::usage(
+            "taking a lock from its holder is UNSAFE for what it protects: a holder that lives works on until it hears of \
+             it. `lockkeeper revoke` asks it to leave. If it is known to be dead, add --force",
+        ));
+    }
+    let name = &*options.name;
+    let client = server.connect(Client::builder()).await?;
+    let lock = Lock::new(client.inspect(name).await?, Vec::new());
+    let meant = |part: &&Part| match (&options.claim, options.fence) {
+        (Some(claim), _) => part.claim == *claim,
+        (None, fence) => lock.fence.is_some() && lock.fence == fence,
+    };
+    let Some(part) = lock.holders.iter().find(meant) else {
+        return Err(Failure::new(CONFLICT, not_meant(&lock)));
+    };
+    let taken = client.force_release(name, &part.claim).await?;
+    if !taken {
+        let message = format!("{name:?}: that holder has just left; nothing was taken");
+        return Err(Failure::new(CONFLICT, message));
+    }
+    if json {
+        let claim = &*part.claim;
+        return out::json(&Taken { name, claim, taken });
+    }
+    let (name, holder) = (out::shown(name), out::shown(part.known_as()));
+    out::line(&format!(
+        "{name}: taken from {holder} by force; if that lives, it works on until it hears of it"
+    ))
+}
+
+fn not_meant(lock: &Lock) -> String {
+    let name = &lock.name;
+    match (lock.holders.first(), lock.fence) {
+        (None, _) => format!("{name:?}: nobody holds it"),
+        (Some(holder), Some(fence)) => {
+            let known_as = holder.known_as();
+            format!("{name:?}: it is held with token {fence} by {known_as}; nothing was taken")
+        }
+        (Some(holder), None) => {
+            let claim = &holder.claim;
+            format!(
+                "{name:?}: the server has forgotten the token of its holder, claim {claim}; nothing was taken"
+            )
+        }
+    }
+}

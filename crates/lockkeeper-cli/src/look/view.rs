@@ -1,0 +1,166 @@
+//! Locks as they are shown.
+
+use std::time::{Duration, SystemTime};
+
+use lockkeeper::{Holder, HolderState, Inspection, Waiter};
+use serde::Serialize;
+
+use crate::out;
+
+/// One lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    /// `None` of a free one.
+    pub(crate) kind: Option<String>,
+    pub(crate) fence: Option<u64>,
+    /// RFC 3339, UTC, by the server's clock.
+    pub(crate) since: Option<String>,
+    pub(crate) holders: Vec<Part>,
+    /// How many wait; of kinds without a queue, how many clients listen.
+    pub(crate) waiters: Option<u64>,
+    /// The first of those who stand in a queue.
+    pub(crate) queue: Vec<Part>,
+}
+
+/// One claim with a part in a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Part {
+    pub(crate) claim: String,
+    pub(crate) owner: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) label: Option<String>,
+    /// `None`: without end, or in a queue.
+    pub(crate) left_ms: Option<u64>,
+    pub(crate) state: &'static str,
+}
+
+impl Lock {
+    pub(crate) fn new(seen: Inspection, queue: Vec<Waiter>) -> Self {
+        let fence = seen.token.map(|token| token.get());
+        Self {
+            name: seen.name,
+            kind: seen.kind,
+            fence,
+            since: fence.and_then(since),
+            holders: seen.holders.into_iter().map(Part::holder).collect(),
+            waiters: seen.waiters,
+            queue: queue.into_iter().map(Part::waiter).collect(),
+        }
+    }
+
+    /// What has to differ to be worth telling: time runs anyway.
+    pub(crate) fn gist(&self) -> impl PartialEq + use<> {
+        let parts = |parts: &[Part]| -> Vec<_> {
+            let gist = |part: &Part| (part.claim.clone(), part.state);
+            parts.iter().map(gist).collect()
+        };
+        (
+            self.fence,
+            self.waiters,
+            parts(&self.holders),
+            parts(&self.queue),
+        )
+    }
+}
+
+impl Part {
+    fn holder(holder: Holder) -> Self {
+        let left_ms = holder.left.map(|left| left.as_millis());
+        Self {
+            left_ms: left_ms.map(|left| left.try_into().unwrap_or(u64::MAX)),
+            state: match holder.state {
+                HolderState::Held => "held",
+                HolderState::Revoked => "revoked",
+                HolderState::Kept => "kept",
+                _ => "unknown",
+            },
+            ..Self::new(
+                holder.claim,
+                holder.owner.map(|it| it.to_string()),
+                holder.label,
+            )
+        }
+    }
+
+    fn waiter(waiter: Waiter) -> Self {
+        Self::new(
+            waiter.claim,
+            waiter.owner.map(|it| it.to_string()),
+            waiter.label,
+        )
+    }
+
+    fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
+        let place = label.as_deref().and_then(place);
+        Self {
+            host: place.map(|(host, _)| host.to_owned()),
+            pid: place.map(|(_, pid)| pid),
+            claim,
+            owner,
+            label,
+            left_ms: None,
+            state: "waiting",
+        }
+    }
+
+    /// By what people know it best.
+    pub(crate) fn known_as(&self) -> &str {
+        let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
+        self.label.as_deref().unwrap_or_else(unlabelled)
+    }
+
+    pub(crate) fn left(&self) -> String {
+        match self.left_ms {
+            Some(left) => out::duration(Duration::from_millis(left)),
+            None => "no end".to_owned(),
+        }
+    }
+}
+
+/// Machine and process in a label that begins with them, as those of this library do unless told otherwise.
+fn place(label: &str) -> Option<(&str, u32)> {
+    let first = label.split(' ').next()?;
+    let (host, pid) = first.rsplit_once(':')?;
+    Some((host, pid.parse().ok()?))
+}
+
+/// When a hold began: its token is the server's clock in microseconds, unless one that was later had been drawn before.
+fn since(token: u64) -> Option<String> {
+    let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(token);
+    // A token that was chosen by hand is no time.
+    let plausible = begun
+        .elapsed()
+        .is_ok_and(|ago| ago < Duration::from_secs(10 * 365 * 86_400));
+    plausible.then(|| humantime::format_rfc3339_millis(begun).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_that_begins_with_machine_and_process_is_taken_apart() {
+        assert_eq!(place("db1:4711"), Some(("db1", 4711)));
+        assert_eq!(place("db1:4711 the nightly report"), Some(("db1", 4711)));
+        assert_eq!(place("::1:80"), Some(("::1", 80)));
+        for label in ["nightly", "", "a:b", "nightly report:12"] {
+            assert_eq!(place(label), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_the_time_of_its_grant_if_it_can_be() {
+        let hour = Duration::from_secs(3600);
+        let then = SystemTime::now() - hour;
+        let token = then.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let token = token.as_micros().try_into().unwrap();
+        assert_eq!(
+            since(token),
+            Some(humantime::format_rfc3339_millis(then).to_string())
+        );
+        assert_eq!(since(42), None);
+        assert_eq!(since(u64::MAX / 2), None);
+    }
+}

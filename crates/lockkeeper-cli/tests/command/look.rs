@@ -1,0 +1,429 @@
+//! Who looks at locks from outside.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Mutex, ReentrantLock};
+use lockkeeper_testkit::server::Server;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::time::timeout;
+
+use crate::support::{LIMIT, Run, command, said, until};
+
+async fn json(server: &Server, words: &[&str]) -> Result<Vec<Value>> {
+    let said = said(&server.url(), &[words, &["--json"]].concat()).await?;
+    ensure!(said.code == Some(0), "{words:?}: {said:?}");
+    let lines = said.out.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
+}
+
+#[tokio::test]
+async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
+    let server = Server::start().await?;
+    let words = [
+        "--label",
+        "the printer",
+        "--fair",
+        "--lock",
+        "printer",
+        "--",
+        "cat",
+    ];
+    let mut run = Run::start(&server, &words)?;
+    let granted = run.event("granted").await?;
+    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    // Who has never held has not introduced itself.
+    let _known = Mutex::new(&client, "other").acquire().await?;
+    let lock = FairLock::new(&client, "printer");
+    let owners = [client.new_owner(), client.new_owner()];
+    let mut waiting = Vec::new();
+    for (place, owner) in (1..).zip(&owners) {
+        waiting.push(tokio::spawn(lock.acquire().owner(owner).into_future()));
+        until("it waits", async || Ok(lock.queue_len().await? == place)).await?;
+    }
+    let seen = &json(&server, &["inspect", "printer"]).await?[0];
+    let holder = &seen["holders"][0];
+    let pid = run.child.id().context("it ended")?;
+    ensure!(
+        seen["kind"] == "fair" && seen["fence"] == granted["fence"],
+        "{seen}"
+    );
+    ensure!(
+        holder["owner"] == granted["owner"] && holder["pid"] == pid,
+        "{seen}"
+    );
+    let label = holder["label"].as_str().context("no label")?;
+    ensure!(
+        label
+            == format!(
+                "{}:{pid} the printer",
+                holder["host"].as_str().unwrap_or("?")
+            )
+    );
+    ensure!(
+        holder["left_ms"]
+            .as_u64()
+            .is_some_and(|left| left > 15_000 && left <= 30_000)
+    );
+    let since = humantime_like(seen["since"].as_str().context("no since")?)?;
+    ensure!(since, "{seen}");
+    ensure!(seen["waiters"] == 2, "{seen}");
+    for (place, owner) in owners.iter().enumerate() {
+        let waiter = &seen["queue"][place];
+        ensure!(
+            waiter["owner"] == owner.to_string() && waiter["host"] == "db7",
+            "{seen}"
+        );
+    }
+
+    let text = said(&server.url(), &["inspect", "printer"]).await?.out;
+    let places: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("db7:99"))
+        .collect();
+    ensure!(
+        places.len() == 2 && places[0].starts_with("1 ") && places[1].starts_with("2 "),
+        "{text}"
+    );
+    ensure!(
+        text.contains("printer: fair, token") && !text.contains('\u{1b}'),
+        "{text}"
+    );
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
+/// Whether it is a time of today, in UTC.
+fn humantime_like(text: &str) -> Result<bool> {
+    let now = std::process::Command::new("date")
+        .args(["-u", "+%Y-%m-%dT%H"])
+        .output()?;
+    let hour = String::from_utf8(now.stdout)?;
+    Ok(text.starts_with(&hour.trim()[..10]) && text.ends_with('Z'))
+}
+
+#[tokio::test]
+async fn ls_shows_every_kind_that_matches_and_nothing_else() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let elsewhere =
+        lockkeeper::connect_with(&server.url(), Client::builder().namespace("b*")).await?;
+    let owner = client.new_owner();
+    let reentrant = ReentrantLock::new(&client, "job:2");
+    let held = (
+        Mutex::new(&client, "job:1").acquire().await?,
+        reentrant.acquire(&owner).await?,
+        reentrant.acquire(&owner).await?,
+        FairLock::new(&client, "job:3").acquire().await?,
+        Mutex::new(&client, "deploy\u{1b}[2J").acquire().await?,
+        Mutex::new(&elsewhere, "job:4").acquire().await?,
+    );
+    server
+        .command(&["SET", "lockkeeper:job:5{x", "theirs"])
+        .await?;
+    server
+        .command(&["ZADD", "lockkeeper:job:6", "1", "no lock"])
+        .await?;
+    let names = |locks: Vec<Value>| -> Vec<String> {
+        locks
+            .iter()
+            .map(|lock| {
+                format!(
+                    "{}/{}",
+                    lock["name"].as_str().unwrap_or("?"),
+                    lock["kind"].as_str().unwrap_or("?")
+                )
+            })
+            .collect()
+    };
+    let jobs = names(json(&server, &["ls", "job:[1-3]"]).await?);
+    ensure!(
+        jobs == ["job:1/mutex", "job:2/reentrant", "job:3/fair"],
+        "{jobs:?}"
+    );
+    let others = names(json(&server, &["ls", "--namespace", "b*"]).await?);
+    ensure!(others == ["job:4/mutex"], "{others:?}");
+
+    let text = said(&server.url(), &["ls"]).await?.out;
+    let lines: Vec<&str> = text.lines().collect();
+    ensure!(lines.len() == 6 && lines[0].starts_with("NAME "), "{text}");
+    ensure!(lines[1].starts_with(r"deploy\u{1b}[2J "), "{text}");
+    ensure!(lines[3].contains("and 1 more"), "{text}");
+    let columns: BTreeSet<_> = lines[..4]
+        .iter()
+        .zip(["KIND", "mutex", "mutex", "reentrant"])
+        .map(|(line, word)| line.find(word))
+        .collect();
+    ensure!(columns.len() == 1, "not aligned: {text}");
+    drop(held);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<()> {
+    const LOCKS: usize = 10_000;
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let mut held = Vec::new();
+    for number in 0..LOCKS {
+        held.push(
+            Mutex::new(&client, &format!("lock:{number}"))
+                .acquire()
+                .await?,
+        );
+    }
+    server.command(&["CONFIG", "RESETSTAT"]).await?;
+    server
+        .command(&["CONFIG", "SET", "slowlog-log-slower-than", "10000"])
+        .await?;
+    server.command(&["SLOWLOG", "RESET"]).await?;
+    let begun = Instant::now();
+    let listing = tokio::spawn({
+        let (url, words) = (server.url(), ["ls", "lock:*", "--json"]);
+        async move { said(&url, &words).await }
+    });
+    // Somebody else works on meanwhile.
+    let mut slowest = Duration::ZERO;
+    let mut rounds = 0;
+    while !listing.is_finished() {
+        let asked = Instant::now();
+        client.inspect("lock:17").await?;
+        slowest = slowest.max(asked.elapsed());
+        rounds += 1;
+    }
+    let said = listing.await??;
+    let took = begun.elapsed();
+    ensure!(said.code == Some(0) && said.out.lines().count() == LOCKS);
+    let one = Instant::now();
+    json(&server, &["inspect", "lock:9999"]).await?;
+    println!(
+        "{LOCKS} locks in {took:?}, one in {:?}; another client meanwhile: {rounds} looks, the slowest {slowest:?}",
+        one.elapsed()
+    );
+    let slow = server.command(&["SLOWLOG", "LEN"]).await?.into_integer()?;
+    ensure!(slow == 0, "{slow} commands took more than 10 ms");
+    ensure!(server.commandstats("keys").await? == 0);
+    ensure!(server.commandstats("scan").await? >= 20);
+    drop(held);
+    Ok(())
+}
+
+#[tokio::test]
+async fn watch_tells_what_changes() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let words = ["watch", "name", "--json", "--interval", "20ms"];
+    let mut child = command(&server.url(), &words)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+    let mut next = async || -> Result<Value> {
+        let line = timeout(LIMIT, lines.next_line())
+            .await??
+            .context("it ended")?;
+        Ok(serde_json::from_str(&line)?)
+    };
+    ensure!(next().await?["kind"].is_null());
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let held = next().await?;
+    ensure!(held["fence"] == guard.fencing_token().get(), "{held}");
+    ensure!(client.revoke("name").await? == 1);
+    let mut seen = next().await?;
+    ensure!(seen["holders"][0]["state"] == "revoked", "{seen}");
+    guard.ended().await;
+    drop(guard);
+    while !seen["kind"].is_null() {
+        seen = next().await?;
+    }
+    child.kill().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn revoke_tells_the_holder_and_a_free_lock_is_said_to_be_free() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let free = said(&server.url(), &["revoke", "name"]).await?;
+    ensure!(
+        free.code == Some(0) && free.out.contains("nobody holds it"),
+        "{free:?}"
+    );
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    ensure!(json(&server, &["revoke", "name"]).await?[0]["told"] == 1);
+    let lost = timeout(LIMIT, guard.lost()).await?;
+    ensure!(lost == lockkeeper::LossReason::Revoked);
+    Ok(())
+}
+
+#[tokio::test]
+async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let fence = guard.fencing_token().get();
+    let token = fence.to_string();
+    let wrong = (fence - 1).to_string();
+    let url = server.url();
+
+    let meek = said(&url, &["release", "name", "--fence", &token]).await?;
+    ensure!(
+        meek.code == Some(64) && meek.err.contains("UNSAFE"),
+        "{meek:?}"
+    );
+    let blind = said(&url, &["release", "name", "--force"]).await?;
+    ensure!(
+        blind.code == Some(64) && blind.err.contains("--fence"),
+        "{blind:?}"
+    );
+    let mistaken = said(&url, &["release", "name", "--force", "--fence", &wrong]).await?;
+    ensure!(
+        mistaken.code == Some(75) && mistaken.err.contains(&token),
+        "{mistaken:?}"
+    );
+    ensure!(guard.verify().await.is_ok());
+
+    let taken = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
+    ensure!(
+        taken.code == Some(0) && taken.out.contains("by force"),
+        "{taken:?}"
+    );
+    ensure!(timeout(LIMIT, guard.lost()).await? == lockkeeper::LossReason::Gone);
+
+    let again = Mutex::new(&client, "name").acquire().await?;
+    let late = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
+    ensure!(late.code == Some(75), "{late:?}");
+    // A long hold outlives the memory of its token; its claim is as good.
+    server
+        .command(&["DEL", "lockkeeper.fence:{lockkeeper:name}"])
+        .await?;
+    let forgotten = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
+    let claim = client.inspect("name").await?.holders[0].claim.clone();
+    ensure!(
+        forgotten.code == Some(75) && forgotten.err.contains(&claim),
+        "{forgotten:?}"
+    );
+    let taken = said(&url, &["release", "name", "--force", "--claim", &claim]).await?;
+    ensure!(taken.code == Some(0), "{taken:?}");
+    ensure!(timeout(LIMIT, again.lost()).await? == lockkeeper::LossReason::Gone);
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_finds_a_good_server_good_and_tells_what_is_wrong_with_a_bad_one() -> Result<()> {
+    let good = Server::start().await?;
+    let findings = json(&good, &["doctor"]).await?;
+    ensure!(findings.len() >= 7, "{findings:?}");
+    ensure!(
+        findings.iter().all(|it| it["verdict"] == "good"),
+        "{findings:?}"
+    );
+
+    let forgetful = Server::options()
+        .configuration("maxmemory 100mb")
+        .configuration("maxmemory-policy allkeys-lru")
+        .start()
+        .await?;
+    let findings = json(&forgetful, &["doctor"]).await?;
+    let eviction = findings
+        .iter()
+        .find(|it| it["check"] == "eviction")
+        .context("no eviction")?;
+    ensure!(eviction["verdict"] == "warning", "{eviction}");
+
+    let deaf = Server::options()
+        .configuration("user default on nopass ~* resetchannels +@all")
+        .start()
+        .await?;
+    let said = said(&deaf.url(), &["doctor"]).await?;
+    ensure!(
+        said.code == Some(69) && said.out.contains("BAD"),
+        "{said:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_demo_runs_alone_and_on_a_server() -> Result<()> {
+    let alone = tokio::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+        .arg("demo")
+        .env_remove("LOCKKEEPER_URL")
+        .output()
+        .await?;
+    let text = String::from_utf8(alone.stdout)?;
+    ensure!(
+        alone.status.success() && text.contains("refuses token"),
+        "{text}"
+    );
+    let server = Server::start().await?;
+    let said = said(&server.url(), &["demo"]).await?;
+    ensure!(
+        said.code == Some(0) && said.out.contains("refuses token"),
+        "{said:?}"
+    );
+    ensure!(
+        said.out.find("bob     prints") < said.out.find("carl    prints"),
+        "{said:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn completions_and_man_pages_are_printed() -> Result<()> {
+    let url = "redis://127.0.0.1:1";
+    for shell in ["bash", "zsh", "fish"] {
+        let said = said(url, &["completions", shell]).await?;
+        ensure!(
+            said.code == Some(0) && said.out.contains("on-lost"),
+            "{shell}: {said:?}"
+        );
+    }
+    let page = said(url, &["manual"]).await?;
+    ensure!(
+        page.out.contains(".TH lockkeeper 1") && page.code == Some(0),
+        "{page:?}"
+    );
+    let folder = tempfile::tempdir()?;
+    let pages = said(url, &["manual", folder.path().to_str().unwrap()]).await?;
+    ensure!(pages.code == Some(0), "{pages:?}");
+    ensure!(folder.path().join("lockkeeper-run.1").exists());
+    for words in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["help", "release"],
+        &["--version"],
+    ] {
+        let said = said(url, words).await?;
+        ensure!(
+            said.code == Some(0) && said.err.is_empty(),
+            "{words:?}: {said:?}"
+        );
+        ensure!(!said.out.contains("--shared"), "{words:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_has_read_enough_of_a_list_may_go() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let _guard = Mutex::new(&client, "name").acquire().await?;
+    let script = "\"$0\" ls | true; \"$0\" inspect name >/dev/full; echo \"code $?\"";
+    let output = tokio::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
+        .env("LOCKKEEPER_URL", server.url())
+        .output()
+        .await?;
+    let (out, err) = (
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    );
+    ensure!(out == "code 71\n", "{out}");
+    ensure!(
+        err.lines().count() == 1 && !err.contains("panicked"),
+        "{err}"
+    );
+    Ok(())
+}
