@@ -8,6 +8,7 @@ mod fair_scripts;
 mod faults;
 mod input;
 mod keeping;
+mod listing;
 mod load;
 mod notice;
 mod observer;
