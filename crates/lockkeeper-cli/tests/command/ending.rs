@@ -3,12 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::{Run, Witness, command, said, until};
+use crate::support::{Run, command, said, until};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 #[tokio::test]
 async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Result<()> {
@@ -140,23 +142,17 @@ async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
 #[tokio::test]
 async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Result<()> {
     let server = Server::start().await?;
-    let mut witness = Witness::new()?;
-    let script = "exec 3>\"$1\"; (trap '' TERM; echo ready >&3; while :; do sleep 60; done) & \
-                  read -r _; exit 7";
+    let script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 60; done' & read -r _; exit 7";
     let words = ["--lock", "name", "--grace", "300ms", "--ttl", "10s"];
-    let program = ["--", "sh", "-c", script, "sh", witness.path()?];
+    let program = ["--", "sh", "-c", script];
     let mut run = Run::start(&server, &[&words[..], &program].concat())?;
-    witness.ready().await?;
+    let orphan = Pid::from_raw(run.line().await?.parse()?).context("no process")?;
     drop(run.child.stdin.take());
-    let released = async {
-        run.event("exited").await?;
-        let over = run.event("over").await?;
-        run.event("released").await?;
-        anyhow::Ok((over, std::time::Instant::now()))
-    };
-    let (over, released) = released.await?;
-    let died = witness.end().await?;
-    ensure!(died <= released, "the lock was free first: {over}");
+    run.event("exited").await?;
+    test_kill_process(orphan)?;
+    run.event("killing").await?;
+    run.event("released").await?;
+    ensure!(test_kill_process(orphan) == Err(Errno::SRCH), "it lives");
     ensure!(run.code().await? == 7);
     Ok(())
 }
@@ -275,5 +271,22 @@ async fn a_second_of_waiting_in_vain_is_over_in_a_second() -> Result<()> {
     ensure!(said(&server.url(), &words).await?.code == Some(75));
     let took = begun.elapsed();
     ensure!(took >= Duration::from_secs(1), "{took:?}");
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> Result<()> {
+    let server = Server::start().await?;
+    let script = "grep -E '^Sig(Blk|Ign):' /proc/self/status; ls /proc/$$/fd";
+    let bare = tokio::process::Command::new("sh");
+    let bare = { bare }.args(["-c", script]).stdin(Stdio::null()).output();
+    let words = ["run", "--lock", "name", "--", "sh", "-c", script];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.out.contains("SigIgn"), "{said:?}");
+    ensure!(
+        said.out == String::from_utf8(bare.await?.stdout)?,
+        "{said:?}"
+    );
     Ok(())
 }

@@ -203,10 +203,14 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
         "{LOCKS} locks in {took:?}, one in {:?}; another client meanwhile: {rounds} looks, the slowest {slowest:?}",
         one.elapsed()
     );
+    // How long a command takes is up to the machine; how much it does is not.
     let slow = server.command(&["SLOWLOG", "LEN"]).await?.into_integer()?;
-    ensure!(slow == 0, "{slow} commands took more than 10 ms");
+    println!("{slow} commands took more than 10 ms");
+    ensure!(rounds > 100, "nobody else was served: {rounds}");
     ensure!(server.commandstats("keys").await? == 0);
-    ensure!(server.commandstats("scan").await? >= 20);
+    // 20,000 keys with their fences, 500 a page.
+    let pages = server.commandstats("scan").await?;
+    ensure!(pages >= 40, "{pages} pages");
     drop(held);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use lockkeeper::Mutex;
-use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::server::{Reply, Server};
 use rustix::process::Signal;
 
 use crate::support::{LIMIT, Run, STUBBORN, Witness, lease_end, until};
@@ -66,6 +66,15 @@ async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()
     let script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
     let words = ["--lock", "name", "--", "sh", "-c", script];
     let mut run = Run::start(&server, &words)?;
+    // A revocation that comes before the holder listens is heard of by the next renewal alone.
+    let granted = run.event("granted").await?;
+    let owner = granted["owner"].as_str().unwrap_or_default();
+    let channel = format!("lockkeeper.client:{}", owner.trim_end_matches(":1"));
+    until("it listens", async || {
+        let listening = server.command(&["PUBSUB", "NUMSUB", &channel]).await?;
+        Ok(matches!(listening, Reply::List(all) if all.get(1) == Some(&Reply::Integer(1))))
+    })
+    .await?;
     run.says("ready").await?;
     let begun = Instant::now();
     ensure!(client.revoke("name").await? == 1);

@@ -114,15 +114,26 @@ impl Run {
         self.status().await?.code().context("killed by a signal")
     }
 
+    /// The next line of the program's output.
+    pub(crate) async fn line(&mut self) -> Result<String> {
+        let out = self.child.stdout.as_mut().context("no output")?;
+        let mut line = Vec::new();
+        loop {
+            match timeout(LIMIT, out.read_u8()).await.context("silence")?? {
+                b'\n' => return Ok(String::from_utf8(line)?),
+                byte => line.push(byte),
+            }
+        }
+    }
+
     /// Reads the program's output until this line comes.
     pub(crate) async fn says(&mut self, expected: &str) -> Result<()> {
-        let out = self.child.stdout.as_mut().context("no output")?;
-        let mut said = Vec::new();
-        while !said.ends_with(format!("{expected}\n").as_bytes()) {
-            let byte = timeout(LIMIT, out.read_u8()).await;
-            said.push(byte.with_context(|| format!("not said: {expected}"))??);
+        loop {
+            let line = self.line().await;
+            if line.with_context(|| format!("not said: {expected}"))? == expected {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 

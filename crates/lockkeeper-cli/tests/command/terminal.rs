@@ -16,7 +16,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::support::LIMIT;
+use crate::support::{LIMIT, until};
 
 /// A shell in a session of its own on a terminal of its own, as somebody has it who types.
 struct Session {
@@ -150,6 +150,34 @@ async fn a_program_that_is_stopped_from_the_keyboard_goes_on_in_front() -> Resul
     session.shows("got three")?;
     session.types("\x04")?;
     session.shows("done 0")?;
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_is_stopped_for_too_long_is_killed_when_it_is_to_go_on() -> Result<()> {
+    let server = Server::start().await?;
+    let program = "echo ready; while read -r line; do echo \"got $line\"; done";
+    let run = "run --ttl 1s --grace 200ms --lock name";
+    let script = format!(
+        "set -m; \"$0\" {run} -- sh -c '{program}'; echo stopped; read -r x; fg; echo \"code $?\""
+    );
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("ready")?;
+    session.types("\x1a")?;
+    session.shows("stopped")?;
+    until("the lease has ended", async || {
+        let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
+        Ok(held.into_integer()? == 0)
+    })
+    .await?;
+    session.types("on\nmore\n")?;
+    session.shows("code 76")?;
+    ensure!(
+        !session.seen.contains("got"),
+        "it worked on: {}",
+        session.seen
+    );
     ensure!(session.code().await? == Some(0));
     Ok(())
 }
