@@ -4,7 +4,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use lockkeeper::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
-    LeaseState, LossReason, Lost, Mutex, MutexGuard, Owner, Released, TryAcquire,
+    LeaseState, LossReason, Lost, Mutex, MutexGuard, Names, Owner, Released, ServerFacts,
+    TryAcquire, Waiter,
 };
 
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
@@ -22,6 +23,9 @@ fn handles_guards_and_leases_are_send_and_sync() {
     send_sync_unpin::<MutexGuard>();
     send_sync_unpin::<Acquire<MutexGuard>>();
     send_sync_unpin::<TryAcquire<MutexGuard>>();
+    send_sync_unpin::<Names>();
+    send_sync_unpin::<ServerFacts>();
+    send_sync_unpin::<Waiter>();
     send_unpin::<Lost>();
     send_unpin::<Ended>();
 }
@@ -56,5 +60,11 @@ async fn every_future_can_be_spawned() {
     let lease = guard.clone();
     send_future(async move { lease.verify().await });
     send_future(guard.release());
+    let mut names = client.names("*");
+    send_future(async move { names.next_page().await });
+    send_future({
+        let client = client.clone();
+        async move { (client.waiters("name", 1).await, client.server_facts().await) }
+    });
     send_future(async move { client.close().await });
 }

@@ -290,3 +290,34 @@ async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> 
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_hear_of_the_end_does_not_change_the_exit_code() -> Result<()> {
+    let server = Server::start().await?;
+    let words = [
+        "run",
+        "--lock",
+        "name",
+        "--",
+        "sh",
+        "-c",
+        "read -r _; exit 3",
+    ];
+    let mut command = command(&server.url(), &words);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    until("it is held", async || {
+        let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
+        Ok(held.into_integer()? == 1)
+    })
+    .await?;
+    server.freeze()?;
+    drop(child.stdin.take());
+    let output = child.wait_with_output().await?;
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    let err = String::from_utf8(output.stderr)?;
+    ensure!(err.contains("free when its lease ends"), "{err}");
+    server.thaw()
+}

@@ -1,6 +1,7 @@
 //! What cannot work is said so, with the exit code 64, and nothing is started.
 
 use anyhow::{Result, ensure};
+use lockkeeper::FairLock;
 use lockkeeper_testkit::server::Server;
 
 use crate::support::{command, said};
@@ -116,5 +117,19 @@ async fn the_url_comes_from_a_file_too() -> Result<()> {
     let bad = said("redis://127.0.0.1:1", &words).await?;
     ensure!(bad.code == Some(69), "{bad:?}");
     ensure!(!bad.err.contains("misfit"), "{bad:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_of_one_kind_is_not_taken_as_another() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let _guard = FairLock::new(&client, "name").acquire().await?;
+    for kind in [&[][..], &["--reenter"]] {
+        let words = [&["run", "--lock", "name"], kind, &["--", "echo", "ran"]].concat();
+        let said = said(&server.url(), &words).await?;
+        ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
+        ensure!(said.err.contains("\"name\" is no"), "{said:?}");
+    }
     Ok(())
 }

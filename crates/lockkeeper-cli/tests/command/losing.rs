@@ -132,7 +132,7 @@ async fn a_program_dies_with_its_wrapper_and_the_lock_is_free_when_its_ttl_is_ov
     ensure!(lock.try_acquire().await?.is_none(), "free at once");
     let guard = lock.acquire().wait_for(LIMIT).await?;
     ensure!(
-        killed.elapsed() < Duration::from_millis(3_500),
+        killed.elapsed() < Duration::from_secs(6),
         "{:?}",
         killed.elapsed()
     );
