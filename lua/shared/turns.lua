@@ -46,11 +46,7 @@ local function let_all_in(name, mode)
     if let_readers_in(name) == '0' then
       told = '0'
     end
-    mode = nil
-    if name.waits then
-      local _, _, next_mode = next_waiter(name)
-      mode = next_mode
-    end
+    mode = name.waits and select(3, next_waiter(name))
   end
   return told
 end
