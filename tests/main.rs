@@ -31,6 +31,8 @@ mod closing;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
+mod queues;
+#[cfg(test)]
 mod regressions;
 #[cfg(test)]
 mod search;

@@ -69,7 +69,7 @@ else
     nest(name, claim, lasts, name.held.token)
     token = name.held.token
   else
-    share(name, { claim }, lasts)
+    share(name, { claim }, { lasts })
     token = name.read_token
   end
 end

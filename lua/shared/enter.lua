@@ -39,7 +39,7 @@ local function enter(name, claim, owner, mode, ttl, known)
     return nil, name.more and 'MORE' or nil
   end
   if mode == 'read' and not name.read_revoked then
-    share(name, { claim }, ttl)
+    share(name, { claim }, { ttl })
     return name.read_token
   end
   if mode == 'write' and not name.reading then

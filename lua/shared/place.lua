@@ -12,8 +12,14 @@ local function first_waiters(name, last)
   return claims, entries, #claims
 end
 
+-- For how long the waiter that is alive until `ends` holds `name` at first, ms: its client counts on its own waiter ttl, which
+-- may be longer than the caller's.
+local function first_hold(name, ends)
+  return math.max(name.waiter_ttl, ends - name.now)
+end
+
 -- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
--- if that is one alive, its last executed request and its mode.
+-- if that is one alive, its last executed request, its mode, and until when it is alive.
 local function next_waiter(name)
   -- Most often the first is alive and known, and a long queue need not be read.
   local claims, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
@@ -29,8 +35,8 @@ local function next_waiter(name)
       budget = budget - dropped
     end
   end
-  local _, request, mode = read_waiter(entries[dead + 1])
-  return claims[dead + 1], request, mode
+  local ends, request, mode = read_waiter(entries[dead + 1])
+  return claims[dead + 1], request, mode, ends
 end
 
 -- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it. Its `entry`

@@ -5,26 +5,26 @@
 local room = 128
 
 -- The first of the queue of `name`, as many as follow one another, wait to read and are alive, and as this run may still let
--- in; the last executed request of each.
+-- in; the last executed request of each, and for how long it reads at first, ms.
 local function readers_in_front(name)
   local claims, entries = first_waiters(name, room - 1)
-  local front, requests = {}, {}
+  local front, requests, ttls = {}, {}, {}
   for i = 1, #claims do
-    local _, request, mode = read_waiter(entries[i])
+    local ends, request, mode = read_waiter(entries[i])
     if mode ~= 'read' or not is_alive(name, entries[i]) then
       break
     end
-    front[i], requests[i] = claims[i], request
+    front[i], requests[i], ttls[i] = claims[i], request, first_hold(name, ends)
   end
-  return front, requests
+  return front, requests, ttls
 end
 
 -- Lets the readers in front of the queue of `name` in. '0' if the server refused one of the messages.
 local function let_readers_in(name)
   local told = '1'
-  local claims, requests = readers_in_front(name)
+  local claims, requests, ttls = readers_in_front(name)
   withdraw(name, unpack(claims))
-  share(name, claims, name.waiter_ttl)
+  share(name, claims, ttls)
   for i, claim in ipairs(claims) do
     if tell_granted(name, claim, name.read_token, requests[i]) == '0' then
       told = '0'
@@ -59,12 +59,12 @@ local function settle(name)
     return '1'
   end
   local told = '1'
-  local claim, request, mode = next_waiter(name)
+  local claim, request, mode, ends = next_waiter(name)
   if claim and not name.held.taken and name.fenced then
     if mode ~= 'read' and not name.reading then
       withdraw(name, claim)
       forget_dead(name)
-      grant(name, claim, owner_of(claim), name.waiter_ttl)
+      grant(name, claim, owner_of(claim), first_hold(name, ends))
       told = tell_granted(name, claim, name.held.token, request)
     else
       told = let_all_in(name, mode)

@@ -464,8 +464,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "fair_leave_grants_for_too_long",
         &fair::LEAVE,
-        "grant(name, claim, owner_of(claim), name.waiter_ttl)",
-        "grant(name, claim, owner_of(claim), 2 * name.waiter_ttl)",
+        "grant(name, claim, owner_of(claim), first_hold(name, ends))",
+        "grant(name, claim, owner_of(claim), 2 * first_hold(name, ends))",
         Where::Queue,
     ),
     mutant(

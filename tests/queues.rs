@@ -1,0 +1,91 @@
+//! Sequences that once broke something where claims queue up or many read, each by the name of what must hold.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, FairLock, Lease, RwLock};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::unruly::Unruly;
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+async fn queued(lock: &FairLock, number: u64) -> Result<()> {
+    while lock.queue_len().await? != number {
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+async fn line_of(lock: &RwLock, number: u64) -> Result<()> {
+    while lock.queue_len().await? != number {
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// A client of a waiter ttl of a second, and one of a minute with the way to its server.
+async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc<Unruly>)> {
+    let settings = |waiter_ttl| Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
+    let short = server.client(settings(secs(1))).await?;
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let long = settings(secs(60)).build(Arc::clone(&store) as Arc<_>)?;
+    Ok((short, long, store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_by_a_client_of_a_shorter_waiter_ttl_is_believed_in_no_longer_than_it_lasts()
+-> Result<()> {
+    let server = MemoryStore::new();
+    let (short, long, store) = of_two_waiter_ttls(&server).await?;
+    let (leaver, waiter) = (FairLock::new(&short, "name"), FairLock::new(&long, "name"));
+    let guard = leaver.acquire().await?;
+    let waiting = tokio::spawn(waiter.acquire().into_future());
+    queued(&leaver, 1).await?;
+    guard.release().await?;
+    let granted = waiting.await??;
+    store.silence("name");
+    let next = leaver.acquire().await?;
+    let left = granted.remaining();
+    ensure!(granted.ensure_held().is_err(), "{left:?} left");
+    ensure!(next.fencing_token() > granted.fencing_token());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_writer()
+-> Result<()> {
+    for writes in [false, true] {
+        let server = MemoryStore::new();
+        let (short, long, store) = of_two_waiter_ttls(&server).await?;
+        let (leaver, waiter) = (RwLock::new(&short, "name"), RwLock::new(&long, "name"));
+        let guard = leaver.write().await?;
+        let waiting = tokio::spawn(async move {
+            // The guards must not leave when they are dropped.
+            let lease = if writes {
+                let guard = ManuallyDrop::new(waiter.write().await?);
+                Lease::clone(&guard)
+            } else {
+                let guard = ManuallyDrop::new(waiter.read().await?);
+                Lease::clone(&guard)
+            };
+            anyhow::Ok(lease)
+        });
+        line_of(&leaver, 1).await?;
+        guard.release().await?;
+        let granted = waiting.await??;
+        store.silence("name");
+        let next = leaver.write().await?;
+        let left = granted.remaining();
+        ensure!(granted.ensure_held().is_err(), "{left:?} left");
+        ensure!(next.fencing_token() > granted.fencing_token());
+    }
+    Ok(())
+}
