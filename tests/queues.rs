@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, FairLock, Lease, RwLock, Upgrade};
-use lockkeeper_lua::rwlock;
+use lockkeeper::{Client, FairLock, Lease, LeaseState, LossReason, RwLock, Upgrade};
+use lockkeeper_lua::{fair, rwlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
@@ -135,5 +135,32 @@ async fn an_upgrade_without_two_answers_that_is_refused_leaves_the_reader_its_ho
         bail!("nobody else reads")
     };
     writing.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() -> Result<()> {
+    let server = MemoryStore::new();
+    let (here, store) = unruly(&server, TTL)?;
+    let lock = FairLock::new(&here, "name");
+    // The client listens to what it is told from its first grant on.
+    lock.acquire().await?.release().await?;
+    let there = client(&server, TTL).await?;
+    let holder = FairLock::new(&there, "name").acquire().await?;
+    // A message is not enough for a fixed lease: it asks, and is answered late.
+    let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
+    queued(&lock, 1).await?;
+    sleep(secs(1)).await;
+    store.slow_down(&fair::BEAT, Duration::from_millis(500));
+    let beats = store.sent(&fair::BEAT);
+    holder.release().await?;
+    store.wait_sent(&fair::BEAT, beats + 1).await;
+    sleep(Duration::from_millis(100)).await;
+    ensure!(there.revoke("name").await? == 1 && !waiting.is_finished());
+    let guard = waiting.await??;
+    ensure!(
+        guard.state() == LeaseState::Lost(LossReason::Revoked),
+        "{guard:?}"
+    );
     Ok(())
 }

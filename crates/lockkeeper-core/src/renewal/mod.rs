@@ -183,20 +183,24 @@ impl Renewals {
         self.with(|state| state.tenures.is_empty())
     }
 
-    /// Ends the lease of a claim before its time; `change` says how. If there is none, it is remembered: the word may have
-    /// overtaken the answer of the grant, for they come by different connections.
+    /// Ends the lease of a claim before its time; `change` says how. If there is none, or the claim still waits, it is
+    /// remembered: the word may have overtaken the answer of the grant, for they come by different connections.
     pub(crate) fn end(&self, claim: &str, change: Word) {
         let tenure = self.with(|state| {
             let mut tenures = state.tenures.values();
-            let tenure = tenures.find(|tenure| tenure.id.as_str() == claim).cloned();
-            if tenure.is_none() {
-                state.early.truncate(EARLY - 1);
-                state.early.push_front((claim.to_owned(), change));
-            }
-            tenure
+            tenures.find(|tenure| tenure.id.as_str() == claim).cloned()
         });
-        if let Some(tenure) = tenure {
-            self.lose(&tenure, change);
+        let holds = |tenure: &Arc<Tenure>| tenure.claim().token().is_some();
+        if let Some(tenure) = tenure.as_ref().filter(|tenure| holds(tenure)) {
+            return self.lose(tenure, change);
+        }
+        self.with(|state| {
+            state.early.truncate(EARLY - 1);
+            state.early.push_front((claim.to_owned(), change));
+        });
+        // Granted meanwhile, after its holder has looked for what was said.
+        if let Some(tenure) = tenure.filter(holds) {
+            self.heed(&tenure);
         }
     }
 
