@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use crate::support::{client, unruly};
 
 const TTL: Duration = Duration::from_secs(30);
+const READERS: &str = "lockkeeper.readers:{lockkeeper:name}";
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -162,5 +163,31 @@ async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() 
         guard.state() == LeaseState::Lost(LossReason::Revoked),
         "{guard:?}"
     );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> {
+    let server = MemoryStore::new();
+    let (here, store) = unruly(&server, TTL)?;
+    let lock = RwLock::new(&here, "name");
+    let writing = lock.write().await?;
+    let reading = writing.read().await?;
+    for _ in 0..20 {
+        let dead = writing.read().await?;
+        // Nor does a leave arrive in all the time in which it would be repeated.
+        for _ in 0..40 {
+            store.plan(&rwlock::LEAVE, Fate::LoseRequest);
+        }
+        drop(dead);
+        sleep(3 * TTL).await;
+    }
+    let last = reading.reenter().await?;
+    let members = server.command(&["ZCARD", READERS]).await?;
+    ensure!(
+        members == "4",
+        "{members} in place of two claims and two tokens"
+    );
+    drop(last);
     Ok(())
 }

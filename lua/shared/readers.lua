@@ -58,5 +58,9 @@ local function forget_dead(name)
   local dead = redis.call('ZRANGEBYSCORE', name.readers, 0, string.format('%.0f', name.now), 'LIMIT', 0, DEAD_READERS)
   if #dead > 0 then
     redis.call('ZREM', name.readers, unpack(dead))
+    for i, claim in ipairs(dead) do
+      dead[i] = string.format('token:%s', claim)
+    end
+    redis.call('ZREM', name.readers, unpack(dead))
   end
 end
