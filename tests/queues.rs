@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, FairLock, Lease, LeaseState, LossReason, RwLock, Upgrade};
+use lockkeeper::{Client, Error, FairLock, Lease, LeaseState, LossReason, RwLock, Upgrade};
 use lockkeeper_lua::{fair, rwlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
@@ -163,6 +163,28 @@ async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() 
         guard.state() == LeaseState::Lost(LossReason::Revoked),
         "{guard:?}"
     );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_reads_with_two_tokens_reenters_by_either_guard() -> Result<()> {
+    let server = MemoryStore::new();
+    let lock = RwLock::new(&client(&server, TTL).await?, "name");
+    let writing = lock.write().await?;
+    let inside = writing.read().await?;
+    let after = writing.downgrade().await?;
+    ensure!(inside.fencing_token() < after.fencing_token());
+    for guard in [&inside, &after] {
+        let again = guard.reenter().await?;
+        again.verify().await?;
+        ensure!(again.fencing_token() <= after.fencing_token());
+    }
+    // Lost on the server, whatever else the owner holds there.
+    server.command(&["DEL", READERS]).await?;
+    let other = lock.read().owner(&after.owner()).await?;
+    let refused = after.reenter().await;
+    ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    drop(other);
     Ok(())
 }
 

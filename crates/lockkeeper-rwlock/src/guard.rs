@@ -35,7 +35,8 @@ impl ReadGuard {
 
     /// Reads once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
     ///
-    /// When it returns `Ok`, both guards hold, with the same fencing token.
+    /// When it returns `Ok`, both guards hold, with the same fencing token; or with another one under which this owner reads,
+    /// if it began one time of reading inside a write and another by a [downgrade](WriteGuard::downgrade) of that.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl ReadGuard {
     }
 
     /// Becomes a writer if this guard is the only one that reads, with nobody in between, past those who wait. Observers of
-    /// this guard's lease see it released then; the new guard has a lease and a larger fencing token of its own.
+    /// this guard's lease see it released then; the new guard has a lease and a larger fencing token of its own. Inside a write
+    /// of the same owner it becomes a writer beside that, with its token, whoever else of this owner reads.
     ///
     /// While others read, among them guards of the same owner, it is [`Upgrade::Busy`], and this guard reads on. It does not
     /// wait: two readers that waited to upgrade would wait for one another.
