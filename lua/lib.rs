@@ -321,6 +321,37 @@ pub mod rwlock {
     );
 }
 
+/// One holder at a time by a majority of several servers, on each of which the claim lies as a [`mutex`]'s does: it is
+/// renewed, left for and verified by the scripts of that.
+pub mod redlock {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes a claim the holder of a name that is free on this server, if the server takes part.
+    pub const ACQUIRE: Script = script!(
+        "redlock/acquire",
+        with ["clock", "fence", "holder", "lease", "uptime"],
+        keys ["main", "fence", "gone"],
+        args ["request", "claim", "ttl", "floor", "longest"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::Out,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Writes a token back where the claim holds.
+    pub const RAISE: Script = script!(
+        "redlock/raise",
+        with ["clock", "fence", "holder"],
+        keys ["main", "fence"],
+        args ["request", "claim", "ttl", "token"],
+        replies [Status::Raised, Status::Revoked, Status::Gone],
+    );
+}
+
 /// What is done to a name from outside, whatever its kind.
 pub mod name {
     use super::{Script, Status, pinned_sha1};
@@ -430,6 +461,8 @@ pub const ALL: &[&Script] = &[
     &rwlock::SWAP,
     &rwlock::RENEW_READ,
     &rwlock::VERIFY_READ,
+    &redlock::ACQUIRE,
+    &redlock::RAISE,
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,

@@ -6,6 +6,8 @@ pub enum Status {
     Granted,
     /// Another claim holds; the reply carries the ms left to it.
     Busy,
+    /// The server takes no part for a while, because it may have lost claims; the reply carries the ms until it does.
+    Out,
     /// The claim waits in a queue; the reply carries its place, and that of an acquire the ms left to the holder before it.
     Waiting,
     /// The claim was to wait, but as many as may do; the reply carries how many.
@@ -16,6 +18,8 @@ pub enum Status {
     More,
     /// The claim holds and its lease has been armed.
     Renewed,
+    /// The claim holds, and the next token of the name on this server is larger than the one in the request.
+    Raised,
     /// The claim holds; the reply carries the ms left to it.
     Held,
     /// The claim holds, is to leave, and is renewed no more.
@@ -55,11 +59,13 @@ impl Status {
     pub const ALL: &'static [Self] = &[
         Self::Granted,
         Self::Busy,
+        Self::Out,
         Self::Waiting,
         Self::QueueFull,
         Self::WouldDeadlock,
         Self::More,
         Self::Renewed,
+        Self::Raised,
         Self::Held,
         Self::Revoked,
         Self::Left,
@@ -83,11 +89,13 @@ impl Status {
         match self {
             Self::Granted => "GRANTED",
             Self::Busy => "BUSY",
+            Self::Out => "OUT",
             Self::Waiting => "WAITING",
             Self::QueueFull => "QUEUE_FULL",
             Self::WouldDeadlock => "WOULD_DEADLOCK",
             Self::More => "MORE",
             Self::Renewed => "RENEWED",
+            Self::Raised => "RAISED",
             Self::Held => "HELD",
             Self::Revoked => "REVOKED",
             Self::Left => "LEFT",

@@ -241,6 +241,10 @@ impl Claim {
                 self.present = self.stray_acquire;
                 Verdict::Busy(left)
             }
+            Answer::Out(left) => {
+                self.present = self.stray_acquire;
+                Verdict::Out(left)
+            }
             Answer::Waiting(place) => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
             Answer::QueueFull(length) => {

@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`claim`] | the client's half of the protocol, pure |
+//! | [`quorum`] | what a majority of servers decides, pure |
 //! | [`store`] | the seam to a Redis client |
 //! | [`protocol`] | the seam to a kind of lock |
 //! | [`clock`] | local time |
@@ -51,6 +52,7 @@ mod owner;
 mod pass;
 mod pause;
 pub mod protocol;
+pub mod quorum;
 mod reaper;
 mod renewal;
 mod settings;

@@ -47,10 +47,23 @@ pub enum Mutant {
     DeafToGrants,
     /// A holder whose place another mode takes believes until the answer, although others come in with it.
     BelieveWhileSwapping,
+    /// A token counts as written back where the claim is gone.
+    GoneWriteBackCounts,
+    /// A majority of the servers that answered is enough.
+    QuorumOfAnswers,
+    /// A release of several servers stops at the first that does not answer, and forgets the rest.
+    ReleaseStopsAtError,
 }
 
 impl Mutant {
-    /// Every one there is.
+    /// Those of locks over several servers, beside [`ReuseClaim`](Self::ReuseClaim).
+    pub const QUORUM: [Self; 3] = [
+        Self::GoneWriteBackCounts,
+        Self::QuorumOfAnswers,
+        Self::ReleaseStopsAtError,
+    ];
+
+    /// Every one of locks on one server.
     pub const ALL: [Self; 17] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,

@@ -259,6 +259,8 @@ pub enum Answer {
     Granted(FencingToken),
     /// Another claim holds, for as long as this unless it renews; `None` means without end.
     Busy(Option<Duration>),
+    /// The server may have lost claims: it grants nothing for as long as this.
+    Out(Duration),
     /// The claim waits in the queue, at this place counted from one.
     Waiting(u64),
     /// The queue holds as many as it may.
@@ -269,6 +271,8 @@ pub enum Answer {
     More,
     /// The claim holds and its lease has been armed.
     Renewed,
+    /// The claim holds, and the next token on this server is larger than the one that was written back.
+    Raised,
     /// The claim holds, for as long as this.
     Held(Duration),
     /// The claim held and is gone.
@@ -326,6 +330,8 @@ impl Answer {
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
+            Status::Out => Self::Out(Duration::from_millis(number()?.try_into().unwrap_or(0))),
+            Status::Raised => Self::Raised,
             Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
@@ -435,6 +441,12 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Asks whether the claim holds; changes nothing. Exactly one key.
     fn verify(&self, ask: Ask<'_>) -> Item;
+
+    /// Writes the largest token of a majority back to a server on which the claim holds. `None` of a kind that is decided by
+    /// one server.
+    fn raise(&self, _ask: Ask<'_>, _token: FencingToken) -> Option<Item> {
+        None
+    }
 
     /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
     fn reenters(&self) -> bool {

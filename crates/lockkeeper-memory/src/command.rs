@@ -14,7 +14,13 @@ use crate::resp::{Refusal, Resp};
 pub(crate) struct Database {
     pub(crate) keyspace: Keyspace,
     pub(crate) bus: Bus,
+    /// When it was started again, µs by its own clock; `None` if it never was: what begins with its only users has lost
+    /// nothing, and counts as up for long.
+    pub(crate) restarted: Option<i64>,
 }
+
+/// How long a server that was never started again says it has been up: a year.
+const LONG_UP: i64 = 365 * 24 * 60 * 60;
 
 /// Who gives a command: two refusals read differently in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,7 @@ const COMMANDS: &[Command] = &[
     command("hgetall", Words::Exactly(2), hashes::hgetall),
     command("hmget", Words::AtLeast(3), hashes::hmget),
     command("hset", Words::AtLeast(4), hashes::hset),
+    command("info", Words::AtLeast(1), info),
     command("pexpire", Words::AtLeast(3), keys::pexpire),
     command("pttl", Words::Exactly(2), keys::pttl),
     command("pubsub", Words::AtLeast(2), pubsub),
@@ -80,6 +87,14 @@ const COMMANDS: &[Command] = &[
 ];
 
 impl Database {
+    /// As servers count it: by the whole seconds of their clock.
+    fn uptime_seconds(&self) -> i64 {
+        let seconds = |micros: i64| micros.div_euclid(1_000_000);
+        let now = seconds(self.keyspace.now_micros());
+        self.restarted
+            .map_or(LONG_UP, |restarted| now - seconds(restarted))
+    }
+
     /// Runs one command at the keyspace's present.
     pub(crate) fn run(&mut self, origin: Origin, words: &[Vec<u8>]) -> Outcome {
         let Some((name, args)) = words.split_first() else {
@@ -137,6 +152,18 @@ fn pubsub(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
         [Resp::Bulk(channel.clone()), number]
     };
     Ok(Resp::Array(channels.iter().flat_map(listening).collect()))
+}
+
+/// `INFO server` has what scripts look for; every other section is empty.
+fn info(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let server = |section: &Vec<u8>| section.eq_ignore_ascii_case(b"server");
+    let text = if args.is_empty() || args.iter().any(server) {
+        let uptime = database.uptime_seconds();
+        format!("# Server\r\nuptime_in_seconds:{uptime}\r\n")
+    } else {
+        String::new()
+    };
+    Ok(Resp::Bulk(text.into_bytes()))
 }
 
 fn time(database: &mut Database, _: &[Vec<u8>]) -> Outcome {

@@ -144,6 +144,12 @@ impl Keyspace {
         self.begin(self.now_micros);
     }
 
+    /// Drops every key.
+    pub(crate) fn clear(&mut self) {
+        self.expiries.clear();
+        self.entries.clear();
+    }
+
     pub(crate) const fn now_micros(&self) -> i64 {
         self.now_micros
     }

@@ -96,6 +96,12 @@ impl State {
         interpreter::run(run, &mut self.database)
     }
 
+    pub(crate) fn restart_empty(&mut self) {
+        self.database.keyspace.clear();
+        self.database.restarted = Some(self.clock.now_micros());
+        self.flush_scripts();
+    }
+
     pub(crate) fn flush_scripts(&mut self) {
         self.scripts.clear();
     }

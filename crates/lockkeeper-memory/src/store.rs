@@ -202,6 +202,24 @@ impl MemoryStore {
         self.server.at_present().flush_scripts();
     }
 
+    /// The server dies and is started again without its data: no keys, no scripts, and it has been up for no time, while a
+    /// fresh one counts as up for long. Connections and subscriptions stay.
+    ///
+    /// ```
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.execute(&["SET", "k", "v"])?;
+    /// store.restart_empty();
+    /// assert!(store.keys().is_empty());
+    /// let info = store.execute(&["INFO", "server"])?;
+    /// assert!(info.as_str().is_some_and(|info| info.contains("uptime_in_seconds:0")));
+    /// # Ok::<(), lockkeeper_core::store::StoreError>(())
+    /// ```
+    pub fn restart_empty(&self) {
+        self.server.at_present().restart_empty();
+    }
+
     fn disconnect(&self) {
         let mut state = self.server.at_present();
         state.database.bus.disconnect(self.connection);

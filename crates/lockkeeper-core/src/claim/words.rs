@@ -51,6 +51,8 @@ pub enum Verdict {
     Spent,
     /// Another claim holds, for as long as this unless it renews.
     Busy(Option<Duration>),
+    /// The server takes no part for so long.
+    Out(Duration),
     /// The claim waits in the queue, at this place counted from one.
     Waiting(u64),
     /// The server has more to do before it can tell: the same is to be asked again at once.

@@ -1,0 +1,295 @@
+//! One round: one claim asks every server at once, and is granted, or not, once.
+
+use std::time::Duration;
+
+use super::Quorum;
+use crate::clock::Moment;
+use crate::protocol::FencingToken;
+
+/// How long the rest is waited for when a quorum has granted, at least. A server that takes part survives the loss of
+/// another; it is worth a few round trips, and no more.
+const LEAST_GRACE: Duration = Duration::from_millis(10);
+
+/// What a server answered to the acquire of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reply {
+    /// The claim holds there, with this token.
+    Granted(FencingToken),
+    /// Another claim holds there, for as long as this unless it renews; `None`: nobody knows for how long.
+    Busy(Option<Duration>),
+    /// The server takes no part for so long: it may have lost claims.
+    Out(Duration),
+    /// No answer, or none that is of use. The claim may hold there.
+    Failed,
+}
+
+/// What came of a token that was to be written back to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WrittenBack {
+    /// The claim holds there, and the next token is larger.
+    Accepted,
+    /// The claim does not hold there any more, or is to leave.
+    Refused,
+    /// No answer, or none that is of use.
+    Failed,
+}
+
+/// Why a round has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Others hold; a quorum may be free at this moment, `None`: nobody knows when.
+    Contended(Option<Moment>),
+    /// So many servers have failed, or take no part, that no quorum is left. From this moment on enough take part again;
+    /// `None`: nobody knows when.
+    Unreachable(Option<Moment>),
+    /// A quorum had granted, but the time for which it may be believed in was over before the grant was complete.
+    Late,
+    /// A quorum had granted, and was no more when the token was written back.
+    Vanished,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Wait for answers, at most until this moment; `None`: as long as they take.
+    Wait(Option<Moment>),
+    /// Write the token back to these servers, and wait for answers.
+    WriteBack(FencingToken, Vec<usize>),
+    /// The claim holds by a quorum. Of servers that have not granted it is to leave.
+    Granted(FencingToken),
+    /// It does not. It is to leave every server, also those that did not answer.
+    Failed(Failure),
+}
+
+/// One server, as the round sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Server {
+    /// The acquire is on its way since then.
+    Asked(Moment),
+    Granted {
+        token: FencingToken,
+        until: Moment,
+        back: Back,
+    },
+    Busy(Option<Moment>),
+    Out(Moment),
+    Failed,
+}
+
+/// How far the write-back to a server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Back {
+    None,
+    Asked,
+    Accepted,
+    Refused,
+    Failed,
+}
+
+/// See the module. Servers are known by their places.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Round {
+    quorum: Quorum,
+    /// How long a grant may be believed in: ttl − drift.
+    trust: Duration,
+    servers: Vec<Server>,
+    began: Moment,
+    /// When a quorum had granted.
+    reached: Option<Moment>,
+    /// The largest token of those that had granted by then; from now on the round's own.
+    token: Option<FencingToken>,
+    decided: bool,
+}
+
+impl Round {
+    /// A round whose requests are all sent from `now` on; `drift` is how much faster than this machine's a server's clock
+    /// may run within one ttl.
+    pub fn new(quorum: Quorum, ttl: Duration, drift: Duration, now: Moment) -> Self {
+        Self {
+            quorum,
+            trust: ttl.saturating_sub(drift),
+            servers: vec![Server::Asked(now); quorum.servers()],
+            began: now,
+            reached: None,
+            token: None,
+            decided: false,
+        }
+    }
+
+    /// The server has answered the acquire. An answer behind the decision to write back comes too late: the server does not
+    /// take part, and the claim is to leave it.
+    pub fn answered(&mut self, server: usize, reply: Reply, now: Moment) {
+        let Some(Server::Asked(sent)) = self.servers.get(server).copied() else {
+            return;
+        };
+        self.servers[server] = match reply {
+            Reply::Granted(_) if self.token.is_some() => Server::Failed,
+            Reply::Granted(token) => Server::Granted {
+                token,
+                until: sent.after(self.trust),
+                back: Back::None,
+            },
+            Reply::Busy(left) => Server::Busy(left.map(|left| now.after(left))),
+            Reply::Out(left) => Server::Out(now.after(left)),
+            Reply::Failed => Server::Failed,
+        };
+    }
+
+    /// The server has answered the write-back.
+    pub fn written_back(&mut self, server: usize, outcome: WrittenBack) {
+        if let Some(Server::Granted { back, .. }) = self.servers.get_mut(server)
+            && *back == Back::Asked
+        {
+            *back = match outcome {
+                WrittenBack::Accepted => Back::Accepted,
+                WrittenBack::Refused if mutant!(GoneWriteBackCounts) => Back::Accepted,
+                WrittenBack::Refused => Back::Refused,
+                WrittenBack::Failed => Back::Failed,
+            };
+        }
+    }
+
+    /// Whether the claim holds on this server by what is known.
+    pub fn holds_on(&self, server: usize) -> bool {
+        matches!(
+            self.servers.get(server),
+            Some(Server::Granted { back, .. }) if *back != Back::Refused
+        )
+    }
+
+    /// What is to be done at `now`. Once it is [`Step::Granted`] or [`Step::Failed`], the round is over.
+    pub fn step(&mut self, now: Moment) -> Step {
+        let step = match self.token {
+            _ if self.decided => Step::Wait(None),
+            None => self.gather(now),
+            Some(token) => self.confirm(token, now),
+        };
+        self.decided |= matches!(step, Step::Granted(_) | Step::Failed(_));
+        step
+    }
+
+    /// Collects grants.
+    fn gather(&mut self, now: Moment) -> Step {
+        let open = self.count(|server| matches!(server, Server::Asked(_)));
+        let granted = self.count(|server| matches!(server, Server::Granted { .. }));
+        let live = self.live(now, |_| true);
+        if !self.is_reached(live + open) {
+            return Step::Failed(self.failure(granted, now));
+        }
+        if !self.is_reached(live) {
+            return Step::Wait(None);
+        }
+        let reached = *self.reached.get_or_insert(now);
+        let patience = reached.after(LEAST_GRACE.max(reached.since(self.began)));
+        if open > 0 && now < patience {
+            return Step::Wait(Some(patience));
+        }
+        let tokens = self.servers.iter().filter_map(|server| match server {
+            Server::Granted { token, .. } => Some(*token),
+            _ => None,
+        });
+        let Some(largest) = tokens.max() else {
+            return Step::Failed(Failure::Late);
+        };
+        self.token = Some(largest);
+        let behind = self.begin_write_back(largest);
+        if behind.is_empty() {
+            return self.confirm(largest, now);
+        }
+        Step::WriteBack(largest, behind)
+    }
+
+    /// Which servers have granted a smaller token. One that has given the largest has it for its last.
+    fn begin_write_back(&mut self, largest: FencingToken) -> Vec<usize> {
+        let mut behind = Vec::new();
+        for (place, server) in self.servers.iter_mut().enumerate() {
+            if let Server::Granted { token, back, .. } = server {
+                *back = if *token == largest {
+                    Back::Accepted
+                } else {
+                    behind.push(place);
+                    Back::Asked
+                };
+            }
+        }
+        behind
+    }
+
+    /// Collects acceptances of the token.
+    fn confirm(&self, token: FencingToken, now: Moment) -> Step {
+        let accepted = self.live(now, |back| back == Back::Accepted);
+        let open = self.live(now, |back| back == Back::Asked);
+        if self.is_reached(accepted) {
+            Step::Granted(token)
+        } else if self.is_reached(accepted + open) {
+            // Belief is worth nothing behind this: what waits longer is late anyhow.
+            let until = |server: &Server| match server {
+                Server::Granted { until, .. } => Some(*until),
+                _ => None,
+            };
+            let ends = self.servers.iter().filter_map(until);
+            Step::Wait(self.quorum.reached_by(ends))
+        } else {
+            let failed = self.count(|server| {
+                matches!(
+                    server,
+                    Server::Failed
+                        | Server::Out(_)
+                        | Server::Granted {
+                            back: Back::Failed,
+                            ..
+                        }
+                )
+            });
+            Step::Failed(if !self.is_reached(self.live(now, |_| true)) {
+                Failure::Late
+            } else if self.quorum.is_prevented(failed) {
+                Failure::Unreachable(None)
+            } else {
+                Failure::Vanished
+            })
+        }
+    }
+
+    /// Why no quorum can be had any more.
+    fn failure(&self, granted: usize, now: Moment) -> Failure {
+        let missing = self.count(|server| matches!(server, Server::Failed | Server::Out(_)));
+        let free = self.servers.iter().map(|server| match server {
+            Server::Asked(_) | Server::Granted { .. } => Some(now),
+            Server::Busy(free) => *free,
+            Server::Out(until) => Some(*until),
+            Server::Failed => None,
+        });
+        let free = self.quorum.free_at(free);
+        if self.is_reached(granted) {
+            Failure::Late
+        } else if self.quorum.is_prevented(missing) {
+            Failure::Unreachable(free)
+        } else {
+            Failure::Contended(free)
+        }
+    }
+
+    /// How many servers have granted, may be believed in at `now`, and have come so far with the write-back.
+    fn live(&self, now: Moment, come: impl Fn(Back) -> bool) -> usize {
+        self.count(|server| {
+            matches!(server, Server::Granted { until, back, .. } if now < *until && come(*back))
+        })
+    }
+
+    fn count(&self, what: impl Fn(&Server) -> bool) -> usize {
+        self.servers.iter().filter(|server| what(server)).count()
+    }
+
+    fn is_reached(&self, servers: usize) -> bool {
+        if mutant!(QuorumOfAnswers) {
+            let answered = self.count(|server| !matches!(server, Server::Failed));
+            return servers > answered / 2;
+        }
+        self.quorum.is_reached(servers)
+    }
+}
