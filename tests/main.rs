@@ -15,6 +15,8 @@ mod observer;
 mod orders;
 mod outside;
 mod processes;
+mod redlock;
+mod redlock_servers;
 mod reentrant;
 mod renewals;
 mod revocation;

@@ -34,11 +34,25 @@ pub struct Acquire<G> {
     wait: Wait,
 }
 
+/// For how long an acquisition waits.
 #[derive(Debug, Clone, Copy)]
-enum Wait {
+pub(crate) enum Wait {
     Forever,
     For(Duration),
     Until(Instant),
+}
+
+impl Wait {
+    /// For how long from now on; `None`: for ever.
+    pub(crate) fn longest(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::For(longest) => Some(longest),
+            Self::Until(instant) => {
+                Some(instant.saturating_duration_since(tokio::time::Instant::now().into_std()))
+            }
+        }
+    }
 }
 
 impl<G> Acquire<G> {
@@ -140,14 +154,7 @@ impl<G> Acquire<G> {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
         }
         let owner = self.owner.unwrap_or_else(|| engine.new_owner());
-        let wait = match self.wait {
-            Wait::Forever => None,
-            Wait::For(longest) => Some(longest),
-            Wait::Until(instant) => {
-                Some(instant.saturating_duration_since(tokio::time::Instant::now().into_std()))
-            }
-        };
-        Acquisition::new(engine, protocol, terms, owner, wait)
+        Acquisition::new(engine, protocol, terms, owner, self.wait.longest())
     }
 }
 

@@ -138,13 +138,28 @@ impl Engine {
         terms: Terms,
         predecessor: Option<&Arc<Tenure>>,
     ) -> Armed {
-        let number = self.tenures.fetch_add(1, Ordering::Relaxed);
+        self.arm_as(self.claim(owner), protocol, terms, predecessor)
+    }
+
+    /// A claim of `owner` that has not been before.
+    pub(crate) fn claim(&self, owner: Owner) -> ClaimId {
         let random = if mutant!(ReuseClaim) {
             0
         } else {
             self.random()
         };
-        let id = ClaimId::new(owner, random);
+        ClaimId::new(owner, random)
+    }
+
+    /// The same for a claim that is made already: one that asks several servers at once.
+    pub(crate) fn arm_as(
+        self: &Arc<Self>,
+        id: ClaimId,
+        protocol: &Arc<dyn Protocol>,
+        terms: Terms,
+        predecessor: Option<&Arc<Tenure>>,
+    ) -> Armed {
+        let number = self.tenures.fetch_add(1, Ordering::Relaxed);
         let tenure = Tenure::new(number, id, Arc::clone(protocol), terms);
         let tenure = match predecessor {
             Some(old) => tenure.in_place_of(Arc::clone(old)),

@@ -219,6 +219,31 @@ impl Line {
             .ok_or_else(|| bad_answer(&reply))
     }
 
+    /// Writes the largest token of a majority back to this server, out of turn: where the claim does not hold any more it
+    /// changes nothing, however late it is executed.
+    pub(crate) async fn raise(
+        &self,
+        tenure: &Tenure,
+        token: FencingToken,
+    ) -> Result<Answer, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let raise = || tenure.protocol.raise(self.ask(tenure), token);
+        let first = raise().ok_or_else(|| StoreError::not_sent("the kind writes no token back"))?;
+        let item = || raise().unwrap_or_else(|| first.clone());
+        let (script, reply) = self
+            .call(request, tenure.terms.timeout, item, || true)
+            .await?;
+        tenure
+            .protocol
+            .decode(script, &reply)
+            .ok_or_else(|| bad_answer(&reply))
+    }
+
+    /// A token of a name on this store was seen elsewhere.
+    pub(crate) fn saw(&self, token: FencingToken) {
+        self.floor.fetch_max(token.get(), Ordering::Relaxed);
+    }
+
     /// Runs a script that is of no claim and may be repeated.
     pub(crate) async fn run(
         &self,

@@ -41,7 +41,7 @@ pub(crate) struct Armed {
 
 impl Armed {
     /// Ends belief; from here on nothing but a leave is sent for the claim.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         let now = self.engine.line.clock.now();
         self.tenure.change(|claim| claim.end(now));
         self.engine.renewals.remove(&self.tenure);

@@ -198,18 +198,18 @@ impl Lease {
     /// the claim gone or revoked, and within a second of a sleeping machine waking.
     pub fn lost(&self) -> Lost {
         let lease = self.clone();
-        Lost(Box::pin(async move {
+        Lost::new(async move {
             match lease.wait().await {
                 End::Lost(reason) => reason,
                 End::Released => std::future::pending().await,
             }
-        }))
+        })
     }
 
     /// Resolves when the lease has ended, one way or the other. For watchers that must not wait for ever.
     pub fn ended(&self) -> Ended {
         let lease = self.clone();
-        Ended(Box::pin(async move { lease.wait().await }))
+        Ended::new(async move { lease.wait().await })
     }
 
     /// Runs a future for as long as the lease lasts, and stops it by dropping it when the lease ends.
@@ -272,6 +272,12 @@ impl fmt::Debug for Lease {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Lost(Pin<Box<dyn Future<Output = LossReason> + Send>>);
 
+impl Lost {
+    pub(crate) fn new(lost: impl Future<Output = LossReason> + Send + 'static) -> Self {
+        Self(Box::pin(lost))
+    }
+}
+
 impl Future for Lost {
     type Output = LossReason;
 
@@ -289,6 +295,12 @@ impl fmt::Debug for Lost {
 /// The future of [`Lease::ended`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Ended(Pin<Box<dyn Future<Output = End> + Send>>);
+
+impl Ended {
+    pub(crate) fn new(ended: impl Future<Output = End> + Send + 'static) -> Self {
+        Self(Box::pin(ended))
+    }
+}
 
 impl Future for Ended {
     type Output = End;

@@ -43,6 +43,7 @@ mod lease;
 mod leave;
 mod listing;
 mod lock;
+mod majority;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 mod name;
@@ -70,6 +71,7 @@ pub use inspection::{Holder, HolderState, Inspection, Waiter};
 pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};
 pub use listing::{Names, ServerFacts};
 pub use lock::Lock;
+pub use majority::{QuorumAcquire, QuorumHold, QuorumLease, QuorumLock, QuorumTryAcquire};
 pub use name::Name;
 pub use observer::{LeaseEvent, Observation, Observer};
 pub use owner::{ClaimId, Owner};

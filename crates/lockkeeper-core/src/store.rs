@@ -360,6 +360,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Which server it is, for people, without any password: in errors about several servers.
+    fn address(&self) -> String {
+        String::new()
+    }
+
     /// The clock by which leases on this store are believed in.
     fn clock(&self) -> Arc<dyn Clock>;
 

@@ -1,7 +1,7 @@
 //! A claim with everything that belongs to it, as the engine keeps it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::claim::{Belief, Claim};
 use crate::clock::Moment;
 use crate::lease::LossReason;
+use crate::majority::Shared;
 use crate::owner::{ClaimId, Owner};
 use crate::protocol::Protocol;
 use crate::renewal::schedule::{LeaseId, Pace};
@@ -54,6 +55,8 @@ pub(crate) struct Tenure {
     known_owner: AtomicBool,
     /// Rings when the claim comes to another phase, above all when belief ends.
     bell: Notify,
+    /// The grant of several servers that this claim is a part of.
+    whole: OnceLock<Weak<Shared>>,
 }
 
 impl Tenure {
@@ -86,6 +89,7 @@ impl Tenure {
             claim: Mutex::new(claim),
             known_owner: AtomicBool::new(terms.known_owner),
             bell: Notify::new(),
+            whole: OnceLock::new(),
         }
     }
 
@@ -107,6 +111,17 @@ impl Tenure {
             .store(old.has_known_owner(), Ordering::Relaxed);
         self.predecessor = Some(old);
         self
+    }
+
+    /// The claim is a part of this grant from now on.
+    pub(crate) fn join(&self, whole: &Arc<Shared>) {
+        let _ = self.whole.set(Arc::downgrade(whole));
+    }
+
+    /// Whether the claim is a part of a grant that has ended: keeping the part would only keep others out.
+    pub(crate) fn is_remnant(&self) -> bool {
+        let whole = self.whole.get();
+        whole.is_some_and(|whole| whole.upgrade().is_none_or(|whole| whole.end().is_some()))
     }
 
     pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {

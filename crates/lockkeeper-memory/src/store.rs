@@ -291,6 +291,10 @@ impl Store for MemoryStore {
             .events(self.connection)
     }
 
+    fn address(&self) -> String {
+        self.url()
+    }
+
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }

@@ -76,6 +76,26 @@ impl RedisOptions {
     ///
     /// Dropping the future closes whatever has been opened.
     pub async fn connect(self, url: &str) -> Result<RedisStore> {
+        self.check()?;
+        RedisStore::open(url, self, false).await
+    }
+
+    /// The same for one server of several, which may be down: when it returns `Ok`, the server has answered, or it was out
+    /// of reach and is connected to as soon as it answers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect), except that a server that is out of reach is no error.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_later(self, url: &str) -> Result<RedisStore> {
+        self.check()?;
+        RedisStore::open(url, self, true).await
+    }
+
+    fn check(&self) -> Result<()> {
         for (name, value) in [
             ("connect_timeout", self.connect_timeout),
             ("silence_timeout", self.silence_timeout),
@@ -86,7 +106,7 @@ impl RedisOptions {
                 )));
             }
         }
-        RedisStore::open(url, self).await
+        Ok(())
     }
 }
 

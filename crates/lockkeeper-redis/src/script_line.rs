@@ -9,16 +9,30 @@ use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::slot::{CloseOnDrop, Slot, closed};
 
-/// Runs until `closing` says so, or until the store is dropped.
+/// Runs until `closing` says so, or until the store is dropped. Without a connection yet it makes one first.
 pub(crate) async fn keep(
     dialer: Dialer,
     slot: Arc<Slot>,
     events: Arc<Events>,
-    mut opened: (Arc<Connection>, Lifeline),
+    opened: Option<(Arc<Connection>, Lifeline)>,
     mut closing: watch::Receiver<bool>,
 ) {
     let slot = CloseOnDrop(slot);
-    loop {
+    let redial = async |closing: &mut watch::Receiver<bool>| {
+        let opened = tokio::select! {
+            biased;
+            () = closed(closing) => return None,
+            opened = dialer.redial() => opened,
+        };
+        slot.0.raise(Arc::clone(&opened.0));
+        events.restored(Line::Scripts);
+        Some(opened)
+    };
+    let mut current = match opened {
+        Some(opened) => Some(opened),
+        None => redial(&mut closing).await,
+    };
+    while let Some(mut opened) = current {
         let (connection, lifeline) = &mut opened;
         let why = tokio::select! {
             biased;
@@ -35,12 +49,6 @@ pub(crate) async fn keep(
         events.lost(Line::Scripts);
         dialer.log_lost(&why);
         drop(opened);
-        opened = tokio::select! {
-            biased;
-            () = closed(&mut closing) => return,
-            opened = dialer.redial() => opened,
-        };
-        slot.0.raise(Arc::clone(&opened.0));
-        events.restored(Line::Scripts);
+        current = redial(&mut closing).await;
     }
 }

@@ -26,6 +26,13 @@ impl Slot {
         }
     }
 
+    /// A slot that has not had a connection yet.
+    pub(crate) fn down(why: &str) -> Self {
+        Self {
+            state: RwLock::new(State::Down(why.to_owned())),
+        }
+    }
+
     /// The connection to use; while there is none, the error that says so at once.
     pub(crate) fn current(&self) -> Result<Arc<Connection>, StoreError> {
         match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {

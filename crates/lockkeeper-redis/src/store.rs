@@ -62,7 +62,8 @@ impl RedisStore {
         RedisOptions::new().connect(url).await
     }
 
-    pub(crate) async fn open(url: &str, options: RedisOptions) -> Result<Self> {
+    /// Connects; with `later`, in the background if the server is out of reach.
+    pub(crate) async fn open(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
         let target = Target::parse(url)?;
         let dialer = |line| Dialer {
             target: target.clone(),
@@ -71,13 +72,23 @@ impl RedisStore {
         };
         let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
         let opened = tokio::try_join!(scripts.dial(), messages.dial());
-        let (scripts_opened, messages_opened) = opened.map_err(|error| {
-            let context = format!("connect to {target}{}", failure::advice(&error));
-            Error::backend(context, error)
-        })?;
-
-        let slot = Arc::new(Slot::new(Arc::clone(&scripts_opened.0)));
         let events = Arc::new(Events::default());
+        let (slot, scripts_opened, messages_opened) = match opened {
+            Ok((scripts, messages)) => {
+                let slot = Slot::new(Arc::clone(&scripts.0));
+                (Arc::new(slot), Some(scripts), Some(messages))
+            }
+            Err(error) if later && error.is_transient() => {
+                tracing::warn!(server = %target, %error, "not connected yet");
+                events.lost(Line::Scripts);
+                events.lost(Line::Messages);
+                (Arc::new(Slot::down(&error.to_string())), None, None)
+            }
+            Err(error) => {
+                let context = format!("connect to {target}{}", failure::advice(&error));
+                return Err(Error::backend(context, error));
+            }
+        };
         let (requests, received) = mpsc::unbounded_channel();
         let (closing, closed) = watch::channel(false);
         let subscriber = Subscriber::new(messages, Arc::clone(&events), received);
@@ -152,6 +163,10 @@ impl Store for RedisStore {
 
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.events.stream()
+    }
+
+    fn address(&self) -> String {
+        self.target.to_string()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

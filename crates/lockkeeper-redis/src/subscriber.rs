@@ -70,14 +70,27 @@ impl Subscriber {
         }
     }
 
-    /// Runs until `closing` says so, or until the store is dropped.
+    /// Runs until `closing` says so, or until the store is dropped. Without a connection yet it makes one first.
     pub(crate) async fn keep(
         mut self,
-        opened: (Arc<Connection>, Lifeline),
+        opened: Option<(Arc<Connection>, Lifeline)>,
         mut closing: watch::Receiver<bool>,
     ) {
-        let (mut connection, mut lifeline) = opened;
-        let mut pump = Pump::start(&connection, &self.events);
+        let (mut connection, mut lifeline, mut pump) = match opened {
+            Some((connection, lifeline)) => {
+                let pump = Pump::start(&connection, &self.events);
+                (connection, lifeline, pump)
+            }
+            None => {
+                let made = tokio::select! {
+                    biased;
+                    () = closed(&mut closing) => return,
+                    made = self.restore() => made,
+                };
+                self.events.restored(Line::Messages);
+                made
+            }
+        };
         loop {
             let why = tokio::select! {
                 biased;

@@ -238,6 +238,10 @@ impl Store for Unruly {
         u32::from(self.state().apart.as_ref().is_some_and(apart))
     }
 
+    fn address(&self) -> String {
+        self.inner.address()
+    }
+
     fn clock(&self) -> Arc<dyn Clock> {
         self.inner.clock()
     }

@@ -36,8 +36,9 @@
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
+//! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
 //!
-//! The read-write, multi- and Redlock kinds of the family are not part of this version.
+//! The multi-lock is not part of this version.
 //!
 //! # What holds, and what does not
 //!
@@ -93,10 +94,12 @@ pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Holder,
     HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Names,
-    Observation, Observer, Owner, Released, Result, ServerFacts, TryAcquire, Waiter,
+    Observation, Observer, Owner, QuorumAcquire, QuorumLease, QuorumTryAcquire, Released, Result,
+    ServerFacts, TryAcquire, Waiter,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
+pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, RwLock, Upgrade, WriteGuard};
-pub use url::{connect, connect_with};
+pub use url::{connect, connect_later, connect_with};

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use lockkeeper_core::store::Store;
 use lockkeeper_core::{Client, ClientBuilder, Error, Result};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{RedisOptions, RedisStore};
 
 /// A client with default settings on the deployment that `url` names.
 ///
@@ -57,6 +57,39 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// # }
 /// ```
 pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> {
+    open(url, settings, false).await
+}
+
+/// A client of one server of several, which may be down: for a [`Redlock`](crate::Redlock), which works without some of them.
+///
+/// When it returns `Ok`, the server has answered, or it was out of reach. Then requests fail until it answers.
+///
+/// # Errors
+///
+/// As for [`connect_with`], except that a server that is out of reach is no error.
+///
+/// # Cancel safety
+///
+/// As for [`connect`].
+///
+/// # Examples
+///
+/// ```
+/// use lockkeeper::Client;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper::Result<()> {
+/// // Nobody listens there.
+/// let client = lockkeeper::connect_later("redis://127.0.0.1:1", Client::builder()).await?;
+/// # client.close().await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn connect_later(url: &str, settings: ClientBuilder) -> Result<Client> {
+    open(url, settings, true).await
+}
+
+async fn open(url: &str, settings: ClientBuilder, later: bool) -> Result<Client> {
     let store: Arc<dyn Store> = match url.split_once("://") {
         Some(("memory", "")) => Arc::new(MemoryStore::new()),
         Some(("memory", name)) if name.contains('?') => {
@@ -65,6 +98,7 @@ pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> 
             ));
         }
         Some(("memory", name)) => Arc::new(MemoryStore::shared(name)),
+        Some(_) if later => Arc::new(RedisOptions::new().connect_later(url).await?),
         Some(_) => Arc::new(RedisStore::connect(url).await?),
         None => {
             return Err(Error::config(

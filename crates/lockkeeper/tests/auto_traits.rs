@@ -4,8 +4,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use lockkeeper::{
     Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
-    LeaseState, LossReason, Lost, Mutex, MutexGuard, Names, Owner, Released, ServerFacts,
-    TryAcquire, Waiter,
+    LeaseState, LossReason, Lost, Mutex, MutexGuard, Names, Owner, QuorumAcquire, QuorumLease,
+    QuorumTryAcquire, Redlock, RedlockGuard, Released, ServerFacts, TryAcquire, Waiter,
 };
 
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
@@ -67,4 +67,33 @@ async fn every_future_can_be_spawned() {
         async move { (client.waiters("name", 1).await, client.server_facts().await) }
     });
     send_future(async move { client.close().await });
+}
+
+#[tokio::test]
+async fn every_future_of_a_redlock_can_be_spawned() {
+    send_sync_unpin::<Redlock>();
+    send_sync_unpin::<RedlockGuard>();
+    send_sync_unpin::<QuorumLease>();
+    send_sync_unpin::<QuorumAcquire<RedlockGuard>>();
+    send_sync_unpin::<QuorumTryAcquire<RedlockGuard>>();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(lockkeeper::connect("memory://").await.unwrap());
+    }
+    let redlock = Redlock::new(&clients, "name").unwrap();
+    send_future(redlock.acquire().into_future());
+    send_future(redlock.try_acquire().into_future());
+    send_future({
+        let redlock = redlock.clone();
+        async move {
+            redlock
+                .hold(async |lease| lease.run(std::future::ready(())).await)
+                .await
+        }
+    });
+    let guard = redlock.acquire().await.unwrap();
+    let lease = guard.clone();
+    send_future(async move { lease.verify().await });
+    send_future(guard.lost());
+    send_future(guard.release());
 }

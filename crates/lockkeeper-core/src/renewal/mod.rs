@@ -319,6 +319,10 @@ impl Renewals {
         let mut batches: BTreeMap<(&'static str, bool, u32, Duration), Vec<Batch>> =
             BTreeMap::new();
         for tenure in due {
+            if tenure.is_remnant() {
+                self.remove(&tenure);
+                continue;
+            }
             let verb = tenure.claim().renewal();
             if verb == Verb::Acquire {
                 alone.push(vec![tenure]);

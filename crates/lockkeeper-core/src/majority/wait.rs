@@ -1,0 +1,121 @@
+//! Waiting for a name on several servers: a place in the line of each client. A message from any of them is reason to look.
+
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+
+use super::QuorumLock;
+use crate::clock::{Moment, sleep_until, sleep_until_some};
+use crate::error::{Error, Result};
+use crate::notify::Place;
+use crate::owner::Owner;
+
+/// How long the first message waits for those of the other servers, at most: who holds leaves all of them, one after the other,
+/// and a round between would find the rest held. Jitter, too: those who were told together do not ask together.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// Places in the lines of all clients.
+pub(super) struct Watch {
+    lock: QuorumLock,
+    /// `None`: the server does not allow to wait there.
+    places: Vec<Option<Place>>,
+    /// Whose turn has come since the last round.
+    looking: Vec<bool>,
+    /// Jitter comes from here.
+    random: fastrand::Rng,
+    /// When to look whatever is said, by the first server's clock.
+    look_at: Option<Moment>,
+}
+
+impl Watch {
+    /// Whether anybody of these clients already waits for the name.
+    pub(super) fn crowded(lock: &QuorumLock) -> bool {
+        let mut nodes = lock.nodes.iter();
+        nodes.any(|node| node.engine.hub.crowded(&node.protocol.channel()))
+    }
+
+    pub(super) fn new(lock: &QuorumLock, owner: Owner, patience: Duration, seed: u64) -> Self {
+        let places = lock.nodes.iter().map(|node| {
+            let hub = &node.engine.hub;
+            Some(hub.join(&node.protocol, owner, patience))
+        });
+        let places: Vec<_> = places.collect();
+        Self {
+            looking: vec![false; places.len()],
+            places,
+            lock: lock.clone(),
+            random: fastrand::Rng::with_seed(seed),
+            look_at: None,
+        }
+    }
+
+    /// Waits until it is this waiter's turn to ask: one server's line has told, or the time is over for which others hold.
+    pub(super) async fn turn(&mut self) -> Result<()> {
+        let clock = self.lock.first().clock();
+        let turns = self.places.iter().enumerate();
+        let mut turns: FuturesUnordered<_> = turns
+            .filter_map(|(number, place)| Some((number, place.as_ref()?)))
+            .map(async |(number, place)| (number, place.turn().await))
+            .collect();
+        let (mut told, mut refused) = (Vec::new(), Vec::new());
+        while told.is_empty() {
+            tokio::select! {
+                biased;
+                () = sleep_until_some(clock, self.look_at) => break,
+                Some(turn) = turns.next() => match turn {
+                    (number, Ok(())) => told.push(number),
+                    (number, Err(error)) => refused.push((number, error)),
+                },
+            }
+            if self.places.iter().flatten().count() == refused.len() {
+                let context = format!("wait for lock {:?}", self.lock.name());
+                return Err(match refused.pop() {
+                    Some((_, error)) => Error::backend(context, error),
+                    None => Error::Closed,
+                });
+            }
+        }
+        let gather = GATHER.mul_f64(self.random.f64());
+        sleep_until(clock, clock.now().after(gather)).await;
+        while let Some(Some((number, Ok(())))) = turns.next().now_or_never() {
+            told.push(number);
+        }
+        drop(turns);
+        for number in told {
+            self.looking[number] = true;
+        }
+        for (number, _) in refused {
+            self.places[number] = None;
+        }
+        self.look_at = None;
+        Ok(())
+    }
+
+    /// The round that followed granted nothing: others hold, perhaps for so long.
+    pub(super) fn looked(&mut self, free: Option<Duration>) {
+        for (number, place) in self.places.iter().enumerate() {
+            let looked = std::mem::take(&mut self.looking[number]);
+            if let Some(place) = place.as_ref().filter(|_| looked) {
+                let now = self.lock.nodes[number].now();
+                place.busy(free.map(|free| now.after(free)));
+            }
+        }
+        let now = self.lock.first().now();
+        self.look_at = free.map(|free| now.after(free));
+    }
+
+    /// The next turn is now.
+    pub(super) fn look_now(&mut self) {
+        self.look_at = Some(self.lock.first().now());
+    }
+
+    /// This waiter holds, for so long if nothing else happens.
+    pub(super) fn granted(self, remaining: Duration) {
+        for (number, place) in self.places.into_iter().enumerate() {
+            if let Some(place) = place {
+                place.granted(self.lock.nodes[number].now().after(remaining));
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! One holder at a time, by a majority of independent servers: no single one of them is a point of failure.
+//!
+//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Redlock`.
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod protocol;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::{
+    Client, Name, QuorumAcquire, QuorumHold, QuorumLease, QuorumLock, QuorumTryAcquire, Released,
+    Result,
+};
+use protocol::RedlockProtocol;
+
+/// A lock with one holder at a time that a majority of independent servers decides about.
+///
+/// # Which lock should I use?
+///
+/// This one if no single server may be a point of failure and there is no consensus store at hand: of five servers any two may
+/// be down. It costs two round trips to acquire, to all servers at once, and needs a client for each. If a failover of one
+/// server with its replica is good enough, a `Mutex` is simpler. If there is an etcd, a ZooKeeper or a database with the
+/// right transactions in the house, and a second holder would cost money, use that.
+///
+/// # The servers
+///
+/// Three or five servers (an odd number) that share nothing: other machines, other disks, no replication among them. **No
+/// failover**: a replica that takes over has been up for long and is not seen to lack what the primary had granted. The
+/// same server listed twice by two clients cannot be seen here and makes a majority of fewer servers.
+///
+/// A server that has been up for less than the [longest ttl](Self::longest_ttl) may have lost claims that are still believed
+/// in. It stays *out*: it answers and grants nothing until then. So a server without persistence may crash and come back, and
+/// servers that are new take part one ttl after their start. Persistence and eviction: a server that drops keys while it runs
+/// (`FLUSHALL`, a `maxmemory-policy` other than `noeviction`) is not noticed.
+///
+/// # How it works
+///
+/// Each attempt makes a new claim and asks all servers at once, each for at most a tenth of the ttl. When a majority has
+/// granted, the largest of their fencing tokens is written back to those whose own is smaller, where the claim still holds. When
+/// a majority has it, and the time that all this took leaves something of the ttl, the lock is held. Otherwise the claim leaves
+/// every server, also those that did not answer, and the next attempt follows after a random pause. Each server's part is
+/// renewed by its own client when a third of the ttl has passed; the lease lasts as long as the parts of a majority.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_redlock::Redlock;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+/// let (a, b, c) = (connect()?, connect()?, connect()?); // three servers
+/// let lock = Redlock::new([&a, &b, &c], "nightly-report")?;
+/// let guard = lock.acquire().wait_for(Duration::from_secs(5)).await?;
+/// println!("token for the ledger: {}", guard.fencing_token());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What this lock does not promise
+///
+/// Martin Kleppmann ("How to do distributed locking", 2016) said of Redlock: it gives no fencing tokens, so a client that is
+/// paused for longer than its lease writes after the next one has; and it rests on timing, bounded delays, bounded pauses and
+/// clocks that run at about the right speed, which an algorithm whose *safety* matters should not do. His advice was a single
+/// server for efficiency, a consensus system with fencing for correctness. Salvatore Sanfilippo ("Is Redlock safe?", 2016)
+/// answered: the time is looked at again after the majority was reached, so delays before that make an attempt fail and not
+/// unsafe; what pauses a client after it was told is the trouble of every lock that expires by itself, whoever keeps it; the
+/// clocks need not agree, only run at about the same speed; and a resource that can compare tokens could often do without
+/// the lock, which in his view made random tokens of use there as well.
+///
+/// What follows for this implementation:
+///
+/// - **It does give fencing tokens**, and they increase from holder to holder, server clocks that are apart included. A
+///   resource that refuses a token smaller than one it has seen is safe from paused holders. One that cannot is not.
+/// - **It does rest on timing.** No server's clock may run faster, or be stepped forward, by more than the margin (1 % of the
+///   ttl + 5 ms) within one lease. If the clocks of a majority do, or a clock of one server that others depend on for their
+///   majority, two holders may believe.
+/// - **It looks at the time after everything that takes time**, also after the tokens are written back, by a clock that neither
+///   steps nor stops while the machine sleeps. What happens between the last look and your write is not covered.
+/// - **Tokens increase as long as a majority keeps its data**, or the servers' clocks are no further apart than the longest ttl.
+/// - **It survives fewer losses while it is held than before.** Servers that did not answer in time when it was acquired take no
+///   part until the next acquisition. [`QuorumLease::servers`] tells how many do.
+/// - **Fairness, re-entry, reading beside one another.** Use the locks that have them, on one server. Rivals that ask at the same
+///   moment may all fail, and ask again.
+/// - **Revoking** by one client's `revoke` concerns that server's part. The lease is lost when a majority of parts was revoked.
+#[derive(Clone)]
+pub struct Redlock(QuorumLock);
+
+impl Redlock {
+    /// The lock called `name` on the servers of these clients, each of which counts as one. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](lockkeeper_core::Error::Config) unless there is an odd number of clients, three or more, all of them
+    /// different; and for a bad name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// let (a, b) = (connect()?, connect()?);
+    /// assert!(matches!(Redlock::new([&a, &b], "report"), Err(Error::Config { .. })));
+    /// assert!(matches!(Redlock::new([&a, &b, &a], "report"), Err(Error::Config { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new<'a>(clients: impl IntoIterator<Item = &'a Client>, name: &str) -> Result<Self> {
+        QuorumLock::new(clients, name, RedlockProtocol::new).map(Self)
+    }
+
+    /// The longest ttl that **any** process uses for **any** Redlock on these servers (default: the longest of the clients' own).
+    /// For so long a server that was started again stays out. It must be the same in every process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
+    /// let minute = Duration::from_secs(60);
+    /// let lock = Redlock::new([&a, &b, &c], "report")?.longest_ttl(minute);
+    /// lock.acquire().ttl(minute).await?.release().await?;
+    /// let too_long = lock.acquire().ttl(minute * 2).await;
+    /// assert!(matches!(too_long, Err(Error::Config { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn longest_ttl(self, longest: Duration) -> Self {
+        Self(self.0.longest_ttl(longest, RedlockProtocol::new))
+    }
+
+    /// Acquires, waiting for as long as it takes unless told otherwise.
+    ///
+    /// When it returns `Ok`, this claim is the only holder by a majority of the servers, and its lease is renewed as long as the
+    /// guard lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
+    /// [`Backend`](lockkeeper_core::Error::Backend), which names the servers and says what each failed with, if no majority
+    /// answers for one ttl or until the wait is over, or if the servers are too slow for the ttl;
+    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if there is no majority without a server on which the name holds
+    /// something else; [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives the claim up on every server, also where it had been granted unseen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
+    /// let lock = Redlock::new([&a, &b, &c], "report")?;
+    /// let _guard = lock.acquire().ttl(Duration::from_secs(10)).await?;
+    /// let late = lock.acquire().wait_for(Duration::from_millis(100)).await;
+    /// assert!(matches!(late, Err(Error::Timeout { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self) -> QuorumAcquire<RedlockGuard> {
+        self.0.acquire(RedlockGuard)
+    }
+
+    /// Acquires if a majority of the servers grants now. `None` if others hold, or if rivals asked at the same moment and
+    /// nobody got a majority.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), except that being held is no error. If no majority answers, all are asked once more,
+    /// and then the error names those that did not: with dead servers at once, with silent ones after a tenth of the ttl.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
+    /// let Some(guard) = Redlock::new([&a, &b, &c], "nightly")?.try_acquire().await? else {
+    ///     return Ok(()); // another machine does it
+    /// };
+    /// # guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_acquire(&self) -> QuorumTryAcquire<RedlockGuard> {
+        self.0.try_acquire(RedlockGuard)
+    }
+
+    /// Acquires, runs `work` for as long as the lease lasts, and releases.
+    ///
+    /// When it returns `Ok`, the work was done while the lease was believed in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the
+    /// work was then stopped at one of its awaits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
+    /// let lock = Redlock::new([&a, &b, &c], "report")?;
+    /// let token = lock.hold(async |lease| lease.fencing_token()).await?;
+    /// assert!(token.get() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold<F, T>(&self, work: F) -> Result<T>
+    where
+        F: AsyncFnOnce(QuorumLease) -> T,
+    {
+        self.acquire().await?.0.within(work).await
+    }
+}
+
+/// The protocol of a Redlock called `name` on one of its servers. Not for users: the engine's part is missing. The exhaustive
+/// search drives it by itself, so that it tests this object and not a copy of it.
+#[doc(hidden)]
+#[must_use]
+pub fn protocol(name: Name, longest: Duration) -> Arc<dyn Protocol> {
+    Arc::new(RedlockProtocol::new(name, longest))
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A held [`Redlock`]. Dereferences to its [`QuorumLease`].
+///
+/// Dropping it releases the lock in the background, on every server; [`release`](Self::release) waits for their word. A guard
+/// cannot be cloned: `guard.clone()` gives another view, its [`QuorumLease`].
+#[derive(Debug)]
+#[must_use = "dropping a guard releases the lock"]
+pub struct RedlockGuard(QuorumHold);
+
+impl RedlockGuard {
+    /// Lets the lock go on every server, and waits until a majority has confirmed it.
+    ///
+    /// When it returns `Ok`, the lock is free or already another's. Servers that have not answered by then are told in the
+    /// background, and free by the end of the ttl in any case.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](lockkeeper_core::Error::Lost) if the lease had been lost before;
+    /// [`Backend`](lockkeeper_core::Error::Backend), which names the servers, if no majority confirmed within the first
+    /// client's release timeout. The guard is gone in every case, and the leaves are repeated in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future is dropping the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Released};
+    /// # use lockkeeper_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
+    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
+    /// let guard = Redlock::new([&a, &b, &c], "report")?.acquire().await?;
+    /// assert_eq!(guard.release().await?, Released::Free);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release(self) -> Result<Released> {
+        self.0.release().await
+    }
+}
+
+impl Deref for RedlockGuard {
+    type Target = QuorumLease;
+
+    fn deref(&self) -> &QuorumLease {
+        &self.0
+    }
+}

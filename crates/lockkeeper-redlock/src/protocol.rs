@@ -1,0 +1,99 @@
+use std::time::Duration;
+
+use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::{FencingToken, Kind, Name};
+use lockkeeper_lua::{mutex, redlock};
+
+/// The keys and scripts of one server of a Redlock: one string key with the holder's claim, as of a mutex.
+///
+/// With an empty namespace that is what the Redlocks of other libraries write to each of their servers, so they exclude one
+/// another.
+#[derive(Debug)]
+pub(crate) struct RedlockProtocol {
+    name: Name,
+    /// The longest ttl that anybody uses: for so long a server that was started again grants nothing.
+    longest: Duration,
+}
+
+impl RedlockProtocol {
+    pub(crate) const fn new(name: Name, longest: Duration) -> Self {
+        Self { name, longest }
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+}
+
+impl Protocol for RedlockProtocol {
+    fn kind(&self) -> Kind {
+        Kind::new("redlock")
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: Ask<'_>) -> Item {
+        let longest = self.longest.as_micros().div_ceil(1000);
+        Item::new(
+            &redlock::ACQUIRE,
+            [
+                self.main(),
+                self.name.part("fence"),
+                self.name.gone(ask.claim),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                longest.to_string(),
+            ],
+        )
+    }
+
+    fn raise(&self, ask: Ask<'_>, token: FencingToken) -> Option<Item> {
+        Some(Item::new(
+            &redlock::RAISE,
+            [self.main(), self.name.part("fence")],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                token.to_string(),
+            ],
+        ))
+    }
+
+    fn renew(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &mutex::RENEW,
+            [self.main()],
+            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
+        )
+    }
+
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
+        if overtakes {
+            Item::new(
+                &mutex::LEAVE_MARKED,
+                [self.main(), self.name.gone(ask.claim)],
+                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
+            )
+        } else {
+            Item::new(
+                &mutex::LEAVE,
+                [self.main()],
+                [claim, channel, ask.keep_ms()],
+            )
+        }
+    }
+
+    fn verify(&self, ask: Ask<'_>) -> Item {
+        Item::new(
+            &mutex::VERIFY,
+            [self.main()],
+            [ask.claim.as_str().to_owned()],
+        )
+    }
+}

@@ -1,0 +1,529 @@
+//! The Redlock on embedded servers, some of which fail, with paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, End, Error, LeaseState, LossReason, Redlock, RedlockGuard, Released};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{Script, mutex, redlock};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::time::{Instant, sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(10);
+const MAIN: &str = "lockkeeper:name";
+const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
+
+/// Five servers.
+struct Servers(Vec<MemoryStore>);
+
+/// A process: a client of each server, over a network that can be told to fail.
+struct Process {
+    links: Vec<Arc<Unruly>>,
+    clients: Vec<Client>,
+    lock: Redlock,
+}
+
+impl Servers {
+    fn new() -> Self {
+        Self((0..5).map(|_| MemoryStore::new()).collect())
+    }
+
+    fn process(&self) -> Result<Process> {
+        let links: Vec<_> = self
+            .0
+            .iter()
+            .map(|server| Unruly::new(Arc::new(server.sibling())))
+            .collect();
+        let clients = links.iter().map(|link| {
+            let settings = Client::builder().ttl(TTL);
+            settings.build(Arc::clone(link) as Arc<dyn Store>)
+        });
+        let clients = clients.collect::<lockkeeper::Result<Vec<_>>>()?;
+        let lock = Redlock::new(&clients, "name")?;
+        Ok(Process {
+            links,
+            clients,
+            lock,
+        })
+    }
+
+    /// On how many servers anybody holds.
+    fn held(&self) -> usize {
+        let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
+        self.0.iter().filter(held).count()
+    }
+
+    fn fences(&self) -> Vec<u64> {
+        let fence = |server: &MemoryStore| {
+            let text = server.execute(&["GET", FENCE]).ok()?;
+            text.as_str()?.parse().ok()
+        };
+        self.0.iter().filter_map(fence).collect()
+    }
+}
+
+impl Process {
+    /// The servers at these places do not answer this process from now on.
+    fn lose(&self, places: &[usize]) {
+        for place in places {
+            self.links[*place].silence("");
+        }
+    }
+
+    async fn acquired(&self) -> Result<RedlockGuard> {
+        Ok(self.lock.acquire().wait_for(TTL * 3).await?)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    let guard = one.acquired().await?;
+    ensure!(guard.state() == LeaseState::Held && guard.servers() == 5);
+    ensure!(servers.held() == 5);
+    ensure!(other.lock.try_acquire().await?.is_none());
+    let waiting = tokio::spawn(other.lock.acquire().into_future());
+    sleep(Duration::from_secs(60)).await;
+    ensure!(!waiting.is_finished(), "the lease was not renewed");
+    let released = Instant::now();
+    ensure!(guard.release().await? == Released::Free);
+    let next = timeout(TTL, waiting).await???;
+    ensure!(
+        released.elapsed() < Duration::from_millis(200),
+        "nobody was told"
+    );
+    next.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_works_without_two_of_five_and_refuses_promptly_without_three() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    process.lose(&[1, 3]);
+    let guard = process.acquired().await?;
+    ensure!(guard.servers() == 3 && servers.held() == 3);
+    guard.release().await?;
+    ensure!(servers.held() == 0);
+    process.lose(&[4]);
+    let begun = Instant::now();
+    let error = process.lock.try_acquire().await.unwrap_err();
+    ensure!(begun.elapsed() < TTL / 4, "it took {:?}", begun.elapsed());
+    ensure!(matches!(error, Error::Backend { .. }) && error.is_transient());
+    let text = error.to_string();
+    for named in [
+        "3 of which",
+        "server 2 (memory://)",
+        "server 4 (",
+        "server 5 (",
+    ] {
+        ensure!(text.contains(named), "{text}");
+    }
+    ensure!(!text.contains("server 1"), "{text}");
+    let error = process.lock.acquire().wait_for(TTL / 2).await.unwrap_err();
+    ensure!(matches!(error, Error::Backend { .. }), "{error}");
+    // Whoever set no bound learns of it when no lease could have outlived that.
+    let begun = Instant::now();
+    let error = process.lock.acquire().await.unwrap_err();
+    ensure!(matches!(error, Error::Backend { .. }), "{error}");
+    ensure!(begun.elapsed() < TTL * 2);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_fails_leaves_every_server_also_those_that_did_not_answer() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    for link in &process.links[..3] {
+        link.plan(&redlock::ACQUIRE, Fate::LoseReply);
+        link.plan(&redlock::ACQUIRE, Fate::LoseReply);
+    }
+    ensure!(process.lock.try_acquire().await.is_err());
+    sleep(Duration::from_millis(100)).await;
+    ensure!(servers.held() == 0, "{} still held", servers.held());
+    // Executed after its leave, an acquire creates nothing.
+    process.links[0].plan(&redlock::ACQUIRE, Fate::Keep);
+    let guard = process.acquired().await?;
+    ensure!(guard.servers() == 4);
+    guard.release().await?;
+    sleep(Duration::from_millis(100)).await;
+    process.links[0].deliver(&servers.0[0]).await;
+    ensure!(servers.held() == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_round_is_of_a_claim_that_has_not_been_before() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    let guard = one.acquired().await?;
+    let waiting = other.lock.acquire().wait_for(TTL * 2).into_future();
+    ensure!(matches!(waiting.await, Err(Error::Timeout { .. })));
+    let link = &other.links[0];
+    let marks: Vec<String> = link
+        .keys_sent(&redlock::ACQUIRE)
+        .into_iter()
+        .map(|keys| keys[2].clone())
+        .collect();
+    let mut different = marks.clone();
+    different.sort();
+    different.dedup();
+    ensure!(
+        marks.len() > 1 && different.len() == marks.len(),
+        "{marks:?}"
+    );
+    guard.release().await?;
+    Ok(())
+}
+
+/// A process that is stopped for a whole ttl while the answers to this script are on their way.
+async fn stopped_behind(script: &'static Script) -> Result<()> {
+    let servers = Servers::new();
+    for (place, server) in servers.0.iter().enumerate() {
+        server.step_clock(i64::try_from(place)? * 100);
+    }
+    let process = servers.process()?;
+    for link in &process.links {
+        link.slow_down(script, Duration::from_millis(50));
+    }
+    let waiting = tokio::spawn(process.lock.acquire().into_future());
+    process.links[0].wait_sent(script, 1).await;
+    tokio::time::advance(TTL).await;
+    // Its grants were over before it could believe in them: it has asked again, by another claim.
+    let guard = waiting.await??;
+    ensure!(process.links[4].sent(&redlock::ACQUIRE) > 1);
+    ensure!(guard.remaining() > TTL / 2 && servers.held() == 5);
+    guard.release().await?;
+    ensure!(servers.held() == 0);
+    for link in &process.links {
+        link.slow_down(script, Duration::from_millis(50));
+    }
+    let (before, once) = (process.links[0].sent(script), process.lock.clone());
+    let trying = tokio::spawn(async move { once.try_acquire().await });
+    for times in 1..=2 {
+        process.links[0].wait_sent(script, before + times).await;
+        tokio::time::advance(TTL).await;
+    }
+    let error = trying.await?.err().context("nothing could be granted")?;
+    ensure!(error.to_string().contains("too late"), "{error}");
+    sleep(Duration::from_millis(500)).await;
+    ensure!(servers.held() == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_eats_the_validity_is_a_failure_that_releases_everywhere() -> Result<()> {
+    stopped_behind(&redlock::ACQUIRE).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_of_the_write_back_that_eats_the_validity_is_a_failure_too() -> Result<()> {
+    stopped_behind(&redlock::RAISE).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_increase_whichever_majority_grants_and_clocks_a_second_apart() -> Result<()> {
+    let servers = Servers::new();
+    for (place, step) in [0, 1000, -1000, 500, -300].into_iter().enumerate() {
+        servers.0[place].step_clock(step);
+    }
+    let mut last = 0;
+    for lost in [[1, 3], [0, 2], [2, 4], [0, 1], [3, 4], [1, 2], [0, 4]] {
+        let process = servers.process()?;
+        process.lose(&lost);
+        let guard = process.acquired().await?;
+        let token = guard.fencing_token().get();
+        ensure!(token > last, "{token} after {last}, without {lost:?}");
+        let behind = servers
+            .fences()
+            .iter()
+            .filter(|fence| **fence >= token)
+            .count();
+        ensure!(behind >= 3, "the token stands on {behind} servers");
+        last = token;
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_back_where_the_claim_is_gone_is_no_part_of_a_grant() -> Result<()> {
+    let servers = Servers::new();
+    for (place, server) in servers.0.iter().enumerate() {
+        server.step_clock(i64::try_from(place)? * 100);
+    }
+    let process = servers.process()?;
+    // Between the grant and the write-back the claims vanish from three servers.
+    for link in &process.links[..4] {
+        link.slow_down(&redlock::ACQUIRE, Duration::from_millis(50));
+    }
+    let asking = tokio::spawn(process.lock.try_acquire().into_future());
+    sleep(Duration::from_millis(20)).await;
+    for server in &servers.0[..3] {
+        server.execute(&["DEL", MAIN])?;
+    }
+    match asking.await? {
+        Err(Error::Backend { .. }) => {}
+        // The second round found everything in order.
+        Ok(Some(guard)) => ensure!(servers.held() >= 3 && guard.servers() >= 3),
+        other => ensure!(false, "{other:?}"),
+    }
+    for server in &servers.0[..3] {
+        ensure!(server.execute(&["PTTL", FENCE]).is_ok());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    process.lose(&[0, 1]);
+    sleep(TTL * 3).await;
+    ensure!(guard.state() == LeaseState::Held && guard.servers() == 3);
+    process.lose(&[2]);
+    let lost = timeout(TTL, guard.ended()).await?;
+    ensure!(lost == End::Lost(LossReason::Expired), "{lost:?}");
+    ensure!(matches!(guard.ensure_held(), Err(Error::Lost { .. })));
+    // What is left of it is not renewed, although the guard lives.
+    sleep(TTL * 2).await;
+    ensure!(servers.held() == 0);
+    ensure!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn belief_ends_before_a_majority_of_parts_does() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.lock.acquire().no_renewal().await?;
+    let remaining = guard.remaining();
+    ensure!(remaining < TTL && remaining > TTL * 9 / 10);
+    sleep(remaining - Duration::from_millis(1)).await;
+    ensure!(guard.state() == LeaseState::Held && servers.held() == 5);
+    sleep(Duration::from_millis(1)).await;
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
+    ensure!(servers.held() == 5);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    one.lose(&[3, 4]);
+    let guard = one.acquired().await?;
+    sleep(Duration::from_secs(1)).await;
+    // With it, the two that the holder does not have would be a majority.
+    servers.0[0].restart_empty();
+    for second in 0..TTL.as_secs() - 1 {
+        let tried = other.lock.try_acquire().await?;
+        ensure!(tried.is_none(), "after {second} s: {tried:?}, {guard:?}");
+        ensure!(guard.state() != LeaseState::Released);
+        sleep(Duration::from_secs(1)).await;
+    }
+    // It had three, and has two.
+    ensure!(
+        guard.state() == LeaseState::Lost(LossReason::Gone),
+        "{guard:?}"
+    );
+    drop(guard);
+    let next = other.acquired().await?;
+    ensure!(next.servers() >= 4, "{next:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() -> Result<()> {
+    let servers = Servers::new();
+    for server in &servers.0[..3] {
+        server.restart_empty();
+    }
+    let process = servers.process()?;
+    let error = process.lock.try_acquire().await.unwrap_err();
+    ensure!(
+        error
+            .to_string()
+            .contains("server 1 (memory://): it has been up for too short"),
+        "{error}"
+    );
+    ensure!(error.is_transient());
+    let begun = Instant::now();
+    let guard = process.acquired().await?;
+    ensure!(
+        begun.elapsed() < TTL + Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn rivals_that_march_in_step_are_all_served() -> Result<()> {
+    let servers = Servers::new();
+    let processes: Vec<Process> = (0..8).map(|_| servers.process()).collect::<Result<_>>()?;
+    for process in &processes {
+        for (place, link) in process.links.iter().enumerate() {
+            let delay = Duration::from_millis(1 + u64::try_from(place)?);
+            link.slow_down(&redlock::ACQUIRE, delay);
+        }
+    }
+    let asking: Vec<_> = processes
+        .iter()
+        .map(|process| tokio::spawn(process.lock.acquire().into_future()))
+        .collect();
+    let mut tokens = Vec::new();
+    let mut asking = futures(asking);
+    while let Some(guard) = asking.recv().await {
+        tokens.push(guard?.fencing_token());
+    }
+    ensure!(tokens.len() == 8 && tokens.is_sorted());
+    Ok(())
+}
+
+/// The outcomes of tasks as they come; each guard is dropped by the receiver.
+fn futures<T: Send + 'static>(
+    tasks: Vec<tokio::task::JoinHandle<T>>,
+) -> tokio::sync::mpsc::Receiver<T> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    for task in tasks {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            if let Ok(outcome) = task.await {
+                let _ = sender.send(outcome).await;
+            }
+        });
+    }
+    receiver
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    process.links[0].plan(&mutex::LEAVE, Fate::NotSent);
+    process.links[1].plan(&mutex::LEAVE, Fate::LoseRequest);
+    ensure!(guard.release().await? == Released::Free);
+    // The rest is told in the background.
+    sleep(TTL / 4).await;
+    ensure!(servers.held() == 0);
+    let guard = process.acquired().await?;
+    process.lose(&[0, 1, 2]);
+    let error = guard.release().await.unwrap_err();
+    ensure!(error.to_string().contains("3 of which failed"), "{error}");
+    ensure!(servers.held() == 3);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_and_a_dropped_acquisition_leave_every_server() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    drop(process.acquired().await?);
+    sleep(Duration::from_millis(100)).await;
+    ensure!(servers.held() == 0);
+    for link in &process.links {
+        link.slow_down(&redlock::ACQUIRE, Duration::from_millis(100));
+    }
+    let asking = timeout(
+        Duration::from_millis(50),
+        process.lock.acquire().into_future(),
+    )
+    .await;
+    ensure!(asking.is_err());
+    sleep(Duration::from_millis(500)).await;
+    ensure!(servers.held() == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_majority_of_the_clients_ends_leases_and_waits() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    let guard = one.acquired().await?;
+    let waiting = tokio::spawn(other.lock.acquire().into_future());
+    sleep(Duration::from_secs(1)).await;
+    for client in &other.clients[..3] {
+        client.close().await;
+    }
+    ensure!(matches!(waiting.await?, Err(Error::Closed)));
+    ensure!(matches!(other.lock.try_acquire().await, Err(Error::Closed)));
+    for client in &one.clients[..2] {
+        client.close().await;
+    }
+    ensure!(guard.state() == LeaseState::Held);
+    one.clients[2].close().await;
+    ensure!(guard.state() == LeaseState::Lost(LossReason::ClientClosed));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn verify_asks_a_majority_and_max_hold_bounds_the_whole() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    guard.verify().await?;
+    for server in &servers.0[..3] {
+        server.execute(&["DEL", MAIN])?;
+    }
+    let error = guard.verify().await.unwrap_err();
+    ensure!(
+        matches!(
+            error,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    drop(guard);
+    let guard = process.lock.acquire().max_hold(TTL * 2).await?;
+    let begun = Instant::now();
+    let end = guard.ended().await;
+    ensure!(end == End::Lost(LossReason::MaxHold), "{end:?}");
+    ensure!(begun.elapsed() <= TTL * 2 + Duration::from_millis(5));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_holds_something_else_on_a_majority_is_refused() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    for server in &servers.0[..2] {
+        server.execute(&["HSET", MAIN, "kind", "other"])?;
+    }
+    process.acquired().await?.release().await?;
+    servers.0[2].execute(&["HSET", MAIN, "kind", "other"])?;
+    let error = process.lock.acquire().await.unwrap_err();
+    ensure!(matches!(error, Error::WrongKind { .. }), "{error}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_runs_the_work_under_the_lock_and_releases() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let lock = &process.lock;
+    let seen = lock
+        .hold(async |lease| (lease.servers(), servers.held()))
+        .await?;
+    ensure!(seen == (5, 5) && servers.held() == 0);
+    let lost = lock
+        .hold(async |lease| {
+            for server in &servers.0 {
+                let _ = server.execute(&["DEL", MAIN]);
+            }
+            lease.lost().await
+        })
+        .await;
+    let error = lost.err().context("the lease was lost")?;
+    ensure!(matches!(error, Error::Lost { .. }), "{error}");
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! The Redlock on real servers, some of which are killed, stopped, slowed down and started again without their data.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Error, LeaseState, Redlock, RedlockGuard};
+use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_testkit::history::{Belief, History, now};
+use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Short, for servers that have just been started stay out for so long.
+const TTL: Duration = Duration::from_secs(2);
+
+const SOON: Duration = Duration::from_secs(60);
+
+const MAIN: &str = "lockkeeper:name";
+
+async fn five() -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for _ in 0..5 {
+        servers.push(Server::start().await?);
+    }
+    Ok(servers)
+}
+
+async fn lock(urls: impl IntoIterator<Item = String>) -> Result<(Redlock, Vec<Client>)> {
+    let mut clients = Vec::new();
+    for url in urls {
+        clients.push(lockkeeper::connect_later(&url, Client::builder().ttl(TTL)).await?);
+    }
+    Ok((Redlock::new(&clients, "name")?, clients))
+}
+
+async fn lock_on(servers: &[Server]) -> Result<(Redlock, Vec<Client>)> {
+    lock(servers.iter().map(Server::url)).await
+}
+
+async fn acquired(lock: &Redlock) -> Result<RedlockGuard> {
+    Ok(timeout(SOON, lock.acquire().into_future()).await??)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_works_with_two_killed_and_refuses_promptly_with_three() -> Result<()> {
+    let mut servers = five().await?;
+    let (lock, _clients) = lock_on(&servers).await?;
+    acquired(&lock).await?.release().await?;
+    for server in &mut servers[..2] {
+        server.kill()?;
+    }
+    let guard = acquired(&lock).await?;
+    ensure!(guard.servers() == 3, "{guard:?}");
+    let (other, _others) = lock_on(&servers).await?;
+    ensure!(
+        other.try_acquire().await?.is_none(),
+        "a second process got in"
+    );
+    sleep(TTL * 2).await;
+    ensure!(guard.state() == LeaseState::Held, "{guard:?}");
+    guard.release().await?;
+    // A process that begins while two of them are down.
+    acquired(&other).await?.release().await?;
+
+    servers[2].kill()?;
+    // Its clients have to notice that it is gone.
+    sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    let error = lock.try_acquire().await.unwrap_err();
+    ensure!(begun.elapsed() < TTL / 2, "it took {:?}", begun.elapsed());
+    ensure!(matches!(error, Error::Backend { .. }), "{error}");
+    let text = error.to_string();
+    for (place, server) in servers.iter().enumerate() {
+        let named = text.contains(&format!("server {} (", place + 1))
+            && text.contains(&server.port().to_string());
+        ensure!(named == (place < 3), "server {}: {text}", place + 1);
+    }
+    // It comes back without its data, and takes part when it has been up for one ttl.
+    servers[2].restart().await?;
+    let guard = acquired(&lock).await?;
+    ensure!(guard.servers() == 3);
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_survives_a_server_that_is_killed_and_comes_back_empty() -> Result<()> {
+    let mut servers = five().await?;
+    let (lock, _clients) = lock_on(&servers).await?;
+    let (other, _others) = lock_on(&servers).await?;
+    let guard = acquired(&lock).await?;
+    ensure!(guard.servers() == 5, "{guard:?}");
+    servers[1].restart().await?;
+    ensure!(servers[1].keys().await?.is_empty());
+    for _ in 0..20 {
+        sleep(TTL / 10).await;
+        ensure!(
+            guard.state() != LeaseState::Released && guard.ensure_held().is_ok(),
+            "{guard:?}"
+        );
+        ensure!(other.try_acquire().await?.is_none());
+    }
+    ensure!(guard.servers() == 4, "{guard:?}");
+    guard.verify().await?;
+    let token = guard.fencing_token();
+    guard.release().await?;
+    let next = acquired(&other).await?;
+    ensure!(
+        next.fencing_token() > token && next.servers() == 5,
+        "{next:?}"
+    );
+    next.release().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_server_costs_a_little_time_and_no_more() -> Result<()> {
+    let servers = five().await?;
+    let (lock, _clients) = lock_on(&servers).await?;
+    acquired(&lock).await?.release().await?;
+    servers[0].freeze()?;
+    servers[4].freeze()?;
+    let begun = Instant::now();
+    let guard = acquired(&lock).await?;
+    ensure!(
+        guard.servers() == 3 && begun.elapsed() < TTL / 4,
+        "{:?}",
+        begun.elapsed()
+    );
+    guard.release().await?;
+    // What it was asked before it was stopped must not come back to life.
+    servers[0].thaw()?;
+    servers[4].thaw()?;
+    timeout(SOON, servers[0].vanished(MAIN)).await??;
+    timeout(SOON, servers[4].vanished(MAIN)).await??;
+    let guard = acquired(&lock).await?;
+    guard.release().await?;
+    Ok(())
+}
+
+/// Random numbers, enough for chaos.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        // Knuth's MMIX constants.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn place(&mut self) -> usize {
+        usize::try_from(self.roll(5)).unwrap_or(0)
+    }
+
+    fn millis(&mut self, most: u64) -> Duration {
+        Duration::from_millis(self.roll(most))
+    }
+}
+
+/// Kills, stops, slows down and cuts one server after the other.
+async fn chaos(
+    servers: &mut [Server],
+    proxies: &[Proxy],
+    dice: &mut Dice,
+    end: Instant,
+) -> Result<()> {
+    while Instant::now() < end {
+        let place = dice.place();
+        match dice.roll(6) {
+            0 => servers[place].restart().await?,
+            1 => {
+                servers[place].freeze()?;
+                sleep(dice.millis(1_500)).await;
+                servers[place].thaw()?;
+            }
+            2 => {
+                proxies[place].delay(Direction::ToServer, dice.millis(300));
+                proxies[place].delay(Direction::ToClient, dice.millis(300));
+                sleep(dice.millis(1_000)).await;
+                proxies[place].clear();
+            }
+            3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
+            4 => proxies[place].lose_reply_to(mutex::LEAVE.sha1),
+            _ => proxies[place].reset_all(),
+        }
+        sleep(dice.millis(300)).await;
+    }
+    for proxy in proxies {
+        proxy.clear();
+    }
+    Ok(())
+}
+
+/// Takes the lock again and again, and writes down when it believed.
+async fn work(lock: Redlock, who: String, end: watch::Receiver<bool>) -> Vec<Belief> {
+    let mut beliefs = Vec::new();
+    while !*end.borrow() {
+        let Ok(guard) = lock.acquire().wait_for(TTL * 2).await else {
+            continue;
+        };
+        let from = now();
+        let token = guard.fencing_token().get();
+        let until = loop {
+            let before = now();
+            // What is written down was believed for certain: the clock was read before the look.
+            if guard.ensure_held().is_err() {
+                break None;
+            }
+            if before - from > 100_000_000 {
+                break Some(before);
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        let who = who.clone();
+        beliefs.extend(until.map(|until| Belief {
+            from,
+            until,
+            token,
+            who,
+        }));
+        let _ = guard.release().await;
+    }
+    beliefs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn never_two_believe_and_tokens_increase_whatever_befalls_the_servers() -> Result<()> {
+    let mut servers = five().await?;
+    let mut proxies = Vec::new();
+    for server in &servers {
+        proxies.push(Proxy::in_front_of(server).await?);
+    }
+    let (stop, end) = watch::channel(false);
+    let mut workers = JoinSet::new();
+    let mut all = Vec::new();
+    for number in 0..4 {
+        let urls = proxies.iter().map(|proxy| proxy.url().to_owned());
+        let (lock, clients) = lock(urls).await?;
+        all.extend(clients);
+        workers.spawn(work(lock, format!("worker {number}"), end.clone()));
+    }
+    let seed = now();
+    println!("seed {seed}");
+    let time = Duration::from_secs(12);
+    chaos(
+        &mut servers,
+        &proxies,
+        &mut Dice(seed),
+        Instant::now() + time,
+    )
+    .await?;
+    stop.send_replace(true);
+    let history = Arc::new(History::default());
+    let mut number = 0;
+    while let Some(beliefs) = timeout(SOON, workers.join_next()).await? {
+        for belief in beliefs? {
+            number += 1;
+            history.record(belief);
+        }
+    }
+    history.check().with_context(|| format!("seed {seed}"))?;
+    ensure!(number > 5, "only {number} grants");
+    // In fair weather everything comes to rest again.
+    let (lock, _clients) = lock_on(&servers).await?;
+    acquired(&lock).await?.release().await?;
+    for server in &servers {
+        timeout(SOON, server.vanished(MAIN)).await??;
+    }
+    Ok(())
+}
