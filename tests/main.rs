@@ -16,6 +16,7 @@ mod orders;
 mod outside;
 mod processes;
 mod redlock;
+mod redlock_mutants;
 mod redlock_servers;
 mod reentrant;
 mod renewals;
@@ -36,6 +37,8 @@ mod interleavings;
 mod queues;
 #[cfg(test)]
 mod regressions;
+#[cfg(test)]
+mod rounds;
 #[cfg(test)]
 mod search;
 #[cfg(test)]

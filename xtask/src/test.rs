@@ -15,6 +15,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.cargo("run --example quickstart")?;
     steps.cargo("run --example fair_queue")?;
     steps.cargo("run --example rwlock_cache")?;
+    steps.cargo("run --example redlock")?;
     steps.run("cargo doc --workspace --no-deps", || {
         let mut command = cargo();
         command.args(["doc", "--workspace", "--no-deps"]);

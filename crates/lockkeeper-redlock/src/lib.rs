@@ -73,8 +73,9 @@ use protocol::RedlockProtocol;
 /// server for efficiency, a consensus system with fencing for correctness. Salvatore Sanfilippo ("Is Redlock safe?", 2016)
 /// answered: the time is looked at again after the majority was reached, so delays before that make an attempt fail and not
 /// unsafe; what pauses a client after it was told is the trouble of every lock that expires by itself, whoever keeps it; the
-/// clocks need not agree, only run at about the same speed; and a resource that can compare tokens could often do without
-/// the lock, which in his view made random tokens of use there as well.
+/// clocks need not agree, only run at about the same speed; and a resource that can refuse a smaller token is a
+/// consistent store already, while one with a plain compare-and-set can use the lock's random value as well. He agreed that the
+/// time should be read from a monotonic clock.
 ///
 /// What follows for this implementation:
 ///

@@ -10,6 +10,7 @@
 //! | [`load`] | work under locks for a time, by tasks that write down what they believed |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
+//! | [`rounds`] | every state of a lock by a majority of three servers |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
@@ -20,6 +21,7 @@ pub mod history;
 pub mod load;
 pub mod mutants;
 pub mod proxy;
+pub mod rounds;
 pub mod search;
 pub mod server;
 pub mod simulation;

@@ -73,7 +73,7 @@ impl Acquisition {
         let nodes = Arc::clone(&self.lock.nodes);
         let id = nodes[0].engine.claim(self.owner);
         let arm = |(node, terms): (&super::Node, &_)| {
-            node.engine.arm_as(id.clone(), &node.protocol, *terms)
+            node.engine.arm_as(id.clone(), &node.protocol, *terms, None)
         };
         // Kept where they are dropped, and leave, if this future is.
         let armed: Vec<Armed> = nodes.iter().zip(&self.terms).map(arm).collect();

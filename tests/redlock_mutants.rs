@@ -1,0 +1,168 @@
+//! Mistakes that others have made with this algorithm, made on purpose: each breaks a rule that holds without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, Redlock};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::mutants::engine::{self, Mutant};
+use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(10);
+const MAIN: &str = "lockkeeper:name";
+
+/// Five servers, and two processes with a network each.
+struct World {
+    servers: Vec<MemoryStore>,
+    links: [Vec<Arc<Unruly>>; 2],
+    locks: [Redlock; 2],
+}
+
+impl World {
+    fn new() -> Result<Self> {
+        let servers: Vec<_> = (0..5).map(|_| MemoryStore::new()).collect();
+        for (place, server) in servers.iter().enumerate() {
+            server.step_clock(i64::try_from(place)? * 100);
+        }
+        let links = [0, 1].map(|_| {
+            let link = |server: &MemoryStore| Unruly::new(Arc::new(server.sibling()));
+            servers.iter().map(link).collect::<Vec<_>>()
+        });
+        let lock = |links: &[Arc<Unruly>]| -> Result<Redlock> {
+            let client = |link: &Arc<Unruly>| {
+                let store = Arc::clone(link) as Arc<dyn Store>;
+                Client::builder().ttl(TTL).build(store)
+            };
+            let clients = links.iter().map(client);
+            let clients = clients.collect::<lockkeeper::Result<Vec<_>>>()?;
+            Ok(Redlock::new(&clients, "name")?)
+        };
+        Ok(Self {
+            locks: [lock(&links[0])?, lock(&links[1])?],
+            servers,
+            links,
+        })
+    }
+}
+
+/// Each half of a divided network has its own servers.
+async fn no_two_hold_when_the_network_is_divided() -> Result<()> {
+    let world = World::new()?;
+    for place in 0..5 {
+        world.links[usize::from(place < 3)][place].silence("");
+    }
+    let one = world.locks[0].try_acquire().await.ok().flatten();
+    let other = world.locks[1].try_acquire().await.ok().flatten();
+    ensure!(one.is_none() || other.is_none(), "{one:?} and {other:?}");
+    ensure!(one.is_some() || other.is_some(), "one half has three");
+    Ok(())
+}
+
+/// Between the grants and the write-backs the claims vanish from a majority, which others take.
+async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
+    let world = World::new()?;
+    world.links[0][4].slow_down(&redlock::ACQUIRE, Duration::from_millis(5));
+    let asking = tokio::spawn(world.locks[0].try_acquire().into_future());
+    world.links[0][4].wait_sent(&redlock::ACQUIRE, 1).await;
+    for server in &world.servers[..3] {
+        server.execute(&["DEL", MAIN])?;
+    }
+    let one = asking.await?.ok().flatten();
+    let other = world.locks[1].try_acquire().await?;
+    ensure!(
+        one.is_none_or(|one| one.ensure_held().is_err()) || other.is_none(),
+        "both hold"
+    );
+    Ok(())
+}
+
+/// The leaves of a round that failed arrive after the next round was granted.
+async fn a_late_leave_of_one_round_does_not_end_the_next() -> Result<()> {
+    let world = World::new()?;
+    for link in &world.links[0][..3] {
+        link.plan(&redlock::ACQUIRE, Fate::LoseReply);
+        link.plan(&mutex::LEAVE_MARKED, Fate::Keep);
+    }
+    let one = world.locks[0].acquire().await?;
+    for (link, server) in world.links[0].iter().zip(&world.servers) {
+        link.deliver(server).await;
+    }
+    let other = world.locks[1].try_acquire().await?;
+    ensure!(one.ensure_held().is_err() || other.is_none(), "both hold");
+    Ok(())
+}
+
+/// One server does not answer the leave.
+async fn a_release_frees_every_server_that_answers() -> Result<()> {
+    let world = World::new()?;
+    let guard = world.locks[0].acquire().await?;
+    world.links[0][0].plan(&mutex::LEAVE, Fate::NotSent);
+    let _ = guard.release().await;
+    sleep(Duration::from_secs(1)).await;
+    let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
+    let held = world.servers.iter().filter(held).count();
+    ensure!(held == 0, "{held} servers are still held");
+    Ok(())
+}
+
+/// The rule holds, and the mutant breaks it.
+fn is_caught<F: Future<Output = Result<()>>>(mutant: Mutant, rule: impl Fn() -> F) -> Result<()> {
+    let run = || {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build()?;
+        let limit = Duration::from_secs(600);
+        runtime.block_on(async { tokio::time::timeout(limit, rule()).await? })
+    };
+    run()?;
+    let broken = engine::with(mutant, run);
+    println!("{mutant:?}: {broken:?}");
+    ensure!(broken.is_err(), "{mutant:?} was not found");
+    Ok(())
+}
+
+#[test]
+fn a_claim_that_is_used_again_in_the_next_round_is_caught() -> Result<()> {
+    is_caught(
+        Mutant::ReuseClaim,
+        a_late_leave_of_one_round_does_not_end_the_next,
+    )
+}
+
+#[test]
+fn a_write_back_that_counts_where_the_claim_is_gone_is_caught() -> Result<()> {
+    is_caught(
+        Mutant::GoneWriteBackCounts,
+        no_two_hold_when_claims_vanish_before_the_write_back,
+    )
+}
+
+#[test]
+fn a_quorum_of_those_that_answered_is_caught() -> Result<()> {
+    is_caught(
+        Mutant::QuorumOfAnswers,
+        no_two_hold_when_the_network_is_divided,
+    )
+}
+
+#[test]
+fn a_release_that_stops_at_the_first_error_is_caught() -> Result<()> {
+    is_caught(
+        Mutant::ReleaseStopsAtError,
+        a_release_frees_every_server_that_answers,
+    )
+}
+
+#[test]
+fn no_mutant_of_locks_over_several_servers_is_forgotten() {
+    let hunted = [
+        Mutant::GoneWriteBackCounts,
+        Mutant::QuorumOfAnswers,
+        Mutant::ReleaseStopsAtError,
+    ];
+    assert_eq!(Mutant::QUORUM, hunted);
+}
