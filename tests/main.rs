@@ -16,6 +16,7 @@ mod orders;
 mod outside;
 mod processes;
 mod redlock;
+mod redlock_histories;
 mod redlock_mutants;
 mod redlock_servers;
 mod reentrant;
