@@ -223,6 +223,7 @@ async fn work(lock: Redlock, who: String, end: watch::Receiver<bool>) -> Vec<Bel
             from,
             until,
             token,
+            shared: false,
             who,
         }));
         let _ = guard.release().await;
