@@ -41,6 +41,8 @@ pub struct Claim {
     bounds: Option<Box<Bounds>>,
     /// Another claim is taking this one's place.
     swapping: bool,
+    /// A request to that end was given up and may be executed any time later.
+    stray_swap: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
     phase: Phase,
@@ -86,6 +88,7 @@ impl Claim {
             trust: ttl.saturating_sub(margin),
             bounds: None,
             swapping: false,
+            stray_swap: false,
             granted: None,
             phase: Phase::Asking,
             pending: None,
@@ -174,7 +177,7 @@ impl Claim {
             (Verb::Swap, phase, _) if self.may_swap(phase, now) => {}
             (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
             (verb, Phase::Held { deadline, .. }, _)
-                if verb == self.renewal() && now < deadline && !self.swapping => {}
+                if verb == self.renewal() && now < deadline && (!self.swapping || mutant!(RenewWhileSwapping)) => {}
             _ => return Err(NotNow::OutOfOrder),
         }
         if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {
@@ -378,6 +381,7 @@ impl Claim {
             (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
             (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
             (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
+            (Verb::Swap, Outcome::Unknown) => self.stray_swap = true,
             _ => {}
         }
         self.doubt();

@@ -107,12 +107,7 @@ impl Line {
     ) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let begin = |claim: &mut Claim| {
-            let now = self.clock.now();
-            claim.send(Verb::Swap, request, now)?;
-            if !keeps_belief && !mutant!(BelieveWhileSwapping) {
-                claim.end(now);
-            }
-            Ok(())
+            claim.begin_swap(request, keeps_belief, self.clock.now())
         };
         old.change(begin).map_err(Failed::Forbidden)?;
         let unanswered = Unanswered {

@@ -53,6 +53,10 @@ pub enum Mutant {
     QuorumOfAnswers,
     /// A release of several servers stops at the first that does not answer, and forgets the rest.
     ReleaseStopsAtError,
+    /// The old claim of a swap without answer is renewed.
+    RenewWhileSwapping,
+    /// The old claim of a refused swap is believed in although another request for it was given up.
+    BelieveBesideStraySwap,
 }
 
 impl Mutant {
@@ -63,7 +67,10 @@ impl Mutant {
         Self::ReleaseStopsAtError,
     ];
 
-    /// Every one of locks on one server.
+    /// Those of swaps, which the exhaustive search alone must find.
+    pub const OF_SWAPS: [Self; 2] = [Self::RenewWhileSwapping, Self::BelieveBesideStraySwap];
+
+    /// Every other one of locks on one server.
     pub const ALL: [Self; 17] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::claim::{NotNow, Verdict};
+use crate::claim::{Belief, Ending, NotNow, Verdict};
 use crate::error::{Error, Result};
 use crate::exchange::Failed;
 use crate::hold::{Armed, Hold};
@@ -29,9 +29,10 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, or did not
-    /// answer within the client's release timeout; [`Error::Closed`] if the client is closed. Nothing is held then: what the
-    /// server may still hold is left for in the background.
+    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, did not
+    /// answer within the client's release timeout, or answered that others hold too only after a request without answer,
+    /// which may still come through; [`Error::Closed`] if the client is closed. Nothing is held then: what the server may
+    /// still hold is left for in the background.
     ///
     /// # Cancel safety
     ///
@@ -40,13 +41,14 @@ impl Hold {
         self.ensure_held()?;
         let engine = Arc::clone(&self.armed.engine);
         let started = engine.line.clock.now();
-        // Closing waits for the leaves that are posted if this future is dropped: both claims are dropped before the pass.
+        // Closing waits for the leaves that are posted if this future is dropped: both claims are dropped before the pass, and the
+        // old one, which may be believed in, before anything is sent for the new one.
         let pass = engine.enter()?;
         let mut terms = self.armed.tenure.terms;
         (terms.min_hold, terms.max_hold) = (None, None);
         let old = &self.armed.tenure;
         let new = engine.arm(lock.protocol()?, old.id.owner(), terms, Some(old));
-        let (_pass, hold, new) = (pass, self, new);
+        let (_pass, new, hold) = (pass, new, self);
         let granted = tokio::select! {
             biased;
             () = engine.closed() => return Err(Error::Closed),
@@ -73,7 +75,13 @@ impl Hold {
                 let outcome = engine.line.swap(tenure, &new.tenure, keeps_belief).await;
                 match outcome {
                     Ok(Verdict::Granted(token)) => return Ok(Some(token)),
-                    Ok(Verdict::Busy(_)) => return Ok(None),
+                    Ok(Verdict::Busy(_)) => {
+                        let (belief, _) = tenure.belief(self.armed.engine.line.clock.now());
+                        return match (belief, last.take()) {
+                            (Belief::Ended(Ending::Released), Some(error)) => Err(backend(error)),
+                            _ => Ok(None),
+                        };
+                    }
                     Ok(Verdict::More) => continue,
                     Ok(Verdict::Spent) => {
                         return Err(Error::lost(tenure.protocol.name(), LossReason::Gone));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Claim, Ending, Phase};
 use crate::clock::Moment;
+use crate::protocol::Verb;
 
 impl Claim {
     /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that
@@ -23,10 +24,17 @@ impl Claim {
         }
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
-            Phase::Ended(ending) => *ending = Ending::Withdrawn,
+            // A swap of it may be sent again.
+            Phase::Ended(Ending::Released) if self.swapping => {}
+            Phase::Ended(ending) => {
+                *ending = Ending::Withdrawn;
+                (self.swapping, self.stray_swap) = (false, false);
+            }
             _ => {}
         }
-        if let (Phase::Ended(_), Some(pending)) = (self.phase, &mut self.pending) {
+        if let Some(pending) = &mut self.pending
+            && (matches!(self.phase, Phase::Ended(_)) || pending.verb == Verb::Swap)
+        {
             pending.sent = past;
         }
     }

@@ -391,6 +391,21 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[test]
+fn a_refused_swap_is_believed_unless_another_request_for_it_may_still_be_executed() {
+    for (outcome, belief) in [
+        (Outcome::NotSent, Belief::Uncertain),
+        (Outcome::Unknown, Belief::Ended(Ending::Released)),
+    ] {
+        let mut claim = held(0);
+        claim.begin_swap(2, true, at(10)).unwrap();
+        claim.failed(2, outcome);
+        claim.begin_swap(3, true, at(20)).unwrap();
+        claim.swap_refused(3, at(30));
+        assert_eq!(claim.belief(at(30)), belief);
+    }
+}
+
 proptest! {
     /// Whatever happens: belief lies within ttl − margin of a send, never returns once ended, and an acquire is never
     /// sent for an ended claim.
