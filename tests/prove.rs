@@ -29,6 +29,9 @@ struct Options {
     /// For each attempt of a client, how many ticks its lease lasts: 2,2 for two attempts.
     #[arg(long, value_delimiter = ',')]
     leases: Option<Vec<u8>>,
+    /// How many attempts of each client, the last, only ask to take the place of one before.
+    #[arg(long)]
+    takers: Option<u8>,
     /// For how many ticks a claim in a queue is alive without a word.
     #[arg(long)]
     waiter: Option<u8>,
@@ -54,6 +57,7 @@ enum Kind {
     Mutex,
     Reentrant,
     Fair,
+    Rwlock,
 }
 
 impl Kind {
@@ -62,6 +66,7 @@ impl Kind {
             Self::Mutex => "mutex",
             Self::Reentrant => "reentrant",
             Self::Fair => "fair",
+            Self::Rwlock => "rwlock",
         }
     }
 }
@@ -70,6 +75,7 @@ impl Options {
     fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
         let own = self.clients.is_some()
             || self.leases.is_some()
+            || self.takers.is_some()
             || self.waiter.is_some()
             || self.ticks.is_some()
             || self.faults.is_some()
@@ -90,6 +96,10 @@ impl Options {
                 !bounds.leases.contains(&0) && (1..=5).contains(&bounds.leases.len()),
                 "there must be from 1 to 5 leases, of at least a tick each"
             );
+            ensure!(
+                usize::from(bounds.takers) < bounds.leases.len(),
+                "the first attempt can take the place of none"
+            );
         }
         Ok(searches)
     }
@@ -98,6 +108,7 @@ impl Options {
         let mut bounds = Bounds::small();
         bounds.clients = self.clients.unwrap_or(bounds.clients);
         bounds.leases = self.leases.clone().unwrap_or(bounds.leases);
+        bounds.takers = self.takers.unwrap_or(bounds.takers);
         bounds.waiter = self.waiter.unwrap_or(bounds.waiter);
         bounds.ticks = self.ticks.unwrap_or(bounds.ticks);
         bounds.faults = self.faults.unwrap_or(bounds.faults);
@@ -155,9 +166,11 @@ fn hunt(options: &Options) -> Result<bool> {
         }
         caught &= tell(mutant.name, mutant.hunt()?);
     }
-    for &mutant in claim::OF_QUEUES {
-        if options.asks_for("fair") {
-            caught &= tell(&format!("{mutant:?}"), claim::hunt(mutant)?);
+    for (kind, mutants) in [("fair", claim::OF_QUEUES), ("rwlock", claim::OF_SWAPS)] {
+        for &mutant in mutants {
+            if options.asks_for(kind) {
+                caught &= tell(&format!("{mutant:?}"), claim::hunt(mutant)?);
+            }
         }
     }
     Ok(caught)

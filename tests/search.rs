@@ -34,6 +34,11 @@ fn every_property_of_a_fair_lock_holds_in_every_state() -> Result<()> {
 }
 
 #[test]
+fn every_property_of_a_read_write_lock_holds_in_every_state() -> Result<()> {
+    holds_everywhere(&Model::rwlock()?)
+}
+
+#[test]
 fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     let (survivors, caught_by) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let hunt = |mutants: &[&lua::Mutant]| {
@@ -54,10 +59,10 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     });
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
-    // No script can make a client believe again, or in a smaller token before there is an overlap: such mistakes are the
-    // engine's, and for the second there is a test beside the property.
+    // No script can make a client believe again, or lose a place to itself: such mistakes are the engine's.
     let properties = [
         "larger token",
+        "token passed",
         "shared token",
         "overlap",
         "only acquire creates",
@@ -79,6 +84,7 @@ fn property(violation: Violation) -> &'static str {
     match violation {
         Violation::Overlap(..) => "overlap",
         Violation::TokenNotLarger(..) => "larger token",
+        Violation::TokenPassed(..) => "token passed",
         Violation::TokenNotShared(..) => "shared token",
         Violation::Revived(..) => "only acquire creates",
         Violation::NotGone(..) => "gone",
@@ -91,6 +97,7 @@ fn property(violation: Violation) -> &'static str {
         Violation::NotTold(..) => "told",
         Violation::GrantedTooLong(..) => "granted too long",
         Violation::Remains => "remains",
+        Violation::LostToItself(..) => "lost to itself",
         _ => "another",
     }
 }
@@ -102,6 +109,22 @@ fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
         let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
         assert_eq!(property(found.violation), "believed too long", "{found}");
     }
+}
+
+#[test]
+fn every_mistake_in_how_a_claim_is_swapped_is_caught() {
+    let caught: Vec<_> = claim::OF_SWAPS
+        .iter()
+        .map(|&mutant| {
+            let found = claim::hunt(mutant).unwrap();
+            let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
+            property(found.violation)
+        })
+        .collect();
+    assert_eq!(
+        caught,
+        ["token passed", "lost to itself", "believed too long"]
+    );
 }
 
 #[test]

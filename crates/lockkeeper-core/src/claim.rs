@@ -177,7 +177,9 @@ impl Claim {
             (Verb::Swap, phase, _) if self.may_swap(phase, now) => {}
             (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
             (verb, Phase::Held { deadline, .. }, _)
-                if verb == self.renewal() && now < deadline && (!self.swapping || mutant!(RenewWhileSwapping)) => {}
+                if verb == self.renewal()
+                    && now < deadline
+                    && (!self.swapping || mutant!(RenewWhileSwapping)) => {}
             _ => return Err(NotNow::OutOfOrder),
         }
         if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {

@@ -106,9 +106,7 @@ impl Line {
         keeps_belief: bool,
     ) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let begin = |claim: &mut Claim| {
-            claim.begin_swap(request, keeps_belief, self.clock.now())
-        };
+        let begin = |claim: &mut Claim| claim.begin_swap(request, keeps_belief, self.clock.now());
         old.change(begin).map_err(Failed::Forbidden)?;
         let unanswered = Unanswered {
             tenure: old,

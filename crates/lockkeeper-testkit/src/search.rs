@@ -8,7 +8,7 @@
 //!
 //! # What is explored
 //!
-//! Clients begin, ask again, beat, renew, let go, close and crash whenever they may. A message that a claim was granted comes at
+//! Clients begin, ask again, beat, renew, swap modes, let go, close and crash whenever they may. A message that a claim was granted comes at
 //! any time later, as often as it likes, or never. Any request can be in trouble: late on its
 //! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
 //! later, as often as it likes. Requests overtake each other. Time moves in ticks, for server and clients alike; a lease
@@ -55,8 +55,8 @@
 //!
 //! | a kind with | needs |
 //! |---|---|
-//! | modes, such as readers | a protocol by seat in [`Model`], and [`Model::exclude`] to say which modes do |
-//! | requests of another sort, such as swaps | a `Question`, its item in `server.rs`, and when it may be sent in `moves.rs` |
+//! | other modes than to read or write | a [`Mode`], its protocol in [`Model`], and [`Model::exclude`] to say which do |
+//! | requests of another sort, such as swaps | a `Question`, its item in `server.rs`, and when it may be sent, as in `swaps.rs` |
 //! | scripts that remember request numbers of another sort | numbers that count up, in `Question::number` |
 //! | grants of many at once | nothing: a run may tell of many; `turns.rs` says who has got past whom |
 
@@ -71,10 +71,12 @@ mod report;
 mod server;
 mod state;
 mod step;
+mod swaps;
+mod tokens;
 mod turns;
 
 pub use bounds::{Bounds, MOST_CLIENTS};
 pub use explore::search;
-pub use model::{Model, Seat};
+pub use model::{Mode, Model, Seat};
 pub use property::Violation;
 pub use report::{Found, Progress, Report};

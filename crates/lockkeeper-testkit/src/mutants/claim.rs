@@ -8,17 +8,28 @@ use crate::search::{Bounds, Found, Model, search};
 /// Those that are about grants by message.
 pub const OF_QUEUES: &[Mutant] = &[Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
 
-/// What the search of a fair lock finds with this mistake; `None` if it survives.
+/// Those that are about swaps.
+pub const OF_SWAPS: &[Mutant] = &[
+    Mutant::BelieveWhileSwapping,
+    Mutant::RenewWhileSwapping,
+    Mutant::BelieveBesideStraySwap,
+];
+
+/// What the search of a fair lock, or of a read-write lock, finds with this mistake; `None` if it survives.
 ///
 /// # Errors
 ///
 /// As for [`search`].
 pub fn hunt(mutant: Mutant) -> Result<Option<Found>> {
-    let bounds = Bounds {
-        leases: vec![2],
-        ..Bounds::small()
+    let (model, bounds) = if OF_SWAPS.contains(&mutant) {
+        (Model::rwlock()?, Bounds::swaps())
+    } else {
+        let bounds = Bounds {
+            leases: vec![2],
+            ..Bounds::small()
+        };
+        (Model::fair()?, bounds)
     };
-    let model = Model::fair()?;
     with(mutant, || {
         Ok(search(&model, &bounds, None, |_| {})?.violation)
     })

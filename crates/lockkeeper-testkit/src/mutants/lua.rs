@@ -5,7 +5,11 @@
 //! it looks.
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
+use lockkeeper_lua::{Script, fair, mutex, reentrant};
+
+mod modes;
+
+pub use modes::RWLOCK;
 
 use crate::search::{Bounds, Found, Model, search};
 
@@ -68,6 +72,10 @@ enum Where {
     Forgetting,
     /// Three claims want the same name.
     Queue,
+    /// Two claims each, of which the second takes the place of the first.
+    Swaps,
+    /// More clients than a search has: the simulation finds it.
+    FourClients,
 }
 
 impl Mutant {
@@ -93,11 +101,12 @@ impl Mutant {
     pub fn bounds(&self) -> Bounds {
         let mut bounds = Bounds::small();
         match self.world {
-            Where::Small => {}
+            Where::Small | Where::FourClients => {}
             Where::Queue => {
                 bounds.clients = 3;
                 bounds.leases = vec![2];
             }
+            Where::Swaps => bounds = Bounds::swaps(),
             Where::UnequalLeases => bounds.leases = vec![3, 2],
             Where::Forgetting => {
                 bounds.clients = 1;
@@ -140,7 +149,8 @@ const fn mutant(
 
 /// Every mutant that the search must find.
 pub fn searched() -> impl Iterator<Item = &'static Mutant> {
-    ALL.iter().chain(FAIR)
+    let all = ALL.iter().chain(FAIR).chain(RWLOCK).chain(modes::SEARCHED);
+    all.filter(|mutant| mutant.world != Where::FourClients)
 }
 
 /// Mutants of the scripts of the fair lock, which the simulation must find too.
@@ -207,108 +217,6 @@ pub const FAIR: &[Mutant] = &[
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
         Where::Queue,
-    ),
-];
-
-/// Mutants of the scripts of the read-write lock, which the simulation must find.
-pub const RWLOCK: &[Mutant] = &[
-    mutant(
-        "rwlock_swap_ignores_the_mark",
-        &rwlock::SWAP,
-        " or redis.call('EXISTS', KEYS[3]) == 1",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_swap_needs_no_old_claim",
-        &rwlock::SWAP,
-        "(old_ends <= name.now or redis.call('EXISTS', KEYS[3]) == 1)",
-        "redis.call('EXISTS', KEYS[3]) == 1",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_swap_leaves_the_old_claim",
-        &rwlock::SWAP,
-        "  stop_reading(name, old, 0)\n",
-        "  if name.read_until < 0 then\n    stop_reading(name, old, 0)\n  end\n",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_swap_leaves_no_mark",
-        &rwlock::SWAP,
-        "  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_upgrade_passes_other_readers",
-        &rwlock::SWAP,
-        "(name.held.taken or #all_readers(name) > 1)",
-        "name.held.taken",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_downgrade_lets_the_writer_behind_in",
-        &rwlock::SWAP,
-        "if mode ~= 'read' and not name.reading then",
-        "if mode ~= 'read' then",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_downgrade_keeps_the_token",
-        &rwlock::SWAP,
-        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
-        "name.read_token = redis.call('GET', name.fence)",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_acquire_ignores_the_mark",
-        &rwlock::ACQUIRE,
-        " or redis.call('EXISTS', KEYS[3]) == 1",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_first_reader_takes_the_token_of_the_writer",
-        &rwlock::ACQUIRE,
-        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
-        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttl, name.now_us)",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_readers_pass_a_waiting_writer",
-        &rwlock::ACQUIRE,
-        "if name.more or name.held.taken or name.waits then",
-        "if name.more or name.held.taken or name.waits and mode == 'write' then",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_readers_in_front_are_let_in_past_a_writer",
-        &rwlock::BEAT,
-        "    if mode ~= 'read' or not is_alive(name, entries[i]) then\n      break\n    end\n    front[i], requests[i] = claims[i], request\n",
-        "    if mode == 'read' and is_alive(name, entries[i]) then\n      front[#front + 1], requests[#requests + 1] = claims[i], request\n    end\n",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_renew_read_arms_all_readers",
-        &rwlock::RENEW_READ,
-        "    arm(KEYS[i], ttl)\n",
-        "    for _, other in ipairs(redis.call('ZRANGEBYSCORE', KEYS[i], string.format('(%.0f', now), '+inf')) do\n      redis.call('ZADD', KEYS[i], string.format('%.0f', now + ttl), other)\n    end\n    arm(KEYS[i], ttl)\n",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_leave_of_a_reader_takes_all_out",
-        &rwlock::LEAVE,
-        "  redis.call('ZREM', name.readers, claim, string.format('token:%s', claim))\n",
-        "  redis.call('DEL', name.readers)\n",
-        Where::Small,
-    ),
-    mutant(
-        "rwlock_leave_of_a_writer_forgets_the_readers_behind",
-        &rwlock::LEAVE,
-        "  share(name, claims, name.waiter_ttl)\n",
-        "  share(name, { claims[1] }, name.waiter_ttl)\n",
-        Where::Small,
     ),
 ];
 

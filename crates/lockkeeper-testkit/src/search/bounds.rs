@@ -27,6 +27,8 @@ pub struct Bounds {
     pub clients: u8,
     /// How many acquisitions each of them begins, by how many ticks the lease of each lasts.
     pub leases: Vec<u8>,
+    /// How many of them, the last, only ask to take the place of one before, of a kind whose claims can.
+    pub takers: u8,
     /// For how many ticks a claim in a queue is alive without a word. Of no account to a kind without one.
     pub waiter: u8,
     /// How often time moves on.
@@ -52,6 +54,7 @@ impl Bounds {
         Self {
             clients: 2,
             leases: vec![2, 2],
+            takers: 0,
             waiter: 3,
             ticks: 4,
             faults: 1,
@@ -145,6 +148,97 @@ impl Bounds {
             Self {
                 endings: 0,
                 clock_behind: false,
+                ..one_each()
+            },
+        ]
+    }
+
+    /// Two clients with two attempts each, of which the second can only take the place of the first.
+    pub fn swaps() -> Self {
+        Self {
+            takers: 1,
+            ticks: 3,
+            endings: 0,
+            ..Self::small()
+        }
+    }
+
+    /// What every change to a kind with modes must pass: there still more can happen.
+    pub fn quick_of_modes() -> Vec<Self> {
+        let swaps = Self::swaps;
+        let one_each = || Self {
+            leases: vec![2],
+            ..Self::small()
+        };
+        vec![
+            swaps(),
+            // Two requests for a swap in trouble, or one for each of two.
+            Self {
+                ticks: 1,
+                faults: 2,
+                ..swaps()
+            },
+            // Two of one owner, one of which dies.
+            Self {
+                leases: vec![2, 2],
+                ticks: 2,
+                faults: 0,
+                endings: 0,
+                ..one_each()
+            },
+            // Some read, some write.
+            Self {
+                clients: 3,
+                ticks: 2,
+                endings: 0,
+                ..one_each()
+            },
+            // Gaps in which nobody is heard, one after the other.
+            Self {
+                ticks: 5,
+                ..one_each()
+            },
+        ]
+    }
+
+    /// The same further out.
+    pub fn thorough_of_modes() -> Vec<Self> {
+        let swaps = Self::swaps;
+        let one_each = || Self {
+            leases: vec![2],
+            ..Self::small()
+        };
+        vec![
+            Self {
+                endings: 1,
+                ..swaps()
+            },
+            Self {
+                ticks: 2,
+                faults: 2,
+                ..swaps()
+            },
+            Self {
+                clients: 3,
+                ticks: 2,
+                faults: 0,
+                ..swaps()
+            },
+            Self {
+                leases: vec![3, 2],
+                ticks: 3,
+                faults: 0,
+                ..one_each()
+            },
+            Self {
+                clients: 3,
+                ticks: 3,
+                endings: 0,
+                ..one_each()
+            },
+            Self {
+                ticks: 5,
+                faults: 2,
                 ..one_each()
             },
         ]
@@ -255,9 +349,10 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} clients, leases of {:?} ticks each, {} ticks, {} faults, {} endings, clock {}",
+            "{} clients, leases of {:?} ticks each, {} only by a swap, {} ticks, {} faults, {} endings, clock {}",
             self.clients,
             self.leases,
+            self.takers,
             self.ticks,
             self.faults,
             self.endings,

@@ -5,7 +5,8 @@ use lockkeeper_core::protocol::Verb;
 use lockkeeper_core::store::Outcome;
 
 use super::bounds::moment;
-use super::state::{Asked, Attempt, Client, Message, Stage, Told};
+use super::model::Mode;
+use super::state::{Asked, Attempt, Client, Message, Question, Stage, Told};
 
 impl Attempt {
     /// Changes the claim.
@@ -27,10 +28,18 @@ impl Attempt {
         let ended = claim.deadline().is_none()
             && matches!(claim.belief(moment(now)), Belief::Ended(_))
             && claim.departure() == Departure::None;
+        if !matches!(claim.belief(moment(now)), Belief::None) {
+            self.takes = None;
+        }
         if ended && self.flight.is_none() {
-            self.stage = Stage::Over;
+            self.end_all();
         }
         self.fold_messages(now);
+    }
+
+    /// Nothing is left to do, or to be known.
+    pub(super) fn end_all(&mut self) {
+        (self.stage, self.mode, self.takes) = (Stage::Over, Mode::Only, None);
     }
 
     /// Forgets messages that can have no effect any more: to a claim that waits, those that are hints at best.
@@ -68,16 +77,22 @@ pub(super) fn told(attempt: &Attempt, message: Message, now: u8) -> Attempt {
     changed
 }
 
-/// The reply has arrived.
-pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now: u8) -> Attempt {
-    let mut changed = attempt.clone();
-    changed.flight = None;
+/// The reply to a request of the attempt at `place` has arrived.
+pub(super) fn heard(
+    client: &mut Client,
+    place: usize,
+    asked: Asked,
+    (told, until): (Told, u8),
+    now: u8,
+) {
+    let attempt = &mut client.attempts[place];
+    attempt.flight = None;
     let number = asked.request;
-    let verdict = changed.change(now, |claim| match told {
+    let verdict = attempt.change(now, |claim| match told {
         Told::Answer(answer) => {
             let verdict = claim.answered(number, answer, moment(now));
             // The engine gives up on such a name.
-            if let Verdict::WrongKind | Verdict::Nonsense = verdict
+            if let Verdict::WrongKind | Verdict::WouldDeadlock | Verdict::Nonsense = verdict
                 && claim.token().is_none()
             {
                 claim.end(moment(now));
@@ -93,10 +108,13 @@ pub(super) fn heard(attempt: &Attempt, asked: Asked, told: Told, until: u8, now:
             None
         }
     });
-    if let Some(Some(Verdict::Left { .. } | Verdict::WasGone)) = verdict {
-        changed.gone = Some(until).filter(|until| *until >= now);
+    let verdict = verdict.flatten();
+    if let Some(Verdict::Left { .. } | Verdict::WasGone) = verdict {
+        attempt.gone = Some(until).filter(|until| *until >= now);
     }
-    changed
+    if let Question::Swap { old, .. } = asked.question {
+        client.swap_answered(place, usize::from(old), verdict, until, now);
+    }
 }
 
 /// Whether the claim is believed in; `None` if it has never been.
@@ -109,14 +127,16 @@ pub(super) fn believed(attempt: &Attempt, now: u8) -> Option<bool> {
 }
 
 /// The claim learns that there will be no answer.
-pub(super) fn failed(attempt: &Attempt, asked: Asked, outcome: Outcome, now: u8) -> Attempt {
-    let mut changed = attempt.clone();
+pub(super) fn failed(client: &mut Client, place: usize, asked: Asked, outcome: Outcome, now: u8) {
+    let attempt = &mut client.attempts[place];
     if outcome == Outcome::Unknown {
-        changed.stray();
+        attempt.stray();
     }
-    changed.flight = None;
-    changed.change(now, |claim| claim.failed(asked.request, outcome));
-    changed
+    attempt.flight = None;
+    attempt.change(now, |claim| claim.failed(asked.request, outcome));
+    if let Question::Swap { old, .. } = asked.question {
+        client.swap_failed(place, usize::from(old), outcome, now);
+    }
 }
 
 /// A request is answered behind the leave that overtook it: the claim hears of it and must not mind.
@@ -158,7 +178,7 @@ pub(super) fn crashed(client: &Client) -> Client {
     changed.floor = 0;
     for attempt in &mut changed.attempts {
         attempt.stray();
-        attempt.stage = Stage::Over;
+        attempt.end_all();
         attempt.sleeps = false;
         attempt.gone = None;
         attempt.messages.clear();

@@ -58,6 +58,7 @@ impl Search {
             clients: [client; MOST_CLIENTS],
             server: empty,
             last: None,
+            last_read: None,
             tick: 0,
             faults: 0,
             endings: 0,
@@ -160,7 +161,10 @@ impl Search {
             if order != ORDERS[0] {
                 folded.server = self.server.renamed(world.server, names);
             }
-            if let Some(last) = &mut folded.last {
+            for last in [&mut folded.last, &mut folded.last_read]
+                .into_iter()
+                .flatten()
+            {
                 last.seat.client = names[usize::from(last.seat.client)];
             }
             if best.is_none_or(|best| folded < best) {

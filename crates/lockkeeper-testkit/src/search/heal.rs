@@ -6,12 +6,12 @@
 
 use anyhow::Result;
 use lockkeeper_core::claim::Belief;
-use lockkeeper_core::protocol::{Answer, Verb};
+use lockkeeper_core::protocol::Answer;
 
 use super::bounds::moment;
 use super::effect::heard;
 use super::explore::Search;
-use super::model::Seat;
+use super::model::{Mode, Seat};
 use super::property::Violation;
 use super::state::{Asked, Attempt, Client, Flight, Question, Told, World};
 use super::step::Sending;
@@ -81,6 +81,11 @@ impl Search {
             if let Told::Answer(Answer::Granted(_)) = run.told {
                 let leave = asks(Question::Leave { overtakes: false });
                 server = self.server.run(server, tick, comer, leave)?.server;
+                if self.model.reading.is_some() {
+                    // What the readers had in common lives as long as the longest lease that any of them asked for.
+                    tick += self.bounds.longest();
+                    server = self.server.settle(server, tick);
+                }
                 let remains = self.server.has_remains(server, tick);
                 return Ok(remains.then_some(Violation::Remains));
             }
@@ -110,6 +115,7 @@ impl Search {
             world = self.change(world, seat, attempt);
         }
         (world.faults, world.endings, world.last) = (0, 0, None);
+        world.last_read = None;
         Ok(world)
     }
 
@@ -119,7 +125,7 @@ impl Search {
         for _ in 0..REQUESTS {
             let now = moment(world.tick);
             let client = self.clients.value(world.clients[usize::from(seat.client)]);
-            let mut attempt = client.attempts[usize::from(seat.attempt)].clone();
+            let attempt = &client.attempts[usize::from(seat.attempt)];
             if let Some(Flight { asked, reply }) = attempt.flight {
                 world = match reply {
                     None => {
@@ -127,8 +133,10 @@ impl Search {
                             .1
                     }
                     Some((told, until)) => {
-                        let heard = heard(&attempt, asked, told, until, world.tick);
-                        self.change(world, seat, heard)
+                        let mut changed = Client::clone(&client);
+                        let place = usize::from(seat.attempt);
+                        heard(&mut changed, place, asked, (told, until), world.tick);
+                        self.with(world, seat.client, changed)
                     }
                 };
                 continue;
@@ -136,23 +144,25 @@ impl Search {
             let Some(belief) = attempt.claim().map(|claim| claim.belief(now)) else {
                 return Ok(world);
             };
+            let (sleeps, mut client) = (attempt.sleeps, Client::clone(&client));
             let sent = match belief {
-                Belief::None if asked_now && (attempt.sleeps || self.model.protocol.queues()) => {
+                Belief::None if asked_now && (sleeps || self.model.protocol.queues()) => {
                     return Ok(world);
                 }
                 Belief::None => self
-                    .sent(&client, seat, Verb::Acquire, Sending::Again, world.tick)
-                    .or_else(|| self.sent(&client, seat, Verb::Beat, Sending::Beat, world.tick)),
-                _ => {
-                    attempt.change(world.tick, |claim| claim.end(now));
-                    let client = with(&client, seat, attempt.clone());
-                    self.sent(&client, seat, Verb::Leave, Sending::Leave, world.tick)
-                }
+                    .sent(&client, seat, Sending::Again, world.tick)
+                    .or_else(|| self.sent(&client, seat, Sending::Beat, world.tick)),
+                _ => None,
             };
+            let sent = sent.or_else(|| {
+                // It lets go, or swaps and can do so no more.
+                client.end(usize::from(seat.attempt), world.tick);
+                self.sent(&client, seat, Sending::Leave, world.tick)
+            });
             let Some((_, sent)) = sent else {
-                return Ok(self.change(world, seat, attempt));
+                return Ok(self.with(world, seat.client, client));
             };
-            world = self.change(world, seat, sent);
+            world = self.with(world, seat.client, sent);
             asked_now = true;
         }
         Ok(world)
@@ -179,6 +189,7 @@ fn with(client: &Client, seat: Seat, attempt: Attempt) -> Client {
 fn asks(question: Question) -> Asked {
     Asked {
         question,
+        mode: Mode::Write,
         request: question.number(false, 0),
         floor: 0,
         token: None,

@@ -33,14 +33,41 @@ pub(super) fn letter(client: u8) -> char {
     char::from(b'A'.saturating_add(client))
 }
 
+/// What an attempt is to do with the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Of a kind without modes: hold it, beside its owner's claims at most.
+    Only,
+    /// Hold it beside others.
+    Read,
+    /// The same as without modes, of a kind that has others.
+    Write,
+}
+
+impl Mode {
+    /// Which the other one is that a claim of this one can be swapped for.
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Only => Self::Only,
+            Self::Read => Self::Write,
+            Self::Write => Self::Read,
+        }
+    }
+
+    pub(super) const fn reads(self) -> bool {
+        matches!(self, Self::Read)
+    }
+}
+
 /// A kind of lock, as far as the search must know it.
 ///
-/// A new kind joins by one value of this type. Whose attempts use another protocol, a reader's and a writer's for
-/// example, gives another one by the seat's attempt.
+/// A new kind joins by one value of this type.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// What builds the requests and reads the replies.
     pub protocol: Arc<dyn Protocol>,
+    /// The same for claims that read, if there are such. Then the other protocol is that of those who write.
+    pub reading: Option<Arc<dyn Protocol>>,
     /// Whether claims of one client's owner may hold together: they share a token then, and a client begins its next
     /// attempt while an earlier one lives.
     pub together: bool,
@@ -53,7 +80,12 @@ impl Model {
     ///
     /// None in practice: the name is a good one.
     pub fn all() -> Result<Vec<Self>> {
-        Ok(vec![Self::mutex()?, Self::reentrant()?, Self::fair()?])
+        Ok(vec![
+            Self::mutex()?,
+            Self::reentrant()?,
+            Self::fair()?,
+            Self::rwlock()?,
+        ])
     }
 
     /// One holder at a time.
@@ -64,6 +96,7 @@ impl Model {
     pub fn mutex() -> Result<Self> {
         Ok(Self {
             protocol: lockkeeper_mutex::protocol(name()?),
+            reading: None,
             together: false,
         })
     }
@@ -76,6 +109,7 @@ impl Model {
     pub fn reentrant() -> Result<Self> {
         Ok(Self {
             protocol: lockkeeper_reentrant::protocol(name()?),
+            reading: None,
             together: true,
         })
     }
@@ -88,13 +122,45 @@ impl Model {
     pub fn fair() -> Result<Self> {
         Ok(Self {
             protocol: lockkeeper_fair::protocol(name()?),
+            reading: None,
             together: true,
         })
     }
 
-    /// What every change must pass: [`Bounds::quick`], or those of kinds with a queue.
+    /// One owner that writes or many that read, by turns.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the name is a good one.
+    pub fn rwlock() -> Result<Self> {
+        Ok(Self {
+            protocol: lockkeeper_rwlock::write_protocol(name()?),
+            reading: Some(lockkeeper_rwlock::read_protocol(name()?)),
+            together: true,
+        })
+    }
+
+    /// The modes that an attempt can have.
+    pub fn modes(&self) -> &'static [Mode] {
+        match self.reading {
+            None => &[Mode::Only],
+            Some(_) => &[Mode::Read, Mode::Write],
+        }
+    }
+
+    /// What builds the requests of an attempt of this mode.
+    pub fn protocol_of(&self, mode: Mode) -> &Arc<dyn Protocol> {
+        match &self.reading {
+            Some(reading) if mode.reads() => reading,
+            _ => &self.protocol,
+        }
+    }
+
+    /// What every change must pass: [`Bounds::quick`], or those of kinds with a queue or modes.
     pub fn quick(&self) -> Vec<Bounds> {
-        if self.protocol.queues() {
+        if self.reading.is_some() {
+            Bounds::quick_of_modes()
+        } else if self.protocol.queues() {
             Bounds::quick_of_queues()
         } else {
             Bounds::quick()
@@ -103,7 +169,9 @@ impl Model {
 
     /// The same further out: minutes, and gigabytes.
     pub fn thorough(&self) -> Vec<Bounds> {
-        if self.protocol.queues() {
+        if self.reading.is_some() {
+            Bounds::thorough_of_modes()
+        } else if self.protocol.queues() {
             Bounds::thorough_of_queues()
         } else {
             Bounds::thorough()
@@ -111,8 +179,13 @@ impl Model {
     }
 
     /// Whether the two may never hold at once.
-    pub fn exclude(&self, one: Seat, other: Seat) -> bool {
-        one != other && !(self.together && one.client == other.client)
+    pub fn exclude(&self, (one, its): (Seat, Mode), (other, others): (Seat, Mode)) -> bool {
+        one != other && !self.joins(one, other) && !(its.reads() && others.reads())
+    }
+
+    /// Whether one of the two may join the other because they are of one owner.
+    pub fn joins(&self, one: Seat, other: Seat) -> bool {
+        one != other && self.together && one.client == other.client
     }
 }
 
@@ -162,14 +235,21 @@ mod tests {
     }
 
     #[test]
-    fn only_claims_of_one_reentrant_owner_hold_together() {
+    fn only_claims_of_one_reentrant_owner_or_of_readers_hold_together() {
         let seat = |client, attempt| Seat { client, attempt };
+        let only = |client, attempt| (seat(client, attempt), Mode::Only);
         let (mutex, reentrant) = (Model::mutex().unwrap(), Model::reentrant().unwrap());
-        assert!(mutex.exclude(seat(0, 0), seat(0, 1)));
-        assert!(!reentrant.exclude(seat(0, 0), seat(0, 1)));
+        assert!(mutex.exclude(only(0, 0), only(0, 1)));
+        assert!(!reentrant.exclude(only(0, 0), only(0, 1)));
         for model in [mutex, reentrant] {
-            assert!(model.exclude(seat(0, 0), seat(1, 0)));
-            assert!(!model.exclude(seat(0, 0), seat(0, 0)));
+            assert!(model.exclude(only(0, 0), only(1, 0)));
+            assert!(!model.exclude(only(0, 0), only(0, 0)));
         }
+        let rwlock = Model::rwlock().unwrap();
+        let (reads, writes) = ((seat(0, 0), Mode::Read), (seat(0, 1), Mode::Write));
+        assert!(!rwlock.exclude(reads, writes));
+        assert!(!rwlock.exclude(reads, (seat(1, 0), Mode::Read)));
+        assert!(rwlock.exclude(reads, (seat(1, 0), Mode::Write)));
+        assert!(rwlock.exclude(writes, (seat(1, 0), Mode::Write)));
     }
 }

@@ -18,7 +18,7 @@ use lockkeeper_core::store::Outcome;
 use super::bounds::{MARGIN, moment};
 use super::effect::{believed, closed, crashed, failed, heard, overtaken, told};
 use super::explore::Search;
-use super::model::Seat;
+use super::model::{Mode, Seat};
 use super::property::Violation;
 use super::server::Run;
 use super::state::{Asked, Attempt, Client, Flight, Message, Question, Stage, Told, World};
@@ -94,8 +94,8 @@ impl Search {
         }
         for (step, outcome) in ways {
             let mut changed = client.clone();
-            changed.attempts[usize::from(seat.attempt)] =
-                failed(attempt, asked, outcome, world.tick);
+            let place = usize::from(seat.attempt);
+            failed(&mut changed, place, asked, outcome, world.tick);
             moves.push((step, self.with(world, seat.client, changed), None));
         }
         Ok(())
@@ -132,22 +132,22 @@ impl Search {
             })
         };
         let mut sends = Vec::new();
-        for (verb, sending) in [
-            (Verb::Acquire, Sending::First),
-            (Verb::Acquire, Sending::Again),
-            (Verb::Beat, Sending::Beat),
-            (Verb::Renew, Sending::Renewal),
-            (Verb::Leave, Sending::Leave),
-        ] {
-            let sent = self.sent(client, seat, verb, sending, now);
+        let first = self.model.modes().iter().copied().map(Sending::First);
+        let takes = (0..seat.attempt).map(Sending::Takes);
+        let others = [
+            Sending::Again,
+            Sending::Beat,
+            Sending::Renewal,
+            Sending::Leave,
+        ];
+        for sending in first.chain(takes).chain(others) {
+            let sent = self.sent(client, seat, sending, now);
             sends.extend(sent.map(|(asked, sent)| (asked, sending, sent)));
         }
         if living(&client.attempts[place]) {
             let mut ended = client.clone();
-            let attempt = &mut ended.attempts[place];
-            attempt.sleeps = false;
-            attempt.change(now, |claim| claim.end(moment(now)));
-            let leave = self.sent(&ended, seat, Verb::Leave, Sending::Leave, now);
+            ended.end(place, now);
+            let leave = self.sent(&ended, seat, Sending::Leave, now);
             // Whoever lets go leaves at once. To leave later is to have held on until then, unless an answer comes between.
             if leave.is_none() || client.attempts[place].flight.is_some() {
                 let next = self.with(world, seat.client, ended);
@@ -155,9 +155,7 @@ impl Search {
             }
             sends.extend(leave.map(|(asked, sent)| (asked, Sending::LetsGo, sent)));
         }
-        for (asked, sending, sent) in sends {
-            let mut changed = client.clone();
-            changed.attempts[place] = sent;
+        for (asked, sending, changed) in sends {
             if world.faults < self.bounds.faults {
                 let mut next = self.with(world, seat.client, changed.clone());
                 next.faults += 1;
@@ -221,13 +219,22 @@ impl Search {
     ) -> Result<(Run, Option<Violation>)> {
         let run = self.server.run(world.server, world.tick, seat, asked)?;
         let mut violation = None;
+        let after = self.server.standing(run.server, world.tick)?;
+        let before = *world;
         for &(grantee, Message { token, .. }) in &*run.grants {
-            violation = violation.or(self.judge_grant(*world, run.server, grantee, token)?);
-            world.note_grant(grantee, token);
+            let broken = self.judge_grant(before, &after, (grantee, token), false)?;
+            violation = violation.or(broken);
+            world.note_grant(grantee, after.reads(self.server.place_of(grantee)), token);
         }
         if let Told::Answer(Answer::Granted(token)) = run.told {
-            violation = violation.or(self.judge_grant(*world, run.server, seat, token)?);
-            world.note_grant(seat, token);
+            let swaps = matches!(asked.question, Question::Swap { .. });
+            let broken = self.judge_grant(before, &after, (seat, token), swaps)?;
+            violation = violation.or(broken);
+            world.note_grant(seat, asked.mode.reads(), token);
+        }
+        if !late {
+            let lost = self.lost_to_itself(client, seat, run.told, &after);
+            violation = violation.or(lost);
         }
         violation = violation.or(self.judge_revival(*world, seat, asked, run.told)?);
         if let Question::Leave { .. } = asked.question {
@@ -245,7 +252,7 @@ impl Search {
         // For how long, and how many are in front, makes no difference to the claim: all such answers are one.
         match &mut told {
             Told::Answer(Answer::Busy(left)) => {
-                attempt.sleeps = true;
+                attempt.sleeps = asked.question == Question::Acquire;
                 *left = None;
             }
             Told::Answer(Answer::Waiting(place)) => *place = 1,
@@ -270,9 +277,10 @@ impl Search {
         if let Told::Answer(Answer::Granted(token)) = told {
             self.raise_floor(client, token);
         }
-        let attempt = &mut client.attempts[usize::from(seat.attempt)];
-        let before = std::mem::replace(attempt, heard(attempt, asked, told, until, now));
-        believes_again(&before, attempt, seat, now)
+        let place = usize::from(seat.attempt);
+        let before = client.attempts[place].clone();
+        heard(client, place, asked, (told, until), now);
+        believes_again(&before, &client.attempts[place], seat, now)
     }
 
     fn raise_floor(&self, client: &mut Client, token: FencingToken) {
@@ -308,10 +316,11 @@ impl Search {
     /// acquire of it is unanswered.
     fn gone_until(&self, seat: Seat, asked: Asked, tick: u8) -> u8 {
         match asked.question {
-            Question::Leave { overtakes: true } => {
-                tick + self.bounds.leases[usize::from(seat.attempt)] - 1
-            }
-            Question::Leave { overtakes: false } => u8::MAX,
+            Question::Leave { overtakes: true }
+            | Question::Swap {
+                overtakes: true, ..
+            } => tick + self.bounds.leases[usize::from(seat.attempt)] - 1,
+            Question::Leave { overtakes: false } | Question::Swap { .. } => u8::MAX,
             _ => 0,
         }
     }
@@ -350,80 +359,112 @@ impl Search {
         world
     }
 
-    /// The attempt with a request of that sort on its way, if it may be sent.
+    /// The client with a request of that sort on its way, if it may be sent.
     pub(super) fn sent(
         &self,
         client: &Client,
         seat: Seat,
-        verb: Verb,
         sending: Sending,
         now: u8,
-    ) -> Option<(Asked, Attempt)> {
-        let mut changed = client.attempts[usize::from(seat.attempt)].clone();
-        let belief = changed.claim().map(|claim| claim.belief(moment(now)));
-        let verb = match (sending, belief) {
-            (Sending::First, None) if self.may_begin(client, seat, now) => {
-                let claim = self
-                    .server
-                    .claim(Seat {
-                        client: 0,
-                        attempt: 0,
-                    })
-                    .clone();
-                let ttl = self.bounds.ttl(seat.attempt);
-                let mut claim = Claim::new(claim, ttl, MARGIN);
-                if self.model.protocol.queues() {
-                    let waiter_ttl = self.bounds.waiter_ttl();
-                    claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
+    ) -> Option<(Asked, Client)> {
+        let place = usize::from(seat.attempt);
+        let mut changed = client.clone();
+        let attempt = &mut changed.attempts[place];
+        match sending {
+            Sending::First(mode) if self.may_begin(client, seat, now) => {
+                self.bear(attempt, seat, mode);
+            }
+            Sending::Takes(old) if self.may_take(client, seat, old.into()) => {
+                self.bear(
+                    attempt,
+                    seat,
+                    client.attempts[usize::from(old)].mode.other(),
+                );
+                attempt.takes = Some(old);
+            }
+            Sending::First(_) | Sending::Takes(_) => return None,
+            _ => {}
+        }
+        let asked = match attempt.takes {
+            Some(old) if matches!(sending, Sending::Takes(_) | Sending::Again) => {
+                self.swap_for(&mut changed, seat, old, now)?
+            }
+            _ => {
+                // Whoever leaves gives a swap up.
+                let swapping = attempt.takes.is_some() || client.successor(place).is_some();
+                if swapping && sending == Sending::Leave {
+                    changed.end(place, now);
                 }
-                changed.stage = Stage::Living(claim);
-                verb
+                let floor = changed.floor;
+                self.asks(&mut changed.attempts[place], floor, sending, now)?
             }
-            (Sending::Again, Some(Belief::None)) | (Sending::Leave, Some(Belief::Ended(_))) => verb,
-            (Sending::Beat, Some(Belief::None))
-                if changed.claim().map(Claim::renewal) == Some(Verb::Beat) =>
-            {
-                verb
-            }
-            (Sending::Renewal, Some(Belief::Held | Belief::Uncertain)) => {
-                changed.claim().map_or(verb, Claim::renewal)
+        };
+        let attempt = &mut changed.attempts[place];
+        // Behind a leave, whatever was on its way is waited for no longer; its answer would change nothing.
+        attempt.stray();
+        attempt.sleeps = false;
+        attempt.flight = Some(Flight { asked, reply: None });
+        Some((asked, changed))
+    }
+
+    /// The attempt begins with a new claim. Claims are told apart by their seats.
+    fn bear(&self, attempt: &mut Attempt, seat: Seat, mode: Mode) {
+        let of_all = Seat {
+            client: 0,
+            attempt: 0,
+        };
+        let claim = self.server.claim(of_all).clone();
+        let mut claim = Claim::new(claim, self.bounds.ttl(seat.attempt), MARGIN);
+        if self.model.protocol.queues() {
+            let waiter_ttl = self.bounds.waiter_ttl();
+            claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
+        }
+        attempt.stage = Stage::Living(claim);
+        attempt.mode = mode;
+    }
+
+    /// What an attempt that lives asks, if it may.
+    fn asks(&self, attempt: &mut Attempt, floor: u64, sending: Sending, now: u8) -> Option<Asked> {
+        let mode = attempt.mode;
+        let Stage::Living(claim) = &mut attempt.stage else {
+            return None;
+        };
+        let verb = match (sending, claim.belief(moment(now))) {
+            (Sending::First(_) | Sending::Again, Belief::None) => Verb::Acquire,
+            (Sending::Beat, Belief::None) if claim.renewal() == Verb::Beat => Verb::Beat,
+            (Sending::Renewal, Belief::Held | Belief::Uncertain) => claim.renewal(),
+            (Sending::Leave, Belief::Ended(_)) if claim.departure() != Departure::None => {
+                Verb::Leave
             }
             _ => return None,
         };
-        let Stage::Living(claim) = &mut changed.stage else {
-            return None;
-        };
-        let overtakes = claim.departure() == Departure::Overtaking;
-        if verb == Verb::Leave && claim.departure() == Departure::None {
-            return None;
-        }
         let question = match verb {
             Verb::Acquire => Question::Acquire,
             Verb::Beat => Question::Beat,
             Verb::Renew => Question::Renew,
-            Verb::Leave => Question::Leave { overtakes },
+            Verb::Leave => Question::Leave {
+                overtakes: claim.departure() == Departure::Overtaking,
+            },
             _ => return None,
         };
         let token = claim.token();
         let noted = self.model.protocol.queues() && token.is_none();
         let asked = Asked {
             question,
+            mode,
             request: question.number(noted, now),
-            floor: client.floor,
+            floor,
             token,
         };
         claim.send(verb, asked.request, moment(now)).ok()?;
-        // Behind a leave, whatever was on its way is waited for no longer; its answer would change nothing.
-        changed.stray();
-        changed.sleeps = false;
-        changed.flight = Some(Flight { asked, reply: None });
-        Some((asked, changed))
+        Some(asked)
     }
 
     /// Whether a client may begin this attempt: it begins them in order, and the next before the last has ended only if
     /// they can hold together.
     fn may_begin(&self, client: &Client, seat: Seat, now: u8) -> bool {
         let place = usize::from(seat.attempt);
+        let only_takes = self.bounds.attempts() - self.bounds.takers;
         let ended = |attempt: &Attempt| match &attempt.stage {
             Stage::Unborn => false,
             Stage::Living(claim) => {
@@ -431,7 +472,8 @@ impl Search {
             }
             Stage::Over => true,
         };
-        matches!(client.attempts[place].stage, Stage::Unborn)
+        seat.attempt < only_takes
+            && matches!(client.attempts[place].stage, Stage::Unborn)
             && client.attempts[..place].iter().all(ended)
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::Belief;
-use lockkeeper_core::protocol::{Answer, Verb};
+use lockkeeper_core::protocol::Answer;
 
 use super::bounds::moment;
 use super::explore::Search;
-use super::model::{Seat, seats};
+use super::model::{Mode, Seat, seats};
 use super::server::Run;
-use super::state::{Asked, Told, World};
+use super::state::{Asked, Question, Told, World};
 
 /// A property that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Violation {
     TokenPassed(Seat, FencingToken, Seat),
     /// Belief had ended and has come back.
     BelievesAgain(Seat),
+    /// The first claim is told that it is gone, and it is the second one, of its own client, that has its place.
+    LostToItself(Seat, Seat),
     /// A request that may not create has made a claim hold that did not.
     Revived(Seat),
     /// The leave was confirmed, and the server has the claim.
@@ -74,6 +76,10 @@ impl fmt::Display for Violation {
                     "{seat} had ceased to believe that it holds, and believes again"
                 )
             }
+            Self::LostToItself(seat, other) => write!(
+                f,
+                "{seat} is told that it is gone, and it is {other} that has taken its place"
+            ),
             Self::Revived(seat) => {
                 write!(
                     f,
@@ -132,10 +138,11 @@ impl Search {
         asked: Asked,
         told: Told,
     ) -> Result<Option<Violation>> {
-        let beats = asked.question.verb() == Some(Verb::Beat);
+        let beats = asked.question == Question::Beat;
+        let swaps = matches!(asked.question, Question::Swap { .. });
         let prolongs = match told {
             Told::Answer(Answer::Renewed) => true,
-            Told::Answer(Answer::Granted(_)) => beats || asked.token.is_some(),
+            Told::Answer(Answer::Granted(_)) => beats || swaps || asked.token.is_some(),
             Told::Answer(Answer::Waiting(_) | Answer::More) => beats,
             _ => false,
         };
@@ -144,31 +151,16 @@ impl Search {
         }
         let standing = self.server.standing(world.server, world.tick)?;
         let place = self.server.place_of(seat);
-        let there = standing.left[place].is_some() || beats && standing.queued[place].is_some();
-        Ok((!there).then_some(Violation::Revived(seat)))
-    }
-
-    /// The property that a grant breaks. `world` is the one before it, `after` the server after it.
-    pub(super) fn judge_grant(
-        &mut self,
-        world: World,
-        after: u32,
-        seat: Seat,
-        token: FencingToken,
-    ) -> Result<Option<Violation>> {
-        let Some(last) = world.last else {
-            return Ok(None);
+        let swapped = match asked.question {
+            Question::Swap { old, .. } => {
+                let attempt = old;
+                standing.left[self.server.place_of(Seat { attempt, ..seat })].is_some()
+            }
+            _ => false,
         };
-        if token < last.token || token == last.token && self.model.exclude(seat, last.seat) {
-            return Ok(Some(Violation::TokenNotLarger(seat, token)));
-        }
-        if token == last.token || !self.model.together {
-            return Ok(None);
-        }
-        let standing = self.server.standing(world.server, world.tick)?;
-        let after = self.server.standing(after, world.tick)?;
-        let joined = self.joins(&standing, &after, seat);
-        Ok(joined.then_some(Violation::TokenNotShared(seat, token)))
+        let there =
+            swapped || standing.left[place].is_some() || beats && standing.queued[place].is_some();
+        Ok((!there).then_some(Violation::Revived(seat)))
     }
 
     /// The property that does not hold in this state, progress apart.
@@ -177,7 +169,7 @@ impl Search {
         let clients: Vec<_> = (0..self.bounds.clients)
             .map(|client| self.clients.value(world.clients[usize::from(client)]))
             .collect();
-        let (mut broken, mut believed) = (None, Vec::<(Seat, FencingToken)>::new());
+        let (mut broken, mut believed) = (None, Vec::<(Seat, Mode, FencingToken)>::new());
         let standing = self.server.standing(world.server, world.tick)?;
         for seat in self.seats() {
             let client = &clients[usize::from(seat.client)];
@@ -193,7 +185,12 @@ impl Search {
             if let Belief::Held | Belief::Uncertain = claim.belief(now)
                 && let (Some(token), Some(deadline)) = (claim.token(), claim.deadline())
             {
-                believed.push((seat, token));
+                believed.push((seat, attempt.mode, token));
+                // As long as it is being swapped its place may be the other's already.
+                let taker = client.successor(seat.attempt.into());
+                let taken = taker
+                    .and_then(|taker| standing.left[place + taker - usize::from(seat.attempt)]);
+                let left = left.max(taken);
                 let end = left.map(|left| now.after(Duration::from_millis(left)));
                 if end.is_none_or(|end| end < deadline) {
                     broken = broken.or(Some(Violation::BelievesTooLong(seat)));
@@ -203,22 +200,14 @@ impl Search {
                 broken = broken.or(Some(Violation::PlaceLost(seat)));
             }
         }
-        for (place, (one, _)) in believed.iter().enumerate() {
-            for (other, _) in &believed[..place] {
-                if self.model.exclude(*one, *other) {
-                    return Ok(Some(Violation::Overlap(*other, *one)));
+        for (place, &(one, its, _)) in believed.iter().enumerate() {
+            for &(other, others, _) in &believed[..place] {
+                if self.model.exclude((one, its), (other, others)) {
+                    return Ok(Some(Violation::Overlap(other, one)));
                 }
             }
         }
-        if let Some(last) = world.last {
-            let passed = |(seat, token): &&(Seat, FencingToken)| {
-                last.token > *token && self.model.exclude(*seat, last.seat)
-            };
-            if let Some((seat, token)) = believed.iter().find(passed) {
-                return Ok(Some(Violation::TokenPassed(*seat, *token, last.seat)));
-            }
-        }
-        Ok(broken)
+        Ok(self.token_passed(world, &believed).or(broken))
     }
 
     /// The waiter that sleeps on, though this run of a leave has made the name free. `world` is the one before it.
@@ -255,6 +244,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use lockkeeper_core::claim::Claim;
+    use lockkeeper_core::protocol::Verb;
 
     use super::super::bounds::{Bounds, MARGIN};
     use super::super::model::Model;

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 
 use super::bounds::{Bounds, server_time};
-use super::model::{Model, Seat, claims, rename, seats};
+use super::model::{Mode, Model, Seat, claims, rename, seats};
 use super::state::{Asked, Interned, Message, Question, Told};
 use crate::mutants::Patch;
 
@@ -37,12 +37,24 @@ pub(super) struct Standing {
     pub(super) left: Vec<Option<u64>>,
     /// The place of each in the queue, counted from one.
     pub(super) queued: Vec<Option<u64>>,
+    /// Which of them hold, or wait, to read. Empty for kinds without modes.
+    reading: Vec<bool>,
 }
 
 impl Standing {
     /// Whether nobody holds.
     pub(super) fn is_free(&self) -> bool {
         self.left.iter().all(Option::is_none)
+    }
+
+    /// Whether the claim at this place holds, or waits, to read.
+    pub(super) fn reads(&self, place: usize) -> bool {
+        self.reading.get(place).copied().unwrap_or(false)
+    }
+
+    /// Whether somebody holds who lets nobody in but its owner.
+    pub(super) fn is_exclusive(&self) -> bool {
+        (0..self.left.len()).any(|place| self.left[place].is_some() && !self.reads(place))
     }
 }
 
@@ -137,12 +149,16 @@ impl Server {
     }
 
     fn item(&self, seat: Seat, asked: Asked) -> Item {
-        let protocol = &self.model.protocol;
+        let protocol = self.model.protocol_of(asked.mode);
         let ttl = self.bounds.ttl(seat.attempt);
         let ask = Ask::new(self.claim(seat), ttl, asked.floor, asked.token)
             .queueing(self.bounds.waiter_ttl(), None);
         match asked.question {
             Question::Acquire => protocol.acquire(ask),
+            Question::Swap { old, overtakes } => {
+                let attempt = old;
+                protocol.swap(ask, self.claim(Seat { attempt, ..seat }), overtakes)
+            }
             Question::Beat => protocol.beat(ask),
             Question::Renew => protocol.renew(ask),
             Question::Leave { overtakes } => protocol.leave(ask, overtakes),
@@ -246,20 +262,34 @@ impl Server {
         // Questions change nothing.
         self.store.stop_clock(server_time(tick));
         self.store.restore(&self.snapshots.value(server));
-        let (mut left, mut queued) = (Vec::new(), Vec::new());
+        let (mut left, mut queued, mut reading) = (Vec::new(), Vec::new(), Vec::new());
         for seat in seats(self.bounds.clients, self.bounds.attempts()) {
-            left.push(self.left(seat)?);
-            queued.push(self.queued(seat)?);
+            let place = self.queued(seat)?;
+            let mut held = None;
+            for &mode in self.model.modes() {
+                let ends = self.left(seat, mode)?;
+                if mode.reads() {
+                    reading.push(ends.is_some() || place.is_some() && self.waits_to_read(seat)?);
+                }
+                held = held.max(ends);
+            }
+            left.push(held);
+            queued.push(place);
         }
-        let standing = Rc::new(Standing { left, queued });
+        let standing = Rc::new(Standing {
+            left,
+            queued,
+            reading,
+        });
         self.standings.insert((server, tick), Rc::clone(&standing));
         Ok(standing)
     }
 
     /// For how long a claim holds, ms, if it does.
-    fn left(&self, seat: Seat) -> Result<Option<u64>> {
+    fn left(&self, seat: Seat, mode: Mode) -> Result<Option<u64>> {
         let asked = Asked {
             question: Question::Verify,
+            mode,
             request: 1,
             floor: 0,
             token: None,
@@ -280,6 +310,15 @@ impl Server {
         let place = reply.field(1).and_then(Value::as_i64);
         let place = u64::try_from(place.context("a queue without places")?)?;
         Ok((place > 0).then_some(place))
+    }
+
+    /// Whether a claim in the queue waits to read: no script tells, so what they note is read.
+    fn waits_to_read(&self, seat: Seat) -> Result<bool> {
+        let waiters = self.model.protocol.name().part("waiters");
+        let noted = self
+            .store
+            .execute(&["HGET", &waiters, self.claim(seat).as_str()])?;
+        Ok(noted.as_str().is_some_and(|noted| noted.ends_with(":read")))
     }
 
     /// Where a seat's claim stands in a [`Standing`].

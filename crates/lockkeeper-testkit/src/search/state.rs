@@ -11,15 +11,16 @@ use lockkeeper_core::store::Request;
 use rustc_hash::FxBuildHasher;
 
 use super::bounds::MOST_CLIENTS;
-use super::model::Seat;
+use super::model::{Mode, Seat};
 
 /// Everything there is at one moment: what a search visits once. Server and clients are numbers of an [`Interned`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct World {
     pub(super) clients: [u32; MOST_CLIENTS],
     pub(super) server: u32,
-    /// The last grant that was executed.
+    /// The last grant that was executed, but to read, and the last one to read since.
     pub(super) last: Option<Grant>,
+    pub(super) last_read: Option<Grant>,
     pub(super) tick: u8,
     /// How much of the bounds has been used up.
     pub(super) faults: u8,
@@ -28,10 +29,19 @@ pub(super) struct World {
 
 impl World {
     /// The server has granted `token`.
-    pub(super) fn note_grant(&mut self, seat: Seat, token: FencingToken) {
-        if self.last.is_none_or(|last| last.token < token) {
-            self.last = Some(Grant { token, seat });
+    pub(super) fn note_grant(&mut self, seat: Seat, reads: bool, token: FencingToken) {
+        let last = if reads {
+            &mut self.last_read
+        } else {
+            &mut self.last
+        };
+        if last.is_none_or(|last| last.token < token) {
+            *last = Some(Grant { token, seat });
         }
+        let last = self.last;
+        self.last_read = self
+            .last_read
+            .filter(|read| last.is_none_or(|last| last.token < read.token));
     }
 }
 
@@ -54,6 +64,10 @@ pub(super) struct Client {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) stage: Stage,
+    /// [`Mode::Only`] unless it lives.
+    pub(super) mode: Mode,
+    /// The attempt of the same client whose place it asks to take.
+    pub(super) takes: Option<u8>,
     /// The one request that the claim waits for.
     pub(super) flight: Option<Flight>,
     /// Requests that nobody waits for any more and that may yet be executed, ordered.
@@ -96,6 +110,7 @@ pub(super) const FIRST_NOTED: Request = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Asked {
     pub(super) question: Question,
+    pub(super) mode: Mode,
     pub(super) request: Request,
     pub(super) floor: u64,
     pub(super) token: Option<FencingToken>,
@@ -104,9 +119,16 @@ pub(super) struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Question {
     Acquire,
+    /// To take the place of another attempt of the client; whether an acquire of that one is unanswered.
+    Swap {
+        old: u8,
+        overtakes: bool,
+    },
     Beat,
     Renew,
-    Leave { overtakes: bool },
+    Leave {
+        overtakes: bool,
+    },
     Verify,
 }
 
@@ -114,7 +136,7 @@ impl Question {
     /// As the claim knows it; a question out of turn is none of its requests.
     pub(super) const fn verb(self) -> Option<Verb> {
         match self {
-            Self::Acquire => Some(Verb::Acquire),
+            Self::Acquire | Self::Swap { .. } => Some(Verb::Acquire),
             Self::Beat => Some(Verb::Beat),
             Self::Renew => Some(Verb::Renew),
             Self::Leave { .. } => Some(Verb::Leave),
@@ -148,6 +170,8 @@ impl Client {
     pub(super) fn new(attempts: u8) -> Self {
         let attempt = Attempt {
             stage: Stage::Unborn,
+            mode: Mode::Only,
+            takes: None,
             flight: None,
             strays: Vec::new(),
             sleeps: false,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use lockkeeper_core::protocol::{Answer, Verb};
 
-use super::model::{Seat, letter};
+use super::model::{Mode, Seat, letter};
 use super::state::{Asked, FIRST_NOTED, Message, Question, Told};
 
 /// One step.
@@ -43,7 +43,9 @@ pub(super) enum Step {
 /// Why a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
-    First,
+    First(Mode),
+    /// It asks to take the place of another attempt.
+    Takes(u8),
     Again,
     Beat,
     Renewal,
@@ -97,7 +99,7 @@ impl fmt::Display for Step {
 impl fmt::Display for Sending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::First => "begins: it ",
+            Self::First(_) | Self::Takes(_) => "begins: it ",
             Self::Again => "asks again: it ",
             Self::Beat => "says that it is alive: it ",
             Self::Renewal => "renews its lease: it ",
@@ -111,12 +113,21 @@ impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.question {
             Question::Acquire => "acquire",
+            Question::Swap {
+                overtakes: true, ..
+            } => "swap with a mark",
+            Question::Swap { .. } => "swap",
             Question::Beat => "beat",
             Question::Renew => "renew",
             Question::Leave { overtakes: true } => "leave with a mark",
             Question::Leave { overtakes: false } => "leave",
             Question::Verify => "verify",
         })?;
+        match self.mode {
+            Mode::Only => {}
+            Mode::Read => f.write_str(" to read")?,
+            Mode::Write => f.write_str(" to write")?,
+        }
         match (self.question.verb(), self.token) {
             (Some(Verb::Acquire), Some(token)) => write!(f, " (repeats grant {token})"),
             (Some(Verb::Acquire | Verb::Beat), None) if self.request >= FIRST_NOTED => {

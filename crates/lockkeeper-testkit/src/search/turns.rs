@@ -26,12 +26,12 @@ impl Search {
         let before = self.server.standing(world.server, world.tick)?;
         let after = self.server.standing(run.server, world.tick)?;
         Ok(self
-            .passed_over(world, &before, &after, seat)
+            .passed_over(world, &before, &after, seat, asked)
             .or_else(|| self.granted_unasked(&before, &after, seat, run))
             .or_else(|| self.no_turn(&after, asked, run)))
     }
 
-    /// Nobody gets past a claim that stays in the queue, but by joining its owner's. One that was not heard lately may have
+    /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or swapping. One that was not heard lately may have
     /// died, and stand up again at the end.
     fn passed_over(
         &self,
@@ -39,11 +39,15 @@ impl Search {
         before: &Standing,
         after: &Standing,
         asking: Seat,
+        asked: Asked,
     ) -> Option<Violation> {
+        let swaps = matches!(asked.question, Question::Swap { .. });
         let stays = |seat: &Seat| *seat != asking || self.was_heard_lately(world, *seat);
         for other in self.seats() {
             let place = self.server.place_of(other);
             let granted = before.left[place].is_none() && after.left[place].is_some();
+            // One that swaps has held already.
+            let granted = granted && !(swaps && other == asking);
             for seat in self.seats().filter(|seat| *seat != other).filter(stays) {
                 let its = self.server.place_of(seat);
                 let (Some(was), Some(is)) = (before.queued[its], after.queued[its]) else {
@@ -65,8 +69,7 @@ impl Search {
         self.seats().any(|other| {
             let place = self.server.place_of(other);
             let in_front = before.queued[place].is_some_and(|place| place < passed);
-            other != seat
-                && !self.model.exclude(seat, other)
+            self.model.joins(seat, other)
                 && (before.left[place].is_some() || in_front)
                 && after.left[place].is_some()
         })
@@ -76,8 +79,7 @@ impl Search {
     pub(super) fn joins(&self, before: &Standing, after: &Standing, seat: Seat) -> bool {
         self.seats().any(|other| {
             let place = self.server.place_of(other);
-            other != seat
-                && !self.model.exclude(seat, other)
+            self.model.joins(seat, other)
                 && before.left[place].is_some()
                 && after.left[place].is_some()
         })
@@ -125,12 +127,16 @@ impl Search {
         let settles = match asked.question {
             Question::Acquire => run.told != Told::Answer(Answer::Gone),
             Question::Beat | Question::Leave { .. } => true,
+            Question::Swap { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
             Question::Renew | Question::Verify => false,
         };
-        let waits = |seat: &Seat| after.queued[self.server.place_of(*seat)].is_some();
-        let waiter = self.seats().find(waits);
-        waiter
-            .filter(|_| settles && after.is_free())
-            .map(Violation::NoTurn)
+        let place = |seat: Seat| self.server.place_of(seat);
+        let waits = |seat: &Seat| after.queued[place(*seat)].is_some();
+        let is_next = |seat: &Seat| {
+            let next = after.queued[place(*seat)] == Some(1);
+            after.is_free() || next && after.reads(place(*seat)) && !after.is_exclusive()
+        };
+        let mut waiters = self.seats().filter(waits).filter(is_next);
+        waiters.next().filter(|_| settles).map(Violation::NoTurn)
     }
 }

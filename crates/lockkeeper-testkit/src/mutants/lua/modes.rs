@@ -1,0 +1,146 @@
+//! Mutants of the scripts of the read-write lock.
+
+use lockkeeper_lua::rwlock;
+
+use super::{Mutant, Where, mutant};
+
+/// Mutants of the scripts of the read-write lock, which the simulation must find too.
+pub const RWLOCK: &[Mutant] = &[
+    mutant(
+        "rwlock_swap_ignores_the_mark",
+        &rwlock::SWAP,
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_swap_needs_no_old_claim",
+        &rwlock::SWAP,
+        "(old_ends <= name.now or redis.call('EXISTS', KEYS[3]) == 1)",
+        "redis.call('EXISTS', KEYS[3]) == 1",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_swap_leaves_the_old_claim",
+        &rwlock::SWAP,
+        "  stop_reading(name, old, 0)\n",
+        "  if name.read_until < 0 then\n    stop_reading(name, old, 0)\n  end\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_swap_leaves_no_mark",
+        &rwlock::SWAP,
+        "  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])\n",
+        "",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_upgrade_passes_other_readers",
+        &rwlock::SWAP,
+        "(name.held.taken or #all_readers(name) > 1)",
+        "name.held.taken",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_downgrade_lets_the_writer_behind_in",
+        &rwlock::SWAP,
+        "if mode ~= 'read' and not name.reading then",
+        "if mode ~= 'read' then",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_downgrade_keeps_the_token",
+        &rwlock::SWAP,
+        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
+        "name.read_token = redis.call('GET', name.fence)",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_acquire_ignores_the_mark",
+        &rwlock::ACQUIRE,
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_first_reader_takes_the_token_of_the_writer",
+        &rwlock::ACQUIRE,
+        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
+        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttl, name.now_us)",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_readers_pass_a_waiting_writer",
+        &rwlock::ACQUIRE,
+        "if name.more or name.held.taken or name.waits then",
+        "if name.more or name.held.taken or name.waits and mode == 'write' then",
+        Where::Queue,
+    ),
+    mutant(
+        "rwlock_readers_in_front_are_let_in_past_a_writer",
+        &rwlock::BEAT,
+        "    if mode ~= 'read' or not is_alive(name, entries[i]) then\n      break\n    end\n    front[i], requests[i] = claims[i], request\n",
+        "    if mode == 'read' and is_alive(name, entries[i]) then\n      front[#front + 1], requests[#requests + 1] = claims[i], request\n    end\n",
+        Where::FourClients,
+    ),
+    mutant(
+        "rwlock_renew_read_arms_all_readers",
+        &rwlock::RENEW_READ,
+        "    arm(KEYS[i], ttl)\n",
+        "    for _, other in ipairs(redis.call('ZRANGEBYSCORE', KEYS[i], string.format('(%.0f', now), '+inf')) do\n      redis.call('ZADD', KEYS[i], string.format('%.0f', now + ttl), other)\n    end\n    arm(KEYS[i], ttl)\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_leave_of_a_reader_takes_all_out",
+        &rwlock::LEAVE,
+        "  redis.call('ZREM', name.readers, claim, string.format('token:%s', claim))\n",
+        "  redis.call('DEL', name.readers)\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_leave_of_a_writer_forgets_the_readers_behind",
+        &rwlock::LEAVE,
+        "  share(name, claims, name.waiter_ttl)\n",
+        "  share(name, { claims[1] }, name.waiter_ttl)\n",
+        Where::Queue,
+    ),
+];
+
+/// Those that the search alone must find.
+pub(super) const SEARCHED: &[Mutant] = &[
+    mutant(
+        "rwlock_renew_read_revives_the_dead",
+        &rwlock::RENEW_READ,
+        "  if lease <= now then\n",
+        "  if lease <= 0 then\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_readers_share_the_lease_of_the_last",
+        &rwlock::ACQUIRE,
+        "  arm(name.readers, ttl)\n",
+        "  redis.call('PEXPIRE', name.readers, string.format('%.0f', ttl))\n",
+        Where::UnequalLeases,
+    ),
+    mutant(
+        "rwlock_each_reader_draws_a_token",
+        &rwlock::ACQUIRE,
+        "  if not name.read_token then\n",
+        "  if name.read_until then\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_swap_settles_nothing",
+        &rwlock::SWAP,
+        "\nsettle(name)\n",
+        "\n",
+        Where::Swaps,
+    ),
+    mutant(
+        "rwlock_upgrade_keeps_the_token",
+        &rwlock::SWAP,
+        "local token = draw_token(name.fence, name.floor, ttl, name.now_us)\n",
+        "local token = redis.call('GET', name.fence)\n",
+        Where::Swaps,
+    ),
+];
