@@ -55,8 +55,6 @@ pub enum Mutant {
     ReleaseStopsAtError,
     /// The old claim of a swap without answer is renewed.
     RenewWhileSwapping,
-    /// The old claim of a refused swap is believed in although another request for it was given up.
-    BelieveBesideStraySwap,
 }
 
 impl Mutant {
@@ -68,7 +66,7 @@ impl Mutant {
     ];
 
     /// Those of swaps, which the exhaustive search alone must find.
-    pub const OF_SWAPS: [Self; 2] = [Self::RenewWhileSwapping, Self::BelieveBesideStraySwap];
+    pub const OF_SWAPS: [Self; 1] = [Self::RenewWhileSwapping];
 
     /// Every other one of locks on one server.
     pub const ALL: [Self; 17] = [

@@ -106,10 +106,18 @@ impl Search {
         let overtakes = began?.ok()?;
         let floor = client.floor;
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
+        let repeated = attempt
+            .claim()
+            .is_some_and(|claim| claim.departure() == Departure::Overtaking);
+        let question = Question::Swap {
+            old,
+            overtakes,
+            repeated,
+        };
         let asked = Asked {
-            question: Question::Swap { old, overtakes },
+            question,
             mode: attempt.mode,
-            request: Question::Swap { old, overtakes }.number(false, now),
+            request: question.number(false, now),
             floor,
             token: None,
         };
