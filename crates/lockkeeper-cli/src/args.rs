@@ -26,6 +26,10 @@ Examples:
   # Wait up to ten minutes for one's turn; 20 s to clean up if the lock is about to be lost
   lockkeeper run --fair --wait 10m --ttl 60s --grace 20s --lock deploy:web -- ./deploy.sh
 
+  # Reports run side by side, and never while the table is loaded
+  lockkeeper run --shared --lock prices -- ./report.sh
+  lockkeeper run --exclusive --lock prices -- ./load.sh
+
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
@@ -60,7 +64,8 @@ pub(crate) enum Command {
     /// Run a program under a lock, and stop it before the lock can be somebody else's
     ///
     /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
-    /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment.
+    /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment; with
+    /// --shared or --exclusive LOCKKEEPER_MODE too.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
 
@@ -150,16 +155,20 @@ pub(crate) struct Run {
     pub(crate) locks: Vec<String>,
 
     /// First come, first served
-    #[arg(long, conflicts_with_all = ["reenter", "shared"])]
+    #[arg(long, conflicts_with_all = ["reenter", "shared", "exclusive"])]
     pub(crate) fair: bool,
 
     /// A run inside this one gets in again by the same --lock --reenter
-    #[arg(long, conflicts_with = "shared")]
+    #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) reenter: bool,
 
-    /// Refused by this version.
-    #[arg(long, hide = true)]
+    /// To read: together with others that share it, and never while an --exclusive run has it or waits in front
+    #[arg(short, long, conflicts_with = "exclusive")]
     pub(crate) shared: bool,
+
+    /// To write: alone, where others take the lock --shared. Without this option a run does not keep those out
+    #[arg(short = 'x', long)]
+    pub(crate) exclusive: bool,
 
     /// Give up at once if somebody else holds the lock
     #[arg(long, conflicts_with = "wait")]

@@ -6,7 +6,9 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::time::Duration;
 
-use lockkeeper::{Acquire, Client, FairLock, Lease, Mutex, Owner, ReentrantLock, Released, Result};
+use lockkeeper::{
+    Acquire, Client, FairLock, Lease, Mutex, Owner, ReentrantLock, Released, Result, RwLock,
+};
 
 use crate::args::Run;
 use crate::exit::Failure;
@@ -43,6 +45,26 @@ enum Kind {
     /// For the owner of the run around this one, if it holds the same lock.
     Reentrant(Option<Owner>),
     Fair,
+    ReadWrite(Mode),
+}
+
+/// What a run may do with a lock that others share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Hold it together with others, to read.
+    Shared,
+    /// Hold it alone, to write.
+    Exclusive,
+}
+
+impl Mode {
+    /// As the options and the program's environment have it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Exclusive => "exclusive",
+        }
+    }
 }
 
 impl Wanted {
@@ -53,15 +75,14 @@ impl Wanted {
                 "several locks at once are not part of this version: give --lock once",
             ));
         };
-        if options.shared {
-            return Err(Failure::usage(
-                "--shared, for readers, is not part of this version",
-            ));
-        }
         Ok(Self {
             name: name.clone(),
             kind: match options {
                 Run { fair: true, .. } => Kind::Fair,
+                Run { shared: true, .. } => Kind::ReadWrite(Mode::Shared),
+                Run {
+                    exclusive: true, ..
+                } => Kind::ReadWrite(Mode::Exclusive),
                 Run { reenter: true, .. } => Kind::Reentrant(outer_owner(name)?),
                 _ => Kind::Mutex,
             },
@@ -73,6 +94,14 @@ impl Wanted {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// `None` of a lock that has one mode only.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        match self.kind {
+            Kind::ReadWrite(mode) => Some(mode),
+            _ => None,
+        }
     }
 
     /// Waits for the lock as long as it may.
@@ -93,6 +122,16 @@ impl Wanted {
             Kind::Fair => {
                 let lock = FairLock::new(client, name);
                 self.take(lock.acquire(), |guard| Box::pin(guard.release()))
+                    .await
+            }
+            Kind::ReadWrite(Mode::Shared) => {
+                let lock = RwLock::new(client, name);
+                self.take(lock.read(), |guard| Box::pin(guard.release()))
+                    .await
+            }
+            Kind::ReadWrite(Mode::Exclusive) => {
+                let lock = RwLock::new(client, name);
+                self.take(lock.write(), |guard| Box::pin(guard.release()))
                     .await
             }
         }

@@ -32,10 +32,10 @@ pub(crate) enum Change {
 }
 
 impl Job {
-    /// Starts `program` with `variables` in its environment.
+    /// Starts `program` with `variables` in its environment, and without those that are `None`.
     pub(crate) fn start(
         program: &[std::ffi::OsString],
-        variables: &[(&str, String)],
+        variables: &[(&str, Option<String>)],
     ) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::system("start a process", &error);
         // Whom the program leaves behind becomes a child of this process, which so learns of each one's end.
@@ -45,7 +45,12 @@ impl Job {
         let terminal = Terminal::open();
         let front = terminal.as_ref().filter(|terminal| terminal.is_ours());
         let mut command = shim::command(program, front.is_some()).map_err(failed)?;
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         let child = command.spawn().map_err(failed)?;
         let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
             return Err(Failure::usage("a process without a number"));

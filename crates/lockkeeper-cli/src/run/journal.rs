@@ -21,6 +21,8 @@ pub(crate) enum Event<'a> {
     Granted {
         name: &'a str,
         kind: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mode: Option<&'a str>,
         owner: &'a str,
         fence: u64,
         ttl_ms: u64,

@@ -16,7 +16,7 @@ use lockkeeper::{Client, Error, Lease, Released};
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST, SIGNALLED};
-use crate::kind::{Held, Wanted};
+use crate::kind::{Held, Mode, Wanted};
 use crate::server::Server;
 use guard::{End, Guard};
 use job::Job;
@@ -64,7 +64,7 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     let held = match outcome {
         Ok(held) => held,
         Err(Error::Timeout { .. } | Error::QueueFull { .. }) => {
-            conflict(&client, wanted.name(), &mut journal).await;
+            conflict(&client, &wanted, &mut journal).await;
             farewell(&client).await;
             return Ok(options.conflict_exit_code);
         }
@@ -73,7 +73,7 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
             return Err(error.into());
         }
     };
-    let variables = variables(&held.leases, options, &mut journal);
+    let variables = variables(&held.leases, wanted.mode(), options, &mut journal);
     let job = match Job::start(&options.program, &variables) {
         Ok(job) => job,
         Err(failure) => {
@@ -102,10 +102,18 @@ async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkee
 }
 
 /// Names who holds.
-async fn conflict(client: &Client, name: &str, journal: &mut Journal) {
+async fn conflict(client: &Client, wanted: &Wanted, journal: &mut Journal) {
+    let name = wanted.name();
     let holders = match client.inspect(name).await {
         Ok(seen) => seen.holders,
         Err(_) => Vec::new(),
+    };
+    let all_share = !holders.is_empty() && holders.iter().all(|holder| holder.shared);
+    let held = if all_share { "shared" } else { "held" };
+    // Those who share a lock do not keep out who would share it too.
+    let behind = match wanted.mode() {
+        Some(Mode::Shared) if all_share => ", and somebody waits to have it alone",
+        _ => "",
     };
     let holders: Vec<String> = holders
         .into_iter()
@@ -116,20 +124,22 @@ async fn conflict(client: &Client, name: &str, journal: &mut Journal) {
     } else {
         holders.join(", ")
     };
-    journal.say(&format!("{name:?} is held by {by}"));
+    journal.say(&format!("{name:?} is {held} by {by}{behind}"));
     journal.tell(&Event::Conflict { name, holders });
 }
 
-/// What the program learns of its lock.
+/// What the program learns of its lock; `None` is what its environment must not have.
 fn variables(
     leases: &[Lease],
+    mode: Option<Mode>,
     options: &Run,
     journal: &mut Journal,
-) -> Vec<(&'static str, String)> {
+) -> Vec<(&'static str, Option<String>)> {
     let Some(first) = leases.first() else {
         return Vec::new();
     };
     let (owner, kind) = (first.owner().to_string(), first.kind().as_str());
+    let mode = mode.map(Mode::as_str);
     let ttl_ms = millis(options.ttl);
     let joined = |part: fn(&Lease) -> String| -> String {
         leases.iter().map(part).collect::<Vec<_>>().join(",")
@@ -137,19 +147,21 @@ fn variables(
     journal.tell(&Event::Granted {
         name: first.name(),
         kind,
+        mode,
         owner: &owner,
         fence: first.fencing_token().get(),
         ttl_ms,
     });
+    let name = joined(|lease| lease.name().to_owned());
+    let fence = joined(|lease| lease.fencing_token().to_string());
     vec![
-        ("LOCKKEEPER_NAME", joined(|lease| lease.name().to_owned())),
-        ("LOCKKEEPER_KIND", kind.to_owned()),
-        ("LOCKKEEPER_OWNER", owner),
-        (
-            "LOCKKEEPER_FENCE",
-            joined(|lease| lease.fencing_token().to_string()),
-        ),
-        ("LOCKKEEPER_TTL_MS", ttl_ms.to_string()),
+        ("LOCKKEEPER_NAME", Some(name)),
+        ("LOCKKEEPER_KIND", Some(kind.to_owned())),
+        // That of a run around this one says nothing of this lock.
+        ("LOCKKEEPER_MODE", mode.map(str::to_owned)),
+        ("LOCKKEEPER_OWNER", Some(owner)),
+        ("LOCKKEEPER_FENCE", Some(fence)),
+        ("LOCKKEEPER_TTL_MS", Some(ttl_ms.to_string())),
     ]
 }
 

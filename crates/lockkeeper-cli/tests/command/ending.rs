@@ -95,6 +95,7 @@ async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
     let words = ["run", "--fair", "--lock", "name", "--", "sh", "-c", script];
     let mut command = command(&server.url(), &words);
     command.env("LOCKKEEPER_KIND", "forged");
+    command.env("LOCKKEEPER_MODE", "forged");
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

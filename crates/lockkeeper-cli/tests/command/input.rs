@@ -20,8 +20,13 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
             "cannot be used with",
         ),
         (
-            &["run", "--lock", "x", "--shared"],
-            "not part of this version",
+            &["run", "--lock", "x", "-x", "--fair"],
+            "cannot be used with",
+        ),
+        (&["run", "--lock", "x", "-s", "-x"], "cannot be used with"),
+        (
+            &["run", "--lock", "x", "--shared", "--reenter"],
+            "cannot be used with",
         ),
         (
             &["run", "--lock", "x", "--lock", "y"],
@@ -125,7 +130,7 @@ async fn a_lock_of_one_kind_is_not_taken_as_another() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let _guard = FairLock::new(&client, "name").acquire().await?;
-    for kind in [&[][..], &["--reenter"]] {
+    for kind in [&[][..], &["--reenter"], &["--shared"], &["--exclusive"]] {
         let words = [&["run", "--lock", "name"], kind, &["--", "echo", "ran"]].concat();
         let said = said(&server.url(), &words).await?;
         ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use crate::support::{LIMIT, Run, STUBBORN, Witness, lease_end, until};
 
 const KEY: &str = "lockkeeper:name";
+const READERS: &str = "lockkeeper.readers:{lockkeeper:name}";
 const TERMS: [&str; 6] = ["--lock", "name", "--ttl", "3s", "--grace", "600ms"];
 
 async fn stubborn(server: &Server, words: &[&str]) -> Result<(Run, Witness)> {
@@ -31,9 +32,20 @@ fn margin(what: &str, lease: Instant, died: Instant) -> Result<()> {
 async fn when_the_server_stands_still_the_whole_group_is_dead_before_the_lease_ends() -> Result<()>
 {
     let server = Server::start().await?;
-    for words in [&[][..], &["--on-lost", "kill"], &["--fair"], &["--reenter"]] {
+    for words in [
+        &[][..],
+        &["--on-lost", "kill"],
+        &["--fair"],
+        &["--reenter"],
+        &["--shared"],
+        &["--exclusive"],
+    ] {
         let (mut run, witness) = stubborn(&server, words).await?;
-        let lease = lease_end(&server, KEY).await?;
+        let key = match words {
+            ["--shared"] => READERS,
+            _ => KEY,
+        };
+        let lease = lease_end(&server, key).await?;
         server.freeze()?;
         let died = witness.end().await?;
         server.thaw()?;
