@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lockkeeper::{Client, Error, FairLock, Mutex};
+use lockkeeper::{Client, Error, FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
@@ -60,8 +60,74 @@ async fn all_names_that_match_are_listed_on_memory() -> Result<()> {
 #[tokio::test]
 async fn all_names_that_match_are_listed_in_pages_on_a_server() -> Result<()> {
     let pages = all_names_that_match_are_listed(&Server::start().await?).await?;
-    // 2,400 keys with their fences, 500 a page.
-    ensure!(pages >= 4, "{pages} pages");
+    // 2,400 keys with their fences, 500 a page, three times.
+    ensure!(pages >= 12, "{pages} pages");
+    Ok(())
+}
+
+async fn names_that_are_only_read_are_listed(site: &impl Site) -> Result<()> {
+    const NAMES: [&str; 5] = ["{shop}:a", "a", "a{b", "shop:{7}:a", "writing"];
+    let mut held = Vec::new();
+    let mut clients = Vec::new();
+    for namespace in ["lockkeeper", "", "{t}"] {
+        let client = site.client(Client::builder().namespace(namespace)).await?;
+        for name in NAMES {
+            let lock = RwLock::new(&client, name);
+            if name == "writing" {
+                let owner = client.new_owner();
+                let guard = lock.write().owner(&owner).await?;
+                held.push((Some(guard), lock.read().owner(&owner).await?));
+            } else {
+                held.push((None, lock.read().await?));
+                held.push((None, lock.read().await?));
+            }
+        }
+        clients.push(client);
+    }
+    let is = async |client: &Client, pattern: &str, expected: &[&str]| {
+        let (found, _) = names(client, pattern).await?;
+        let expected = expected.iter().map(|name| (*name).to_owned()).collect();
+        ensure!(found == expected, "{pattern}: {found:?}");
+        Ok(())
+    };
+    for client in [&clients[0], &clients[2]] {
+        is(client, "*", &NAMES).await?;
+        is(client, "*a", &["a", "{shop}:a", "shop:{7}:a"]).await?;
+        is(client, "a", &["a"]).await?;
+        is(client, "a[{]b", &["a{b"]).await?;
+        is(client, "?shop}:*", &["{shop}:a"]).await?;
+        is(client, "b*", &[]).await?;
+    }
+    // Who has no namespace sees the names of all, and no derived key.
+    let (all, _) = names(&clients[1], "*").await?;
+    ensure!(all.len() == 3 * NAMES.len(), "{all:?}");
+    is(&clients[1], "a{*", &["a{b"]).await?;
+    drop(held);
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_that_are_only_read_are_listed_on_memory() -> Result<()> {
+    timeout(
+        LIMIT,
+        names_that_are_only_read_are_listed(&MemoryStore::new()),
+    )
+    .await?
+}
+
+#[tokio::test]
+async fn names_that_are_only_read_are_listed_on_a_server() -> Result<()> {
+    let server = Server::start().await?;
+    timeout(LIMIT, names_that_are_only_read_are_listed(&server)).await?
+}
+
+#[tokio::test]
+async fn a_pattern_that_ends_in_the_middle_is_refused() -> Result<()> {
+    let client = MemoryStore::new().client(Client::builder()).await?;
+    for pattern in ["a[bc", r"a\"] {
+        let error = client.names(pattern).next_page().await.err();
+        ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");
+    }
     Ok(())
 }
 

@@ -10,30 +10,36 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::put;
-use crate::name::Name;
+use crate::name::{self, Name};
 use crate::protocol::Item;
 use crate::store::{Reply, Value};
 
 /// At how many keys the server looks for one page: some 100 µs, in which nobody else is served.
 const PAGE: &str = "500";
 
+/// The derived key of those who read.
+const READERS: &str = "readers";
+
 /// The names that match a pattern and hold something, page by page; made by [`Client::names`].
 ///
 /// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
-/// found; one that begins or ends to meanwhile may be. A page may be empty, and a name may be on several.
+/// found; one that begins or ends to meanwhile may be, and one that goes from reading to writing. A page may be empty, and a
+/// name may be on several.
 pub struct Names {
     client: Client,
     pattern: String,
-    /// `None` after the last page.
-    cursor: Option<String>,
+    /// Of the keys that are still to be looked for, the ones of now last.
+    searches: Vec<String>,
+    cursor: String,
 }
 
 impl Names {
     pub(crate) fn new(client: &Client, pattern: &str) -> Self {
         Self {
             client: client.clone(),
-            pattern: whole_keys(&client.engine.settings.namespace, pattern),
-            cursor: Some("0".to_owned()),
+            pattern: pattern.to_owned(),
+            searches: searches(&client.engine.settings.namespace, pattern),
+            cursor: "0".to_owned(),
         }
     }
 
@@ -42,6 +48,7 @@ impl Names {
     /// # Errors
     ///
     /// [`Error::Backend`] if the server refuses or does not answer: asked again, it goes on from there.
+    /// [`Error::Config`] if the pattern ends within brackets or behind a backslash, before anything is sent.
     /// [`Error::Closed`] if the client is.
     ///
     /// # Cancel safety
@@ -52,11 +59,17 @@ impl Names {
     ///
     /// See [`Client::names`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
-        let Some(cursor) = &self.cursor else {
+        if is_unfinished(&self.pattern) {
+            return Err(Error::config(format!(
+                "the pattern {:?} ends in the middle: close its brackets, and write `\\[` or `\\\\` for what stands for itself",
+                self.pattern
+            )));
+        }
+        let Some(search) = self.searches.last() else {
             return Ok(None);
         };
         let item = || {
-            let args = [cursor.clone(), self.pattern.clone(), PAGE.to_owned()];
+            let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
             Item::new(&server::SCAN, [], args)
         };
         let engine = Arc::clone(&self.client.engine);
@@ -71,7 +84,10 @@ impl Names {
         let names = keys.iter().filter_map(Value::as_str);
         let names = names.filter_map(|key| name_of(&engine.settings.namespace, key));
         let names = names.collect();
-        self.cursor = (next != "0").then(|| next.to_owned());
+        next.clone_into(&mut self.cursor);
+        if next == "0" {
+            self.searches.pop();
+        }
         Ok(Some(names))
     }
 }
@@ -82,6 +98,37 @@ impl fmt::Debug for Names {
             .field("pattern", &self.pattern)
             .field("cursor", &self.cursor)
             .finish_non_exhaustive()
+    }
+}
+
+/// The patterns of all keys by which a name that matches is found. One that is only read has no main key, its readers stand
+/// alone: with braces around the main key, or without them if that has a hash tag.
+fn searches(namespace: &str, pattern: &str) -> Vec<String> {
+    let main = whole_keys(namespace, pattern);
+    let readers = format!("{}{READERS}:", name::DERIVED);
+    vec![
+        format!("{readers}{main}"),
+        format!("{readers}{{{main}}}"),
+        main,
+    ]
+}
+
+/// Whether a pattern ends within brackets or behind a backslash. Redis bears with that, but what is put behind it would be
+/// read as a part of it.
+fn is_unfinished(pattern: &str) -> bool {
+    let mut rest = pattern.as_bytes();
+    let mut bracket = false;
+    loop {
+        (rest, bracket) = match (rest, bracket) {
+            ([], bracket) => return bracket,
+            ([b'\\'], _) => return true,
+            ([b'\\', _, behind @ ..], _) => (behind, bracket),
+            ([b'[', b'^', behind @ ..] | [b'[', behind @ ..], false) => (behind, true),
+            ([b']', behind @ ..], true) => (behind, false),
+            // A range, whose end may be a bracket.
+            ([_, b'-', _, behind @ ..], true) => (behind, true),
+            ([_, behind @ ..], _) => (behind, bracket),
+        };
     }
 }
 
@@ -100,13 +147,11 @@ fn whole_keys(namespace: &str, pattern: &str) -> String {
     whole + pattern
 }
 
-/// The name that has this main key; `None` if none has.
+/// The name whose main key this is, or whose readers; `None` if it is neither.
 fn name_of(namespace: &str, key: &str) -> Option<String> {
-    let name = match namespace {
-        "" => key,
-        _ => key.strip_prefix(namespace)?.strip_prefix(':')?,
-    };
-    Name::new(namespace, name).ok().map(|name| name.to_string())
+    let name = Name::of_main(namespace, key);
+    let name = name.or_else(|| Name::of_part(namespace, READERS, key))?;
+    Some(name.to_string())
 }
 
 /// What a server is; see [`Client::server_facts`]. What it does not say is `None`: not every user may ask, and the embedded
@@ -181,14 +226,40 @@ mod tests {
     #[test]
     fn keys_that_are_no_main_keys_name_nothing() {
         assert_eq!(name_of("ns", "ns:a:b").as_deref(), Some("a:b"));
+        let readers = "lockkeeper.readers:{ns:a:b}";
+        assert_eq!(name_of("ns", readers).as_deref(), Some("a:b"));
         for (namespace, key) in [
             ("ns", "other:a"),
             ("ns", "ns:"),
             ("ns", "nsa"),
             ("", "lockkeeper.fence:{lockkeeper:a}"),
             ("ns", "ns:a}b"),
+            ("ns", "lockkeeper.readers:{other:a}"),
+            ("ns", "lockkeeper.queue:{ns:a}"),
         ] {
             assert_eq!(name_of(namespace, key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_ends_in_the_middle_is_known() {
+        for (pattern, expected) in [
+            ("", false),
+            ("a[b-d]*", false),
+            ("a]", false),
+            (r"a\\", false),
+            (r"a\[", false),
+            ("[a-]]", false),
+            ("[^]", false),
+            (r"a\", true),
+            ("a[", true),
+            ("a[^", true),
+            ("a[bc", true),
+            ("[a-]", true),
+            (r"[\]", true),
+            ("[]x[", true),
+        ] {
+            assert_eq!(is_unfinished(pattern), expected, "{pattern}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::owner::ClaimId;
 const LONGEST: usize = 1024;
 
 /// Where derived keys begin. A main key may not begin so, or two names could share a key.
-const DERIVED: &str = "lockkeeper.";
+pub(crate) const DERIVED: &str = "lockkeeper.";
 
 /// The name of a lock: what the user calls it, and the main key it lives under, `<namespace>:<name>`.
 ///
@@ -81,6 +81,25 @@ impl Name {
             main: main.into(),
             user,
         })
+    }
+
+    /// The name that lives under this main key.
+    pub(crate) fn of_main(namespace: &str, main: &str) -> Option<Self> {
+        let name = match namespace {
+            "" => main,
+            _ => main.strip_prefix(namespace)?.strip_prefix(':')?,
+        };
+        Self::new(namespace, name).ok()
+    }
+
+    /// The name whose [`part`](Self::part) this key is.
+    pub(crate) fn of_part(namespace: &str, part: &str, key: &str) -> Option<Self> {
+        let main = key.strip_prefix(DERIVED)?.strip_prefix(part)?;
+        let main = main.strip_prefix(':')?;
+        let inner = main.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let mains = inner.into_iter().chain([main]);
+        let mut names = mains.filter_map(|main| Self::of_main(namespace, main));
+        names.find(|name| name.part(part) == key)
     }
 
     /// What the user calls the lock.
@@ -202,6 +221,19 @@ mod tests {
                 for key in keys(&name) {
                     prop_assert_eq!(slot(&key), slot(name.main()), "{}", key);
                 }
+            }
+        }
+
+        #[test]
+        fn a_name_is_known_by_its_main_key_and_its_derived_ones(
+            namespace in "[a-z{}]{0,4}",
+            name in any_name(),
+        ) {
+            if let Ok(name) = Name::new(&namespace, &name) {
+                prop_assert_eq!(Name::of_main(&namespace, name.main()), Some(name.clone()));
+                let key = name.part("readers");
+                prop_assert_eq!(Name::of_part(&namespace, "readers", &key), Some(name.clone()));
+                prop_assert_eq!(Name::of_part(&namespace, "queue", &key), None);
             }
         }
 

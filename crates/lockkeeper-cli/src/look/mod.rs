@@ -49,7 +49,7 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
         }
     }
     if !json {
-        let heading = ["NAME", "KIND", "HOLDER", "LEFT", "TOKEN", "WAITERS"];
+        let heading = ["NAME", "KIND", "MODE", "HOLDER", "LEFT", "TOKEN", "WAITERS"];
         out::table(&heading, &rows)?;
     }
     Ok(())
@@ -65,6 +65,7 @@ fn row(lock: &Lock) -> Vec<String> {
     vec![
         lock.name.clone(),
         lock.kind.clone().unwrap_or_default(),
+        lock.mode().to_owned(),
         holder,
         first.map(Part::left).unwrap_or_default(),
         number(lock.fence),
@@ -91,13 +92,14 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
         let part = |part: &Part| {
             vec![
                 part.known_as().to_owned(),
+                part.mode().to_owned(),
                 part.state.to_owned(),
                 part.left(),
                 part.claim.clone(),
             ]
         };
         let rows: Vec<_> = lock.holders.iter().map(part).collect();
-        out::table(&["HOLDER", "STATE", "LEFT", "CLAIM"], &rows)?;
+        out::table(&["HOLDER", "MODE", "STATE", "LEFT", "CLAIM"], &rows)?;
     } else {
         out::line(&format!("{name}: free"))?;
     }
@@ -182,7 +184,11 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
     let holders: Vec<String> = lock
         .holders
         .iter()
-        .map(|part| format!("{} by {}", part.state, out::shown(part.known_as())))
+        .map(|part| {
+            let shared = if part.shares() { " and shared" } else { "" };
+            let who = out::shown(part.known_as());
+            format!("{}{shared} by {who}", part.state)
+        })
         .collect();
     let holders = match &holders[..] {
         [] => "free".to_owned(),
@@ -246,9 +252,13 @@ pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> R
         let claim = &*part.claim;
         return out::json(&Taken { name, claim, taken });
     }
-    let (name, holder) = (out::shown(name), out::shown(part.known_as()));
+    // Those who share a lock lose it together.
+    let holders: BTreeSet<&str> = lock.holders.iter().map(Part::known_as).collect();
+    let holders: Vec<String> = holders.into_iter().map(out::shown).collect();
     out::line(&format!(
-        "{name}: taken from {holder} by force; if that lives, it works on until it hears of it"
+        "{}: taken by force from {}; whoever of them lives works on until told",
+        out::shown(name),
+        holders.join(", ")
     ))
 }
 

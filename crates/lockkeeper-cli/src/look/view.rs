@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use lockkeeper::{Holder, HolderState, Inspection, Waiter};
 use serde::Serialize;
 
+use crate::kind::Mode;
 use crate::out;
 
 /// One lock.
@@ -34,6 +35,8 @@ pub(crate) struct Part {
     /// `None`: without end, or in a queue.
     pub(crate) left_ms: Option<u64>,
     pub(crate) state: &'static str,
+    /// Whether others may hold beside it: it reads. `None` in a queue, of which the server does not tell it.
+    pub(crate) shared: Option<bool>,
 }
 
 impl Lock {
@@ -48,6 +51,11 @@ impl Lock {
             waiters: seen.waiters,
             queue: queue.into_iter().map(Part::waiter).collect(),
         }
+    }
+
+    /// Whether everybody who holds it shares it.
+    pub(crate) fn mode(&self) -> &'static str {
+        mode(self.holders.iter().all(Part::shares))
     }
 
     /// What has to differ to be worth telling: time runs anyway.
@@ -70,6 +78,7 @@ impl Part {
         let left_ms = holder.left.map(|left| left.as_millis());
         Self {
             left_ms: left_ms.map(|left| left.try_into().unwrap_or(u64::MAX)),
+            shared: Some(holder.shared),
             state: match holder.state {
                 HolderState::Held => "held",
                 HolderState::Revoked => "revoked",
@@ -102,7 +111,16 @@ impl Part {
             label,
             left_ms: None,
             state: "waiting",
+            shared: None,
         }
+    }
+
+    pub(crate) fn shares(&self) -> bool {
+        self.shared == Some(true)
+    }
+
+    pub(crate) fn mode(&self) -> &'static str {
+        mode(self.shares())
     }
 
     /// By what people know it best.
@@ -116,6 +134,15 @@ impl Part {
             Some(left) => out::duration(Duration::from_millis(left)),
             None => "no end".to_owned(),
         }
+    }
+}
+
+/// As the options of `run` have it.
+const fn mode(shared: bool) -> &'static str {
+    if shared {
+        Mode::Shared.as_str()
+    } else {
+        Mode::Exclusive.as_str()
     }
 }
 
