@@ -352,6 +352,37 @@ pub mod redlock {
     );
 }
 
+/// Several names, each a [`mutex`] or a [`reentrant`] lock, taken all or none. Leases are renewed and verified by the scripts of
+/// each kind: under each name lies what that kind writes.
+pub mod multi {
+    use super::{Script, Status, pinned_sha1};
+
+    /// Makes claims holders of free names, all of them or none; a batch.
+    pub const ACQUIRE: Script = script!(
+        "multi/acquire",
+        with ["clock", "client", "fence", "lease", "wake", "holder", "holders", "hold", "several"],
+        keys ["main", "fence", "gone"],
+        args ["request", "claim", "ttl", "floor", "kind"],
+        items [
+            Status::Granted,
+            Status::Free,
+            Status::Busy,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Claims go, each from a name of its own; a batch.
+    pub const LEAVE: Script = script!(
+        "multi/leave",
+        with ["clock", "lease", "holder", "holders", "wake", "keep", "take_text", "take_out"],
+        keys ["main", "gone"],
+        args ["request", "claim", "channel", "keep", "mark_ttl", "kind"],
+        items [Status::Left, Status::Kept, Status::NotHeld],
+    );
+}
+
 /// What is done to a name from outside, whatever its kind.
 pub mod name {
     use super::{Script, Status, pinned_sha1};
@@ -463,6 +494,8 @@ pub const ALL: &[&Script] = &[
     &rwlock::VERIFY_READ,
     &redlock::ACQUIRE,
     &redlock::RAISE,
+    &multi::ACQUIRE,
+    &multi::LEAVE,
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,

@@ -50,9 +50,10 @@ fn statuses(code: &str) -> BTreeSet<&str> {
 }
 
 /// The fragments that choose a status for the scripts which call them so.
-const ANSWERING: [(&str, &str); 2] = [
+const ANSWERING: [(&str, &str); 3] = [
     ("return stand(", include_str!("shared/stand.lua")),
     ("= enter(", include_str!("shared/enter.lua")),
+    ("= refusal(", include_str!("shared/several.lua")),
 ];
 
 fn lua_files(folder: &Path) -> Vec<(String, String)> {
@@ -210,6 +211,7 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
                 "wake(",
                 "keep_text(",
                 "take_out(",
+                "take_text(",
                 "settle(",
                 "tell_client("
             ]

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::acquisition::Acquisition;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::owner::Owner;
+use crate::protocol::Protocol;
+use crate::tenure::Terms;
 
 /// An acquisition that waits for its turn. Await it to start; nothing happens before.
 ///
@@ -25,13 +28,19 @@ use crate::owner::Owner;
 pub struct Acquire<G> {
     lock: Lock,
     wrap: fn(Hold, Lock) -> G,
-    owner: Option<Owner>,
-    ttl: Option<Duration>,
-    renewed: bool,
-    max_hold: Option<Duration>,
-    min_hold: Option<Duration>,
     max_queue: Option<u64>,
-    wait: Wait,
+    wishes: Wishes,
+}
+
+/// What may be wished for of any acquisition, of one name or of several.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes {
+    pub(crate) owner: Option<Owner>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renewed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) wait: Wait,
 }
 
 /// For how long an acquisition waits.
@@ -40,6 +49,30 @@ pub(crate) enum Wait {
     Forever,
     For(Duration),
     Until(Instant),
+}
+
+impl Wishes {
+    /// To wait for ever, with leases as the client makes them.
+    pub(crate) const NONE: Self = Self {
+        owner: None,
+        ttl: None,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        wait: Wait::Forever,
+    };
+
+    /// What that is for a claim by `protocol`, everything checked that can be checked here.
+    pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
+        let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
+        terms.bound_hold(self.min_hold, self.max_hold)?;
+        terms.known_owner = self.owner.is_some();
+        if protocol.queues() {
+            terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
+        }
+        Ok(terms)
+    }
+
 }
 
 impl Wait {
@@ -60,31 +93,26 @@ impl<G> Acquire<G> {
         Self {
             lock,
             wrap,
-            owner: None,
-            ttl: None,
-            renewed: true,
-            max_hold: None,
-            min_hold: None,
             max_queue: None,
-            wait: Wait::Forever,
+            wishes: Wishes::NONE,
         }
     }
 
     /// Acquires for this owner; without it, for a new one.
     pub const fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(*owner);
+        self.wishes.owner = Some(*owner);
         self
     }
 
     /// Length of the lease, whole milliseconds (default: the client's). It is renewed as long as the guard lives.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.wishes.ttl = Some(ttl);
         self
     }
 
     /// A fixed lease: it is not renewed and ends after its ttl, whatever the guard does.
     pub const fn no_renewal(mut self) -> Self {
-        self.renewed = false;
+        self.wishes.renewed = false;
         self
     }
 
@@ -92,7 +120,7 @@ impl<G> Acquire<G> {
     /// [`MaxHold`](crate::LossReason::MaxHold), however well it is renewed. Unless the guard is dropped before, the lock
     /// becomes free up to one ttl later.
     pub const fn max_hold(mut self, longest: Duration) -> Self {
-        self.max_hold = Some(longest);
+        self.wishes.max_hold = Some(longest);
         self
     }
 
@@ -104,7 +132,7 @@ impl<G> Acquire<G> {
     /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config), and so is more than
     /// [`max_hold`](Self::max_hold) or a year.
     pub const fn min_hold(mut self, shortest: Duration) -> Self {
-        self.min_hold = Some(shortest);
+        self.wishes.min_hold = Some(shortest);
         self
     }
 
@@ -112,14 +140,14 @@ impl<G> Acquire<G> {
     /// once. If the server did not answer lately, the error is [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server
     /// has been out of reach for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
-        self.wait = Wait::For(longest);
+        self.wishes.wait = Wait::For(longest);
         self
     }
 
     /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's time, which tests can pause; make
     /// it from a `tokio::time::Instant` there.
     pub const fn wait_until(mut self, instant: Instant) -> Self {
-        self.wait = Wait::Until(instant);
+        self.wishes.wait = Wait::Until(instant);
         self
     }
 
@@ -135,8 +163,7 @@ impl<G> Acquire<G> {
     fn prepare(&self) -> Result<Acquisition> {
         let protocol = Arc::clone(self.lock.protocol()?);
         let engine = Arc::clone(&self.lock.client().engine);
-        let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
-        terms.bound_hold(self.min_hold, self.max_hold)?;
+        let mut terms = self.wishes.terms(&engine, &*protocol)?;
         if self.max_queue.is_some() && !protocol.queues() {
             let kind = protocol.kind();
             return Err(Error::config(format!(
@@ -149,12 +176,9 @@ impl<G> Acquire<G> {
             ));
         }
         terms.queue_limit = self.max_queue;
-        terms.known_owner = self.owner.is_some();
-        if protocol.queues() {
-            terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
-        }
-        let owner = self.owner.unwrap_or_else(|| engine.new_owner());
-        Acquisition::new(engine, protocol, terms, owner, self.wait.longest())
+        let owner = self.wishes.owner.unwrap_or_else(|| engine.new_owner());
+        let wait = self.wishes.wait.longest();
+        Acquisition::new(engine, protocol, terms, owner, wait)
     }
 }
 
@@ -179,7 +203,7 @@ impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
             .field("lock", &self.lock)
-            .field("wait", &self.wait)
+            .field("wait", &self.wishes.wait)
             .finish_non_exhaustive()
     }
 }

@@ -26,10 +26,10 @@ use crate::store::StoreError;
 use crate::tenure::Terms;
 
 /// The longest extra wait, µs, after a holder's lease has ended, so that waiters of many clients do not ask all at once.
-const JITTER_MICROS: u64 = 50_000;
+pub(crate) const JITTER_MICROS: u64 = 50_000;
 
 /// How many requests `try_acquire` sends at most: one, and one more if it got no answer.
-const TRIES: u32 = 2;
+pub(crate) const TRIES: u32 = 2;
 
 /// One acquisition under way.
 pub(crate) struct Acquisition {
@@ -111,6 +111,16 @@ impl Acquisition {
         }
     }
 
+    /// The name that is asked for.
+    pub(crate) fn name(&self) -> String {
+        self.protocol.name().to_string()
+    }
+
+    /// Why the last request had no answer; `None` if it had.
+    pub(crate) const fn trouble(&mut self) -> Option<StoreError> {
+        self.trouble.take()
+    }
+
     /// Asks until granted, or until the time to wait is over.
     pub(crate) async fn wait(&mut self) -> Result<Hold> {
         let Some(waited) = self.wait else {
@@ -135,7 +145,7 @@ impl Acquisition {
         }
     }
 
-    async fn until_granted(&mut self) -> Result<Hold> {
+    pub(crate) async fn until_granted(&mut self) -> Result<Hold> {
         if self.protocol.queues() {
             return self.queue_up().await;
         }

@@ -84,6 +84,14 @@ impl ClientBuilder {
         self
     }
 
+    /// What the server, or cluster, behind this client is called, the same in every process and unlike every other. A multi-lock
+    /// over several of them is taken in the order of these names, whatever the order of its members: that is what keeps two
+    /// processes from waiting for one another for ever. Nothing else needs it.
+    pub fn store_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.store_name = Some(name.into().into());
+        self
+    }
+
     /// Tells `observer` of everything that happens to the leases of this client.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.settings.observed = Observed(Some(observer));

@@ -247,6 +247,11 @@ impl Claim {
                 self.present = self.stray_acquire;
                 Verdict::Out(left)
             }
+            // Not kept out itself, and not let in alone.
+            Answer::Free => {
+                self.present = self.stray_acquire;
+                Verdict::Free
+            }
             Answer::Waiting(place) => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
             Answer::QueueFull(length) => {

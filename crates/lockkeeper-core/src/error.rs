@@ -55,6 +55,16 @@ pub enum Error {
         /// The lock.
         name: String,
     },
+    /// Some members of a multi-lock were not released, the others were. Belief in all of them has ended; leaves without answer
+    /// are repeated in the background.
+    #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
+    #[non_exhaustive]
+    Partial {
+        /// How many there were.
+        members: usize,
+        /// The names of those that were not released, and why, in the order of the leases.
+        failures: Vec<(String, Self)>,
+    },
     /// The server answered something that no script of ours says; another program uses the same keys or scripts.
     #[error("lock {name:?}: {message}")]
     #[non_exhaustive]
@@ -104,6 +114,13 @@ pub enum Error {
         /// The key.
         key: String,
     },
+}
+
+/// The first failure, which most often is that of all.
+fn first(failures: &[(String, Error)]) -> String {
+    failures
+        .first()
+        .map_or_else(String::new, |(_, error)| error.to_string())
 }
 
 impl Error {

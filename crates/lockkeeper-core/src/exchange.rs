@@ -15,7 +15,7 @@ use lockkeeper_lua::Script;
 use crate::claim::{Claim, Departure, NotNow, Verdict};
 use crate::clock::Clock;
 use crate::observer::{LeaseEvent, Observed};
-use crate::protocol::{Answer, Ask, FencingToken, Item, Verb};
+use crate::protocol::{Answer, Ask, FencingToken, Item, Together, Verb};
 use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError};
 use crate::tenure::Tenure;
 
@@ -133,6 +133,34 @@ impl Line {
         batch: &[Arc<Tenure>],
         verb: Verb,
     ) -> Vec<Result<Verdict, Failed>> {
+        let item = |tenure: &Tenure| Some(self.item(tenure, verb, false));
+        self.exchange_all(batch, verb, item).await
+    }
+
+    /// Acquires claims on several names of one group by one script, all or none, or lets them go by one. Otherwise as
+    /// [`renew`](Self::renew).
+    pub(crate) async fn exchange_together(
+        &self,
+        group: &[Arc<Tenure>],
+        verb: Verb,
+    ) -> Vec<Result<Verdict, Failed>> {
+        let item = |tenure: &Tenure| {
+            let overtakes = tenure.claim().departure() == Departure::Overtaking;
+            let together = match verb {
+                Verb::Leave => Together::Leave { overtakes },
+                _ => Together::Acquire,
+            };
+            tenure.protocol.group_item(self.ask(tenure), together)
+        };
+        self.exchange_all(group, verb, item).await
+    }
+
+    async fn exchange_all(
+        &self,
+        batch: &[Arc<Tenure>],
+        verb: Verb,
+        item: impl Fn(&Tenure) -> Option<Item>,
+    ) -> Vec<Result<Verdict, Failed>> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now();
         let permits: Vec<Result<(), NotNow>> = batch
@@ -148,7 +176,11 @@ impl Line {
                 request,
             })
             .collect();
-        let reply = self.renew_sent(batch, verb, &mut sent, request).await;
+        let reply = if verb == Verb::Acquire && sent.len() < batch.len() {
+            Err(StoreError::not_sent("one of several claims has ended"))
+        } else {
+            self.call_all(batch, verb, &mut sent, request, item).await
+        };
         let mut outcomes: Vec<Result<Verdict, Failed>> = permits
             .into_iter()
             .map(|permit| permit.map(|()| Verdict::Stale).map_err(Failed::Forbidden))
@@ -164,36 +196,37 @@ impl Line {
         outcomes
     }
 
-    /// Sends one renewal for all of `sent`. If the server does not know the script, those whose claims have ended since
-    /// are taken out of `sent` before it goes again by its text: nothing may follow their leaves.
-    async fn renew_sent(
+    /// Sends one request for all of `sent`. If the server does not know the script, those whose claims have ended since
+    /// are taken out of `sent` before it goes again by its text: nothing may follow their leaves. Claims that are acquired
+    /// all or none are not asked for by the rest of them.
+    async fn call_all(
         &self,
         batch: &[Arc<Tenure>],
         verb: Verb,
         sent: &mut Vec<usize>,
         request: Request,
+        item: impl Fn(&Tenure) -> Option<Item>,
     ) -> Result<Reply, StoreError> {
-        let item = |sent: &[usize]| {
-            let items = sent
-                .iter()
-                .map(|&index| self.item(&batch[index], verb, false));
-            Item::batch(items).ok_or_else(|| StoreError::not_sent("nothing to renew"))
+        let joined = |sent: &[usize]| {
+            let items: Option<Vec<Item>> = sent.iter().map(|&index| item(&batch[index])).collect();
+            let joined = items.and_then(Item::batch);
+            joined.ok_or_else(|| StoreError::not_sent("nothing to ask for"))
         };
         let timeout = sent
             .iter()
             .map(|&index| batch[index].terms.timeout)
             .min()
             .unwrap_or_default();
-        let reply = self
-            .store
-            .call(Call::new(item(sent)?, request, Form::Sha, timeout))
-            .await;
-        match reply {
+        let by_sha = Call::new(joined(sent)?, request, Form::Sha, timeout);
+        match self.store.call(by_sha).await {
             Err(error) if error.is_noscript() => {
+                let all = sent.len();
                 sent.retain(|&index| batch[index].claim().may_resend(request));
-                self.store
-                    .call(Call::new(item(sent)?, request, Form::Source, timeout))
-                    .await
+                if verb == Verb::Acquire && sent.len() < all {
+                    return Err(error);
+                }
+                let by_text = Call::new(joined(sent)?, request, Form::Source, timeout);
+                self.store.call(by_text).await
             }
             reply => reply,
         }

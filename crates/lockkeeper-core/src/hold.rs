@@ -11,12 +11,10 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::leave::{self, Attempt};
+use crate::leave;
 use crate::notify::presence::Ear;
 use crate::observer::LeaseEvent;
-use crate::pause::Pauses;
 use crate::protocol::FencingToken;
-use crate::store::StoreError;
 use crate::tenure::Tenure;
 
 /// What is left of a lock after a release.
@@ -142,25 +140,14 @@ impl Hold {
         if let Belief::Ended(Ending::Lost(reason)) = ended {
             return Err(Error::lost(tenure.protocol.name(), reason));
         }
-        let mut last = None;
-        let attempts = async {
-            let mut pauses = Pauses::new(tenure.number);
-            loop {
-                match leave::attempt(&engine.line, &engine.hub, tenure).await {
-                    Attempt::Final(result) => return result,
-                    Attempt::Again(error) => last = Some(error),
-                }
-                tokio::time::sleep(pauses.next()).await;
-            }
-        };
-        let timeout = engine.settings.release_timeout;
-        match tokio::time::timeout(timeout, attempts).await {
-            Ok(result) => result,
-            Err(_) => Err(last.unwrap_or_else(|| {
-                let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
-                Error::backend(format!("release lock {:?}", hold.name()), silence)
-            })),
-        }
+        let mut left = leave::leave(engine, std::slice::from_ref(tenure)).await;
+        let silent = || Err(Error::not_held(hold.name()));
+        left.pop().unwrap_or_else(silent)
+    }
+
+    /// What it consists of.
+    pub(crate) fn into_parts(self) -> (Armed, Lease, Option<Ear>) {
+        (self.armed, self.lease, self._ear)
     }
 
     /// Runs `work` under the lock and releases it: the body of every kind's `hold`.

@@ -29,14 +29,17 @@ macro_rules! mutant {
 }
 
 mod acquire;
+mod acquire_all;
 mod acquisition;
 mod builder;
+mod bundle;
 pub mod claim;
 mod client;
 pub mod clock;
 mod engine;
 mod error;
 mod exchange;
+mod gathering;
 mod hold;
 mod inspection;
 mod lease;
@@ -44,6 +47,7 @@ mod leave;
 mod listing;
 mod lock;
 mod majority;
+mod member;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 mod name;
@@ -61,9 +65,12 @@ pub mod store;
 mod swap;
 mod switch;
 mod tenure;
+mod whole;
 
 pub use acquire::{Acquire, TryAcquire};
+pub use acquire_all::{AcquireAll, TryAcquireAll};
 pub use builder::ClientBuilder;
+pub use bundle::{Bundle, BundleEnd, LostMember};
 pub use client::{Client, CloseReport};
 pub use error::{Error, Result};
 pub use hold::{Hold, Released};
@@ -72,6 +79,7 @@ pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};
 pub use listing::{Names, ServerFacts};
 pub use lock::Lock;
 pub use majority::{QuorumAcquire, QuorumHold, QuorumLease, QuorumLock, QuorumTryAcquire};
+pub use member::Member;
 pub use name::Name;
 pub use observer::{LeaseEvent, Observation, Observer};
 pub use owner::{ClaimId, Owner};

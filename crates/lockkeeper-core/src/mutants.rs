@@ -55,6 +55,10 @@ pub enum Mutant {
     ReleaseStopsAtError,
     /// The old claim of a swap without answer is renewed.
     RenewWhileSwapping,
+    /// The release of several locks stops at the first that fails.
+    ReleaseStopsAtFirstError,
+    /// What is held together is not let go when one of it is lost.
+    LossOfOneKeepsTheRest,
 }
 
 impl Mutant {
@@ -69,7 +73,7 @@ impl Mutant {
     pub const OF_SWAPS: [Self; 1] = [Self::RenewWhileSwapping];
 
     /// Every other one of locks on one server.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
         Self::BelieveWhileLeaving,
@@ -87,6 +91,8 @@ impl Mutant {
         Self::WaiterNeverBeats,
         Self::DeafToGrants,
         Self::BelieveWhileSwapping,
+        Self::ReleaseStopsAtFirstError,
+        Self::LossOfOneKeepsTheRest,
     ];
 }
 

@@ -251,6 +251,19 @@ pub enum Verb {
     Leave,
 }
 
+/// What claims on several names can ask of the server by one script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there are two scripts")]
+pub enum Together {
+    /// To be made holders, all or none.
+    Acquire,
+    /// To go.
+    Leave {
+        /// An acquire of this claim is unanswered and may be executed later.
+        overtakes: bool,
+    },
+}
+
 /// A reply in the engine's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -261,6 +274,8 @@ pub enum Answer {
     Busy(Option<Duration>),
     /// The server may have lost claims: it grants nothing for as long as this.
     Out(Duration),
+    /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
+    Free,
     /// The claim waits in the queue, at this place counted from one.
     Waiting(u64),
     /// The queue holds as many as it may.
@@ -332,6 +347,7 @@ impl Answer {
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
             Status::Out => Self::Out(Duration::from_millis(number()?.try_into().unwrap_or(0))),
             Status::Raised => Self::Raised,
+            Status::Free => Self::Free,
             Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
@@ -412,6 +428,18 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Makes the claim a holder, if it can be one now.
     fn acquire(&self, ask: Ask<'_>) -> Item;
+
+    /// Whether claims of this kind can be acquired together with others by one script, see [`group_item`](Self::group_item).
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// What acquires the claim, or lets it go, together with claims on other names of its group by one run of
+    /// [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE): an item of it. `None`
+    /// of a kind that those scripts do not know; its claims are acquired one after the other.
+    fn group_item(&self, _ask: Ask<'_>, _verb: Together) -> Option<Item> {
+        None
+    }
 
     /// Arms the claim's lease again: an item of a batch script, with exactly one key.
     fn renew(&self, ask: Ask<'_>) -> Item;

@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) observed: Observed,
+    /// What the store is called in every process; `None`: it has no name.
+    pub(crate) store_name: Option<Arc<str>>,
     /// `None`: where the client runs. Empty: none at all.
     pub(crate) label: Option<String>,
 }
@@ -84,6 +86,7 @@ impl Default for Settings {
             release_timeout: RELEASE_TIMEOUT,
             seed: None,
             observed: Observed::default(),
+            store_name: None,
             label: None,
         }
     }

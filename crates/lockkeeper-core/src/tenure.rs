@@ -13,6 +13,7 @@ use crate::majority::Shared;
 use crate::owner::{ClaimId, Owner};
 use crate::protocol::Protocol;
 use crate::renewal::schedule::{LeaseId, Pace};
+use crate::whole::Whole;
 
 /// What was agreed for a claim before its first request.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,8 @@ pub(crate) struct Tenure {
     claim: Mutex<Claim>,
     /// The owner is known to others than this claim.
     known_owner: AtomicBool,
+    /// What it holds together with.
+    whole: OnceLock<Weak<Whole>>,
     /// Rings when the claim comes to another phase, above all when belief ends.
     bell: Notify,
     /// The grant of several servers that this claim is a part of.
@@ -88,6 +91,7 @@ impl Tenure {
             predecessor: None,
             claim: Mutex::new(claim),
             known_owner: AtomicBool::new(terms.known_owner),
+            whole: OnceLock::new(),
             bell: Notify::new(),
             whole: OnceLock::new(),
         }
@@ -102,6 +106,17 @@ impl Tenure {
     /// Whether the owner may have other claims.
     pub(crate) fn has_known_owner(&self) -> bool {
         self.known_owner.load(Ordering::Relaxed)
+    }
+
+    /// Lets the claim hold together with others: what one of them loses all lose.
+    pub(crate) fn bind(&self, whole: &Arc<Whole>) {
+        // A claim lives once, and so belongs to one whole at most.
+        let _ = self.whole.set(Arc::downgrade(whole));
+    }
+
+    /// What the claim holds together with, if that is still there.
+    pub(crate) fn whole(&self) -> Option<Arc<Whole>> {
+        self.whole.get().and_then(Weak::upgrade)
     }
 
     /// Lets the claim take the place of `old`, and binds it to what that was bound to.

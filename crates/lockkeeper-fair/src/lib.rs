@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{
-    Acquire, Client, Hold, Lease, Lock, Name, Owner, Released, Result, TryAcquire,
+    Acquire, Client, Hold, Lease, Lock, Member, Name, Owner, Released, Result, TryAcquire,
 };
 use protocol::FairProtocol;
 
@@ -150,6 +150,11 @@ impl FairLock {
             hold,
             lock: Self(lock),
         })
+    }
+
+    /// This lock as a member of several that are acquired together, by a `MultiLock`.
+    pub fn member(&self) -> Member {
+        Member::new(self.0.clone())
     }
 
     /// Acquires, runs `work` for as long as the lease lasts, and releases.

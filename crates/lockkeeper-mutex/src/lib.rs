@@ -11,7 +11,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{Acquire, Client, Hold, Lease, Lock, Name, Released, Result, TryAcquire};
+use lockkeeper_core::{
+    Acquire, Client, Hold, Lease, Lock, Member, Name, Released, Result, TryAcquire,
+};
 use protocol::MutexProtocol;
 
 /// A lock with one holder at a time, whoever it is.
@@ -131,6 +133,11 @@ impl Mutex {
     /// ```
     pub fn try_acquire(&self) -> TryAcquire<MutexGuard> {
         self.0.try_acquire(|hold, _| MutexGuard(hold))
+    }
+
+    /// This lock as a member of several that are acquired together, by a `MultiLock`.
+    pub fn member(&self) -> Member {
+        Member::new(self.0.clone())
     }
 
     /// Acquires, runs `work` for as long as the lease lasts, and releases.

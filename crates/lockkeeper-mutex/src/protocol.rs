@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::protocol::{Ask, Item, Protocol, Together};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::mutex;
 
@@ -40,6 +40,14 @@ impl Protocol for MutexProtocol {
                 ask.token(),
             ],
         )
+    }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn group_item(&self, ask: Ask<'_>, verb: Together) -> Option<Item> {
+        Some(ask.group_item(self, verb))
     }
 
     fn renew(&self, ask: Ask<'_>) -> Item {

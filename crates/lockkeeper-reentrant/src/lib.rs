@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{
-    Acquire, Client, Hold, Lease, Lock, Name, Owner, Released, Result, TryAcquire,
+    Acquire, Client, Hold, Lease, Lock, Member, Name, Owner, Released, Result, TryAcquire,
 };
 use protocol::ReentrantProtocol;
 
@@ -137,6 +137,12 @@ impl ReentrantLock {
                 lock: Self(lock),
             })
             .owner(owner)
+    }
+
+    /// This lock as a member of several that are acquired together, by a `MultiLock`: for the owner of that acquisition,
+    /// or [one of its own](Member::owner).
+    pub fn member(&self) -> Member {
+        Member::new(self.0.clone())
     }
 
     /// Acquires for `owner`, runs `work` for as long as the lease lasts, and releases.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{Acquire, Client, Lease, Lock, Name, Owner, Result, TryAcquire};
+use lockkeeper_core::{Acquire, Client, Lease, Lock, Member, Name, Owner, Result, TryAcquire};
 
 pub use guard::{ReadGuard, Upgrade, WriteGuard};
 use protocol::RwProtocol;
@@ -212,6 +212,16 @@ impl RwLock {
     /// See [`RwLock`].
     pub fn try_write(&self) -> TryAcquire<WriteGuard> {
         self.write.try_acquire(WriteGuard::new)
+    }
+
+    /// This lock, to be read, as a member of several that are acquired together, by a `MultiLock`.
+    pub fn read_member(&self) -> Member {
+        Member::new(self.read.clone())
+    }
+
+    /// This lock, to be written, as a member of several that are acquired together, by a `MultiLock`.
+    pub fn write_member(&self) -> Member {
+        Member::new(self.write.clone())
     }
 
     /// Acquires to read, runs `work` for as long as the lease lasts, and releases.

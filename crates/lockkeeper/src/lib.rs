@@ -36,9 +36,8 @@
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
+//! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
-//!
-//! The multi-lock is not part of this version.
 //!
 //! # What holds, and what does not
 //!
@@ -92,12 +91,13 @@ mod url;
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
-    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Holder,
-    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason, Lost, Names,
-    Observation, Observer, Owner, QuorumAcquire, QuorumLease, QuorumTryAcquire, Released, Result,
-    ServerFacts, TryAcquire, Waiter,
+    Acquire, AcquireAll, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
+    FencingToken, Holder, HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason,
+    Lost, LostMember, Member, Names, Observation, Observer, Owner, QuorumAcquire, QuorumLease,
+    QuorumTryAcquire, Released, Result, ServerFacts, TryAcquire, TryAcquireAll, Waiter,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
+pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};

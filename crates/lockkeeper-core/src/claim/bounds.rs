@@ -68,6 +68,12 @@ impl Claim {
         }
     }
 
+    /// Nobody else may hold for so long from now on, also when the claim leaves sooner: of one that holds together with others,
+    /// once they all do.
+    pub(crate) fn keep_for(&mut self, shortest: Duration, now: Moment) {
+        self.bounds.get_or_insert_default().kept_until = Some(now.after(shortest));
+    }
+
     /// Until when a grant may be believed in by itself that is good for `trust` from the send of its request.
     pub(super) fn deadline_of_grant(&self, sent: Moment, trust: Duration) -> Moment {
         let deadline = sent.after(trust);

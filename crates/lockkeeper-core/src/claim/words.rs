@@ -53,6 +53,8 @@ pub enum Verdict {
     Busy(Option<Duration>),
     /// The server takes no part for so long.
     Out(Duration),
+    /// Nothing keeps the claim out but that it is to hold together with others.
+    Free,
     /// The claim waits in the queue, at this place counted from one.
     Waiting(u64),
     /// The server has more to do before it can tell: the same is to be asked again at once.

@@ -1,9 +1,9 @@
 //! Items of scripts whose contracts are the same in several kinds. Each is named by what the script wants, `KEYS` first; the
 //! script itself is the kind's choice.
 
-use lockkeeper_lua::Script;
+use lockkeeper_lua::{Script, multi};
 
-use super::{Ask, Item};
+use super::{Ask, Item, Protocol, Together};
 use crate::name::Name;
 
 impl Ask<'_> {
@@ -34,5 +34,28 @@ impl Ask<'_> {
             keys,
             [claim, channel, self.keep_ms(), self.ttl_ms()],
         )
+    }
+
+    /// An item of the scripts for several names, as [`Protocol::group_item`] wants it of the kinds that they know: those whose
+    /// word stands in them.
+    pub fn group_item(&self, protocol: &dyn Protocol, verb: Together) -> Item {
+        let (name, claim) = (protocol.name(), self.claim.as_str().to_owned());
+        let (main, gone) = (name.main().to_owned(), name.gone(self.claim));
+        let kind = protocol.kind().as_str().to_owned();
+        match verb {
+            Together::Acquire => {
+                let args = [claim, self.ttl_ms(), self.floor.to_string(), kind];
+                Item::new(&multi::ACQUIRE, [main, name.part("fence"), gone], args)
+            }
+            Together::Leave { overtakes } => {
+                let mark_ttl = if overtakes {
+                    self.ttl_ms()
+                } else {
+                    "0".to_owned()
+                };
+                let args = [claim, protocol.channel(), self.keep_ms(), mark_ttl, kind];
+                Item::new(&multi::LEAVE, [main, gone], args)
+            }
+        }
     }
 }

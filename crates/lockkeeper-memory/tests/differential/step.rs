@@ -236,6 +236,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
                 random,
                 &["owner", "other", "67e55044-10b1-426f-9247-bb680e5fe0c8:7"],
             ),
+            "kind" => one(random, &["mutex", "reentrant"]),
             "mode" => one(random, &["read", "write"]),
             "known" => one(random, &["0", "1"]),
             "old" => one(random, CLAIMS),

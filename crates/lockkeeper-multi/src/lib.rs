@@ -1,0 +1,253 @@
+//! Several locks at once, all or none.
+//!
+//! Users depend on `lockkeeper`, which has this type as `lockkeeper::MultiLock`.
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod guard;
+mod plan;
+
+use std::fmt;
+use std::sync::Arc;
+
+use lockkeeper_core::{AcquireAll, Error, Lease, Member, Owner, Result, TryAcquireAll};
+
+pub use guard::MultiGuard;
+use plan::{Facts, plan};
+
+/// Several locks, of any kinds and of one or several servers, that are held all or none.
+///
+/// # Which lock should I use?
+///
+/// This one if a step touches several things that each have a lock of their own: two accounts, a tree and one of its leaves.
+/// Taking them one by one in whatever order they come waits for ever as soon as somebody else takes them the other way round;
+/// a multi-lock does not, however its members are listed. If the same things are always taken together, one lock for all of
+/// them is simpler.
+///
+/// # How it works
+///
+/// Mutexes and re-entrant locks of one server, or of one slot of a cluster, are taken by one script: all of them or none, in
+/// one round trip for any number of them, and let go by one. While one of them is held by somebody else none is held here: the
+/// acquisition waits for that one, by its messages, and then asks for all again.
+///
+/// What no script takes together is taken one after the other, while what came before is held: fair locks, read-write locks,
+/// and what lies on another slot or server. The order is the same in every process: by the
+/// [name of the store](lockkeeper_core::ClientBuilder::store_name), which every client needs as soon as a multi-lock is over
+/// several of them; then everything of that store that scripts take together, slot by slot; then the rest by slot and key. That is
+/// what keeps two of them from waiting for one another.
+///
+/// Under each name lies what its own kind writes. So a multi-lock and a single lock exclude one another, and each member has a
+/// lease and a fencing token of its own.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_multi::MultiLock;
+/// # use lockkeeper_mutex::Mutex;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let (from, to) = (Mutex::new(&client, "account:7"), Mutex::new(&client, "account:9"));
+/// let both = MultiLock::new([from.member(), to.member()])?;
+///
+/// let guard = both.acquire().await?;
+/// for lease in guard.leases() {
+///     println!("token for {}: {}", lease.name(), lease.fencing_token());
+/// }
+/// assert!(from.try_acquire().await?.is_none());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What this lock does not promise
+///
+/// - **A transaction.** When one member is lost, all are; what was written under them until then stays written.
+/// - **One instant for all members.** Members that no script takes together are acquired one after the other, and all leases
+///   end at moments of their own. The whole is held from the last grant to the first end.
+/// - **That a loss waits for your code.** When one member is lost the others are let go at once, also while work under the guard
+///   goes on. Run it in [`MultiGuard::run`], and hand each resource the token of its member.
+/// - **Fairness.** Whoever needs many names waits until all are free at once, while others come and go. A fair or read-write
+///   member keeps its own order, and is held while the members behind it are waited for.
+/// - **Protection from single locks inside.** Whoever holds a multi-lock and acquires one more lock by itself takes it out of
+///   order, and two who do so can wait for one another. List it as a member, or use a wait that ends.
+/// - **Order between stores without their names' being true.** Two processes that call the same server by different names take
+///   its locks in different orders.
+/// - **Exclusion when a server loses data, or between the last check and the write.** As for every lease; only a resource that
+///   checks fencing tokens closes this.
+#[derive(Clone)]
+pub struct MultiLock {
+    steps: Arc<[Vec<Member>]>,
+}
+
+impl MultiLock {
+    /// A lock over these members; their order does not matter. Every kind makes members of its locks: `mutex.member()`,
+    /// `rwlock.read_member()`. One that is listed twice is taken once. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](lockkeeper_core::Error::Config) for no member at all or a bad name; for two members of one name that differ in kind,
+    /// mode or owner; for members of several clients whose stores have no names, or share one; for more than 1,024 members of one
+    /// server, or slot, that a script would take together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_rwlock::RwLock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let prices = RwLock::new(&client, "prices");
+    /// let refused = MultiLock::new([prices.read_member(), prices.write_member()]);
+    /// assert!(matches!(refused, Err(Error::Config { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self> {
+        let members: Vec<Member> = members.into_iter().collect();
+        let facts: Vec<_> = members.iter().map(facts).collect::<Result<_>>()?;
+        let steps = plan(&facts).map_err(|refusal| Error::config(refusal.to_string()))?;
+        let step = |step: Vec<usize>| step.into_iter().map(|at| members[at].clone()).collect();
+        Ok(Self {
+            steps: steps.into_iter().map(step).collect(),
+        })
+    }
+
+    /// Acquires all members, waiting for as long as it takes unless told otherwise.
+    ///
+    /// When it returns `Ok`, every member is held, and their leases are renewed as long as the guard lives. A member that is lost
+    /// while the others are collected makes it begin again, with new claims.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed, with the name of the member that was waited for;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for one ttl;
+    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name holds something else;
+    /// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that it is to write;
+    /// [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if one of the
+    /// clients is. Nothing is held then: what was held in part is left for in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives every claim up, also those that had been granted unseen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_fair::FairLock;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let (printer, paper) = (FairLock::new(&client, "printer"), Mutex::new(&client, "paper"));
+    /// let _printing = printer.acquire().await?;
+    /// let both = MultiLock::new([printer.member(), paper.member()])?;
+    /// let late = both.acquire().wait_for(Duration::from_secs(1)).await;
+    /// assert!(matches!(late, Err(Error::Timeout { name, .. }) if name == "printer"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire(&self) -> AcquireAll<MultiGuard> {
+        AcquireAll::new(Arc::clone(&self.steps), MultiGuard::new)
+    }
+
+    /// Acquires all members if they can be had now. `None` if one of them cannot: then nothing is held, and what had been taken
+    /// in part was let go and its servers have said so, unless they did not answer within the client's release timeout.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), except that being held is no error; [`Lost`](lockkeeper_core::Error::Lost) if a member was lost while
+    /// the others were asked for. A server that does not answer is asked once more and then reported.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let (one, other) = (Mutex::new(&client, "one"), Mutex::new(&client, "other"));
+    /// let held = other.acquire().await?;
+    /// let both = MultiLock::new([one.member(), other.member()])?;
+    /// assert!(both.try_acquire().await?.is_none());
+    /// assert!(one.try_acquire().await?.is_some());
+    /// # drop(held);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_acquire(&self) -> TryAcquireAll<MultiGuard> {
+        TryAcquireAll::new(self.acquire())
+    }
+
+    /// Acquires all members, runs `work` for as long as the whole lasts, and releases. The leases are handed to it in the order in
+    /// which they were acquired.
+    ///
+    /// When it returns `Ok`, the work was done while all leases were believed in.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if a member was lost on the way: the work was then
+    /// stopped at one of its awaits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases every member.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let members = ["a", "b", "c"].map(|name| Mutex::new(&client, name).member());
+    /// let count = MultiLock::new(members)?.hold(async |leases| leases.len()).await?;
+    /// assert_eq!(count, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold<F, T>(&self, work: F) -> Result<T>
+    where
+        F: AsyncFnOnce(&[Lease]) -> T,
+    {
+        self.acquire().await?.within(work).await
+    }
+}
+
+fn facts(member: &Member) -> Result<Facts<Owner>> {
+    Ok(Facts {
+        store: member.store_name().map(|name| name.to_string()),
+        client: member.client(),
+        group: member.group()?,
+        key: member.key()?.to_owned(),
+        mode: member.mode()?,
+        owner: member.own_owner(),
+        joins: member.joins()?,
+    })
+}
+
+/// The members in the order in which they are taken; what is taken together stands in brackets of its own.
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*self.steps).finish()
+    }
+}
