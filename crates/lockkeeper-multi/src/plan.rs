@@ -274,7 +274,7 @@ mod tests {
             ..one.clone()
         };
         let other = Facts {
-            mode: "fair",
+            mode: "rwlock/read",
             joins: false,
             ..one.clone()
         };
