@@ -10,6 +10,9 @@ mod input;
 mod keeping;
 mod listing;
 mod load;
+mod multi;
+mod multi_faults;
+mod multi_scripts;
 mod notice;
 mod observer;
 mod orders;
@@ -34,6 +37,8 @@ mod tracing;
 mod closing;
 #[cfg(test)]
 mod interleavings;
+#[cfg(test)]
+mod multi_simulation;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]

@@ -149,7 +149,9 @@ macro_rules! caught {
 
         #[test]
         fn every_defect_has_its_test() {
-            assert_eq!(Mutant::ALL, [$(Mutant::$mutant),*]);
+            // Those of several locks at once have theirs in a simulation of their own.
+            let tested = [&[$(Mutant::$mutant),*][..], &crate::multi_simulation::MUTANTS].concat();
+            assert_eq!(&Mutant::ALL[..], tested);
         }
     };
 }

@@ -1,0 +1,553 @@
+//! The multi-lock: what it costs, whom it excludes, what it waits for, and what becomes of it when a part is lost.
+
+use std::collections::BTreeMap;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use lockkeeper::{
+    BundleEnd, Client, Error, FairLock, LeaseState, LossReason, MultiLock, Mutex, ReentrantLock,
+    Released, RwLock,
+};
+use lockkeeper_lua::{fair, multi, mutex};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::unruly::Fate;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{client, unruly};
+
+const TTL: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A lock over so many mutexes.
+fn mutexes(client: &Client, names: impl IntoIterator<Item = impl ToString>) -> Result<MultiLock> {
+    let member = |name: &str| Mutex::new(client, name).member();
+    let members = names.into_iter().map(|name| member(&name.to_string()));
+    Ok(MultiLock::new(members)?)
+}
+
+/// The main keys there are.
+async fn held(site: &impl Site) -> Result<Vec<String>> {
+    let mut keys = site.keys().await?;
+    keys.retain(|key| key.starts_with("lockkeeper:"));
+    Ok(keys)
+}
+
+/// Waits until nobody holds anything, for less than a lease.
+async fn all_free(site: &impl Site) -> Result<()> {
+    let free = async {
+        while !held(site).await?.is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    };
+    timeout(TTL / 2, free).await.context("something is held")?
+}
+
+#[tokio::test]
+async fn any_number_of_names_is_one_command_to_acquire_and_one_to_release() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
+    // The first rounds teach the server the scripts.
+    for names in [1, 2] {
+        mutexes(&client, 0..names)?
+            .acquire()
+            .await?
+            .release()
+            .await?;
+    }
+    while server.commandstats("subscribe").await? == 0 {
+        tokio::task::yield_now().await;
+    }
+    for names in [1, 2, 16, 128] {
+        let lock = mutexes(&client, 0..names)?;
+        server.command(&["CONFIG", "RESETSTAT"]).await?;
+        let guard = lock.acquire().await?;
+        ensure!(server.commandstats("evalsha").await? == 1, "{names} names");
+        ensure!(guard.leases().len() == names);
+        guard.release().await?;
+        ensure!(server.commandstats("evalsha").await? == 2, "{names} names");
+        ensure!(server.commandstats("eval").await? == 0);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    for names in [1, 2, 16, 128] {
+        let (acquire, leave) = match names {
+            1 => (&mutex::ACQUIRE, &mutex::LEAVE),
+            _ => (&multi::ACQUIRE, &multi::LEAVE),
+        };
+        let lock = mutexes(&client, 0..names)?;
+        // The first round teaches the engine the scripts.
+        lock.acquire().await?.release().await?;
+        let before = (store.sent(acquire), store.sent(leave));
+        let guard = lock.acquire().await?;
+        guard.release().await?;
+        ensure!((store.sent(acquire), store.sent(leave)) == (before.0 + 1, before.1 + 1));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn random_sets_of_rivals_are_never_held_in_part_and_all_are_served() -> Result<()> {
+    rivals(|_, round| round < 12).await
+}
+
+/// For `cargo xtask prove`.
+#[tokio::test]
+#[ignore = "takes a minute"]
+async fn random_sets_of_rivals_for_a_minute() -> Result<()> {
+    let begun = std::time::Instant::now();
+    rivals(move |_, _| begun.elapsed() < Duration::from_secs(60)).await
+}
+
+/// Lets 32 tasks of four clients take 5 of 20 names each, again and again while `goes_on`, and looks at the keys meanwhile.
+async fn rivals(goes_on: impl Fn(u64, u64) -> bool + Copy + Send + 'static) -> Result<()> {
+    let server = Server::start().await?;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(client(&server, Duration::from_secs(30)).await?);
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..32 {
+        let client = clients[task as usize % clients.len()].clone();
+        let mut random = Rng::with_seed(task);
+        tasks.spawn(async move {
+            let mut round = 0;
+            while goes_on(task, round) {
+                let mut names: Vec<u8> = (0..20).collect();
+                random.shuffle(&mut names);
+                let guard = mutexes(&client, &names[..5])?
+                    .acquire()
+                    .wait_for(LIMIT)
+                    .await?;
+                tokio::task::yield_now().await;
+                guard.ensure_held()?;
+                guard.release().await?;
+                round += 1;
+            }
+            ensure!(round > 0, "task {task} was never served");
+            Ok(())
+        });
+    }
+    let keys: Vec<String> = (0..20).map(|name| format!("lockkeeper:{name}")).collect();
+    let look: Vec<&str> = ["MGET"]
+        .into_iter()
+        .chain(keys.iter().map(String::as_str))
+        .collect();
+    let mut looks = 0;
+    while !tasks.is_empty() {
+        let mut parts: BTreeMap<String, usize> = BTreeMap::new();
+        for claim in server.command(&look).await?.into_texts()? {
+            let owner = claim.split('/').next().unwrap_or_default();
+            *parts.entry(owner.to_owned()).or_default() += usize::from(!owner.is_empty());
+        }
+        parts.retain(|owner, _| !owner.is_empty());
+        ensure!(
+            parts.values().all(|&names| names == 5),
+            "held in part: {parts:?}"
+        );
+        looks += 1;
+        while let Some(task) = tasks.try_join_next() {
+            task??;
+        }
+    }
+    ensure!(looks > 10, "only {looks} looks");
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_with_a_fair_lock_among_them_never_wait_for_one_another() -> Result<()> {
+    let server = MemoryStore::new();
+    let mut tasks = JoinSet::new();
+    for task in 0..8 {
+        let client = client(&server, TTL).await?;
+        tasks.spawn(async move {
+            let (a, b) = (Mutex::new(&client, "a"), ReentrantLock::new(&client, "b"));
+            let (f, w) = (FairLock::new(&client, "f"), RwLock::new(&client, "w"));
+            for round in 0..20 {
+                let members = match (task + round) % 4 {
+                    0 => vec![a.member(), f.member(), b.member()],
+                    1 => vec![f.member(), b.member()],
+                    2 => vec![w.read_member(), f.member(), a.member()],
+                    _ => vec![b.member(), w.write_member(), f.member()],
+                };
+                let guard = MultiLock::new(members)?.acquire().wait_for(LIMIT).await?;
+                sleep(Duration::from_millis(3)).await;
+                guard.release().await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    all_free(&server).await
+}
+
+#[tokio::test]
+async fn two_stores_listed_in_opposite_orders_are_taken_in_one() -> Result<()> {
+    let servers = [Server::start().await?, Server::start().await?];
+    let mut tasks = JoinSet::new();
+    for process in 0..4 {
+        let mut locks = Vec::new();
+        for (server, name) in servers.iter().zip(["north", "south"]) {
+            let client = server.client(Client::builder().store_name(name)).await?;
+            locks.push(Mutex::new(&client, "account").member());
+            locks.push(FairLock::new(&client, "queue").member());
+        }
+        if process % 2 == 1 {
+            locks.reverse();
+        }
+        tasks.spawn(async move {
+            for _ in 0..25 {
+                let lock = MultiLock::new(locks.clone())?;
+                lock.acquire().wait_for(LIMIT).await?.release().await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_locks_and_several_exclude_one_another_and_wake_one_another() -> Result<()> {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server, TTL).await?, client(&server, TTL).await?);
+    let guard = mutexes(&one, ["a", "b"])?.acquire().await?;
+    let single = Mutex::new(&other, "b");
+    ensure!(single.try_acquire().await?.is_none());
+    let waiting = tokio::spawn(single.acquire().wait_for(TTL / 2).into_future());
+    sleep(Duration::from_millis(20)).await;
+    guard.release().await?;
+    let single = waiting.await??;
+    ensure!(mutexes(&one, ["a", "b"])?.try_acquire().await?.is_none());
+    let waiting = tokio::spawn(
+        mutexes(&one, ["a", "b"])?
+            .acquire()
+            .wait_for(TTL / 2)
+            .into_future(),
+    );
+    sleep(Duration::from_millis(20)).await;
+    ensure!(
+        held(&server).await? == ["lockkeeper:b"],
+        "held in part while it waits"
+    );
+    single.release().await?;
+    waiting.await??.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_one_ends_the_whole_and_says_which() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let queue = FairLock::new(&client, "f").member();
+    let members = ["a", "b"].map(|name| Mutex::new(&client, name).member());
+    let guard = MultiLock::new(members.into_iter().chain([queue]))?
+        .acquire()
+        .await?;
+    let names: Vec<&str> = guard.leases().iter().map(lockkeeper::Lease::name).collect();
+    ensure!(names == ["a", "b", "f"], "{names:?}");
+    client.revoke("b").await?;
+    let BundleEnd::Lost(lost) = guard.ended().await else {
+        anyhow::bail!("it was released");
+    };
+    ensure!(
+        lost.name == "b" && lost.reason == LossReason::Revoked,
+        "{lost:?}"
+    );
+    ensure!(guard.leases()[0].state() == LeaseState::Released);
+    timeout(TTL / 6, server.vanished("lockkeeper:a")).await??;
+    timeout(TTL / 6, server.vanished("lockkeeper:f")).await??;
+    // As with a single lock, what was revoked stays taken until the guard is gone.
+    ensure!(held(&server).await? == ["lockkeeper:b"]);
+    let error = guard.release().await.err().context("it was released")?;
+    ensure!(
+        matches!(&error, Error::Lost { name, .. } if name == "b"),
+        "{error}"
+    );
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_while_the_rest_is_collected_begins_again_with_new_claims() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let queue = FairLock::new(&client, "f");
+    let busy = queue.acquire().await?;
+    let members = ["a", "b"].map(|name| Mutex::new(&client, name).member());
+    let lock = MultiLock::new(members.into_iter().chain([queue.member()]))?;
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    sleep(Duration::from_millis(20)).await;
+    let before = server.command(&["GET", "lockkeeper:a"]).await?;
+    ensure!(!before.is_empty(), "a is not held while f is waited for");
+    client.revoke("b").await?;
+    sleep(Duration::from_millis(20)).await;
+    let after = server.command(&["GET", "lockkeeper:a"]).await?;
+    ensure!(
+        !after.is_empty() && after != before,
+        "{before} then {after}"
+    );
+    busy.release().await?;
+    let guard = timeout(TTL, waiting).await???;
+    guard.verify().await?;
+    ensure!(guard.release().await? == [Released::Free; 3]);
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_fails_late_has_let_go_of_everything_when_it_says_so() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let queue = FairLock::new(&client, "f");
+    let busy = queue.acquire().await?;
+    let members = ["a", "b"].map(|name| Mutex::new(&client, name).member());
+    let lock = MultiLock::new(members.into_iter().chain([queue.member()]))?;
+    // Also one that would keep the names for a while.
+    ensure!(lock.try_acquire().min_hold(TTL / 2).await?.is_none());
+    ensure!(held(&server).await? == ["lockkeeper:f"]);
+    busy.release().await?;
+    let guard = lock
+        .try_acquire()
+        .min_hold(TTL / 2)
+        .await?
+        .context("all are free")?;
+    let released = guard.release().await?;
+    ensure!(
+        released.iter().all(|it| matches!(it, Released::Kept(_))),
+        "{released:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_names_what_was_held_and_leaves_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let busy = Mutex::new(&client, "b").acquire().await?;
+    let late = mutexes(&client, ["a", "b", "c"])?
+        .acquire()
+        .wait_for(TTL * 2)
+        .await;
+    ensure!(matches!(late, Err(Error::Timeout { name, .. }) if name == "b"));
+    let late = mutexes(&client, ["a", "b"])?
+        .acquire()
+        .wait_for(Duration::ZERO)
+        .await;
+    ensure!(matches!(late, Err(Error::Timeout { name, .. }) if name == "b"));
+    busy.release().await?;
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    for script in [
+        &multi::ACQUIRE,
+        &fair::ACQUIRE,
+        &mutex::ACQUIRE,
+        &multi::LEAVE,
+    ] {
+        store.slow_down(script, Duration::from_millis(3));
+    }
+    store.split_groups("{south}");
+    let members =
+        ["a", "b", "{south}"].map(|name| Mutex::new(&client, &format!("{name}:x")).member());
+    let queue = FairLock::new(&client, "f").member();
+    let lock = MultiLock::new(members.into_iter().chain([queue]))?;
+    let mut polls = 0;
+    loop {
+        let mut acquiring = lock.acquire().into_future();
+        let mut context = TaskContext::from_waker(Waker::noop());
+        let mut done = None;
+        for _ in 0..polls {
+            if let Poll::Ready(guard) = acquiring.as_mut().poll(&mut context) {
+                done = Some(guard?);
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        drop(acquiring);
+        let complete = done.is_some();
+        drop(done);
+        all_free(&server)
+            .await
+            .with_context(|| format!("after {polls} polls"))?;
+        if complete {
+            ensure!(polls > 6, "it was polled {polls} times only");
+            return Ok(());
+        }
+        polls += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_arrives_after_its_leaves_creates_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = mutexes(&client, ["a", "b"])?;
+    lock.acquire().await?.release().await?;
+    store.plan(&multi::ACQUIRE, Fate::Keep);
+    let late = timeout(Duration::from_millis(10), lock.acquire().into_future()).await;
+    ensure!(late.is_err(), "it was answered");
+    store.wait_sent(&mutex::LEAVE_MARKED, 2).await;
+    sleep(Duration::from_millis(10)).await;
+    let replies = store.deliver(&server.sibling()).await;
+    ensure!(replies.len() == 1 && replies[0].is_ok(), "{replies:?}");
+    ensure!(held(&server).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_replies_are_repeated_and_have_the_effect_of_once() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = mutexes(&client, ["a", "b"])?;
+    lock.acquire().await?.release().await?;
+    store.plan(&multi::ACQUIRE, Fate::LoseReply);
+    store.plan(&multi::LEAVE, Fate::LoseReply);
+    let guard = lock.acquire().await?;
+    for (name, token) in guard.fencing_tokens() {
+        let fence = server
+            .command(&["GET", &format!("lockkeeper.fence:{{lockkeeper:{name}}}")])
+            .await?;
+        ensure!(
+            fence == token.to_string(),
+            "{name}: a second token was drawn"
+        );
+    }
+    // Renewed by what tells a stray copy apart.
+    guard.run(sleep(TTL * 3)).await?;
+    ensure!(guard.release().await? == [Released::Free; 2]);
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_refused_as_a_whole_lets_each_go_by_itself() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let guard = mutexes(&client, ["a", "b"])?.acquire().await?;
+    store.plan(&multi::LEAVE, Fate::Refuse("NOPERM not this script"));
+    ensure!(guard.release().await? == [Released::Free; 2]);
+    ensure!(held(&server).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_not_released_is_named_and_the_others_are_released() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    store.split_groups("{south}");
+    let guard = mutexes(&client, ["a", "b", "{south}:c"])?.acquire().await?;
+    store.silence("{south}");
+    let error = guard.release().await.err().context("all was released")?;
+    let Error::Partial {
+        members: 3,
+        failures,
+        ..
+    } = &error
+    else {
+        anyhow::bail!("{error}");
+    };
+    ensure!(
+        failures.len() == 1 && failures[0].0 == "{south}:c",
+        "{error}"
+    );
+    ensure!(
+        error
+            .to_string()
+            .starts_with("1 of 3 locks were not released"),
+        "{error}"
+    );
+    ensure!(held(&server).await? == ["lockkeeper:{south}:c"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_holds_is_let_in_as_a_member_too() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let (owner, other) = (client.new_owner(), client.new_owner());
+    let account = ReentrantLock::new(&client, "account");
+    let outer = account.acquire(&owner).await?;
+    let both = MultiLock::new([account.member(), Mutex::new(&client, "m").member()])?;
+    ensure!(both.try_acquire().owner(&other).await?.is_none());
+    let guard = both.acquire().owner(&owner).await?;
+    let inner = guard.lease("account").context("a lease")?;
+    ensure!(inner.fencing_token() == outer.fencing_token());
+    ensure!(guard.release().await? == [Released::StillHeld(1), Released::Free]);
+    let own = MultiLock::new([
+        account.member().owner(&owner),
+        Mutex::new(&client, "m").member(),
+    ])?;
+    own.try_acquire()
+        .await?
+        .context("its own owner holds")?
+        .release()
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_cannot_be_held_together_are_refused_with_a_reason() -> Result<()> {
+    let (one, other) = (MemoryStore::new(), MemoryStore::new());
+    let (one, other) = (client(&one, TTL).await?, client(&other, TTL).await?);
+    let a = Mutex::new(&one, "a");
+    let refusals = [
+        (vec![], "at least one member"),
+        (
+            vec![a.member(), ReentrantLock::new(&one, "a").member()],
+            "differ in kind",
+        ),
+        (
+            vec![a.member(), a.member().owner(&one.new_owner())],
+            "differ in kind, mode or owner",
+        ),
+        (
+            vec![a.member(), Mutex::new(&other, "a").member()],
+            "store_name",
+        ),
+        (vec![Mutex::new(&one, "").member()], "empty"),
+    ];
+    for (members, reason) in refusals {
+        let error = MultiLock::new(members)
+            .err()
+            .context("it was allowed")?
+            .to_string();
+        ensure!(error.contains(reason), "{error}");
+    }
+    let twice = MultiLock::new([a.member(), a.member()])?.acquire().await?;
+    ensure!(twice.leases().len() == 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_kind_under_one_name_is_told_by_that_name() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    server.command(&["HSET", "lockkeeper:b", "f", "v"]).await?;
+    server.command(&["PEXPIRE", "lockkeeper:b", "1000"]).await?;
+    let error = mutexes(&client, ["a", "b", "c"])?
+        .acquire()
+        .await
+        .err()
+        .context("it was acquired")?;
+    ensure!(
+        matches!(&error, Error::WrongKind { name, .. } if name == "b"),
+        "{error}"
+    );
+    all_free(&server).await
+}

@@ -1,0 +1,164 @@
+//! Members on two servers, one of which is frozen or killed in the middle of something.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{BundleEnd, Client, Error, FairLock, LossReason, MultiGuard, MultiLock, Mutex};
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use tokio::time::{Instant, timeout};
+
+const TTL: Duration = Duration::from_millis(2_400);
+const SOON: Duration = Duration::from_secs(30);
+const NORTH: &str = "lockkeeper:in the north";
+const SOUTH: &str = "lockkeeper:in the south";
+
+/// Two servers, a client of each, and a lock over a mutex and a fair lock of the north and a mutex of the south.
+struct Two {
+    north: Server,
+    south: Server,
+    clients: [Client; 2],
+    lock: MultiLock,
+}
+
+impl Two {
+    async fn start() -> Result<Self> {
+        let (north, south) = (Server::start().await?, Server::start().await?);
+        let settings = |name| {
+            let timeout = Duration::from_secs(1);
+            Client::builder()
+                .ttl(TTL)
+                .release_timeout(timeout)
+                .store_name(name)
+        };
+        let clients = [
+            north.client(settings("north")).await?,
+            south.client(settings("south")).await?,
+        ];
+        let lock = MultiLock::new([
+            Mutex::new(&clients[1], "in the south").member(),
+            FairLock::new(&clients[0], "queue").member(),
+            Mutex::new(&clients[0], "in the north").member(),
+        ])?;
+        Ok(Self {
+            north,
+            south,
+            clients,
+            lock,
+        })
+    }
+
+    async fn acquire(&self) -> Result<MultiGuard> {
+        Ok(timeout(SOON, self.lock.acquire().into_future()).await??)
+    }
+
+    /// The north is free, long before a lease would have ended there by itself.
+    async fn north_is_free(&self) -> Result<()> {
+        for key in [NORTH, "lockkeeper:queue"] {
+            timeout(TTL / 2, self.north.vanished(key)).await??;
+        }
+        Ok(())
+    }
+
+    /// One ttl after the south answers again nothing is left there.
+    async fn south_is_free(&self) -> Result<()> {
+        timeout(TTL * 2, self.south.vanished(SOUTH)).await?
+    }
+}
+
+fn names(error: &Error) -> bool {
+    error.to_string().contains("in the south")
+}
+
+#[tokio::test]
+async fn a_server_frozen_before_an_acquire_fails_it_and_the_others_are_let_go() -> Result<()> {
+    let it = Two::start().await?;
+    it.south.freeze()?;
+    let failed = timeout(SOON, it.lock.acquire().wait_for(TTL).into_future()).await?;
+    let error = failed.err().context("it was acquired")?;
+    ensure!(
+        matches!(error, Error::Backend { .. }) && names(&error),
+        "{error}"
+    );
+    it.north_is_free().await?;
+    let tried = timeout(SOON, it.lock.try_acquire().into_future()).await?;
+    ensure!(tried.is_err_and(|error| names(&error)));
+    it.north_is_free().await?;
+    it.south.thaw()?;
+    it.south_is_free().await?;
+    it.acquire().await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
+    let mut it = Two::start().await?;
+    let guard = it.acquire().await?;
+    it.south.kill()?;
+    let BundleEnd::Lost(lost) = timeout(SOON, guard.ended()).await? else {
+        anyhow::bail!("it was released");
+    };
+    ensure!(
+        lost.name == "in the south" && lost.reason == LossReason::Expired,
+        "{lost:?}"
+    );
+    it.north_is_free().await?;
+    let error = guard.ensure_held().err().context("it is held")?;
+    ensure!(names(&error), "{error}");
+    let error = guard.release().await.err().context("it was released")?;
+    ensure!(matches!(error, Error::Lost { .. }), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_frozen_over_its_renewals_ends_the_whole_by_its_deadline() -> Result<()> {
+    let it = Two::start().await?;
+    let guard = it.acquire().await?;
+    // Past a renewal or two, so that it is in the middle of them.
+    guard.run(tokio::time::sleep(TTL)).await?;
+    it.south.freeze()?;
+    let frozen = Instant::now();
+    let lost = timeout(SOON, guard.lost()).await?;
+    ensure!(lost.name == "in the south", "{lost:?}");
+    ensure!(frozen.elapsed() < TTL, "{:?}", frozen.elapsed());
+    it.north_is_free().await?;
+    it.south.thaw()?;
+    drop(guard);
+    it.south_is_free().await
+}
+
+#[tokio::test]
+async fn a_server_frozen_before_a_release_is_told_by_name_and_keeps_nobody_else() -> Result<()> {
+    let it = Two::start().await?;
+    let guard = it.acquire().await?;
+    it.south.freeze()?;
+    let releasing = tokio::spawn(guard.release());
+    it.north_is_free().await?;
+    let error = timeout(SOON, releasing)
+        .await??
+        .err()
+        .context("all was released")?;
+    let Error::Partial {
+        members, failures, ..
+    } = &error
+    else {
+        anyhow::bail!("{error}");
+    };
+    ensure!(*members == 3 && failures.len() == 1, "{error}");
+    ensure!(failures[0].0 == "in the south", "{error}");
+    it.south.thaw()?;
+    it.south_is_free().await
+}
+
+#[tokio::test]
+async fn a_closed_client_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
+    let it = Two::start().await?;
+    let guard = it.acquire().await?;
+    it.clients[1].close().await;
+    let lost = timeout(SOON, guard.lost()).await?;
+    ensure!(lost.reason == LossReason::ClientClosed, "{lost:?}");
+    it.north_is_free().await?;
+    let refused = timeout(SOON, it.lock.acquire().into_future()).await?;
+    ensure!(matches!(refused, Err(Error::Closed)));
+    it.north_is_free().await
+}
