@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
+use anyhow::{Context as _, Result, bail};
+use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::history::{Belief, now};
 use lockkeeper_testkit::load::read_and_write;
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
@@ -44,11 +44,12 @@ async fn main() -> Result<()> {
             println!("held {}", guard.fencing_token());
             std::future::pending::<Result<()>>().await
         }
+        ["both", first, second, rounds] => both([first, second], rounds.parse()?).await,
         ["queue", url, name, number, waiter_ttl] => {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -56,6 +57,26 @@ async fn main() -> Result<()> {
 async fn connect(url: &str, ttl: &str) -> Result<Client> {
     let settings = Client::builder().ttl(Duration::from_millis(ttl.parse()?));
     Ok(lockkeeper::connect_with(url, settings).await?)
+}
+
+/// Takes a mutex and a fair lock of each of two servers together, again and again, listed in the order in which the servers are
+/// named; then says `done`.
+async fn both(servers: [&str; 2], rounds: u64) -> Result<()> {
+    let mut members = Vec::new();
+    for server in servers {
+        let (name, url) = server.split_once('=').context("NAME=URL")?;
+        let client = lockkeeper::connect_with(url, Client::builder().store_name(name)).await?;
+        members.push(FairLock::new(&client, "queue").member());
+        members.push(Mutex::new(&client, "account").member());
+    }
+    let lock = MultiLock::new(members)?;
+    for _ in 0..rounds {
+        let guard = lock.acquire().wait_for(Duration::from_secs(60)).await?;
+        guard.ensure_held()?;
+        guard.release().await?;
+    }
+    println!("done");
+    Ok(())
 }
 
 /// Says `held TOKEN`, then `lost REASON` if it comes to that, or `released` after a line on the standard input.

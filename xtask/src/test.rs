@@ -16,6 +16,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.cargo("run --example fair_queue")?;
     steps.cargo("run --example rwlock_cache")?;
     steps.cargo("run --example redlock")?;
+    steps.cargo("run --example transfer")?;
     steps.run("cargo doc --workspace --no-deps", || {
         let mut command = cargo();
         command.args(["doc", "--workspace", "--no-deps"]);

@@ -3,9 +3,10 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use lockkeeper::{
-    Acquire, Client, ClientBuilder, CloseReport, End, Ended, Error, FencingToken, Kind, Lease,
-    LeaseState, LossReason, Lost, Mutex, MutexGuard, Names, Owner, QuorumAcquire, QuorumLease,
-    QuorumTryAcquire, Redlock, RedlockGuard, Released, ServerFacts, TryAcquire, Waiter,
+    Acquire, AcquireAll, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
+    FencingToken, Kind, Lease, LeaseState, LossReason, Lost, LostMember, Member, MultiGuard,
+    MultiLock, Mutex, MutexGuard, Names, Owner, QuorumAcquire, QuorumLease, QuorumTryAcquire,
+    Redlock, RedlockGuard, Released, ServerFacts, TryAcquire, TryAcquireAll, Waiter,
 };
 
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
@@ -22,6 +23,13 @@ fn handles_guards_and_leases_are_send_and_sync() {
     send_sync_unpin::<Mutex>();
     send_sync_unpin::<MutexGuard>();
     send_sync_unpin::<Acquire<MutexGuard>>();
+    send_sync_unpin::<AcquireAll<MultiGuard>>();
+    send_sync_unpin::<BundleEnd>();
+    send_sync_unpin::<LostMember>();
+    send_sync_unpin::<Member>();
+    send_sync_unpin::<MultiGuard>();
+    send_sync_unpin::<MultiLock>();
+    send_sync_unpin::<TryAcquireAll<MultiGuard>>();
     send_sync_unpin::<TryAcquire<MutexGuard>>();
     send_sync_unpin::<Names>();
     send_sync_unpin::<ServerFacts>();

@@ -75,7 +75,10 @@ impl Group {
     pub(super) async fn once(&mut self) -> Result<Option<Vec<Hold>>> {
         match self.look(Some(TRIES)).await? {
             Found::Granted(holds) => Ok(Some(holds)),
-            Found::Busy(_) => Ok(None),
+            Found::Busy(busy) => {
+                self.awaited = busy.first().map_or(0, |(seat, _)| *seat);
+                Ok(None)
+            }
         }
     }
 

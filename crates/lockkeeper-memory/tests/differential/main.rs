@@ -55,6 +55,7 @@ fn random_sequences_do_the_same_as_on_a_server() {
             let kind = match number % 8 {
                 0 | 4 => Some("fair/"),
                 1 | 5 => Some("rwlock/"),
+                2 => Some("multi/"),
                 _ => None,
             };
             let step = Step::random(&mut random, kind);
