@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
     let late = both(&client, ANN, BOB)?.acquire();
     match late.wait_for(Duration::from_millis(200)).await {
         Err(Error::Timeout { name, .. }) => {
-            println!("             clerk    waited for {name}, in vain")
+            println!("             clerk    waited for {name}, in vain");
         }
         other => anyhow::bail!("expected to wait in vain: {other:?}"),
     }
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
     client.revoke(ANN).await?;
     match guard.run(sleep(Duration::from_secs(60))).await {
         Err(Error::Lost { name, reason, .. }) => {
-            println!("             clerk    stopped: {name} was lost, {reason}")
+            println!("             clerk    stopped: {name} was lost, {reason}");
         }
         other => anyhow::bail!("expected a loss: {other:?}"),
     }
