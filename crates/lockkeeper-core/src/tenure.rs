@@ -59,7 +59,7 @@ pub(crate) struct Tenure {
     /// Rings when the claim comes to another phase, above all when belief ends.
     bell: Notify,
     /// The grant of several servers that this claim is a part of.
-    whole: OnceLock<Weak<Shared>>,
+    majority: OnceLock<Weak<Shared>>,
 }
 
 impl Tenure {
@@ -93,7 +93,7 @@ impl Tenure {
             known_owner: AtomicBool::new(terms.known_owner),
             whole: OnceLock::new(),
             bell: Notify::new(),
-            whole: OnceLock::new(),
+            majority: OnceLock::new(),
         }
     }
 
@@ -129,14 +129,14 @@ impl Tenure {
     }
 
     /// The claim is a part of this grant from now on.
-    pub(crate) fn join(&self, whole: &Arc<Shared>) {
-        let _ = self.whole.set(Arc::downgrade(whole));
+    pub(crate) fn join(&self, lease: &Arc<Shared>) {
+        let _ = self.majority.set(Arc::downgrade(lease));
     }
 
     /// Whether the claim is a part of a grant that has ended: keeping the part would only keep others out.
     pub(crate) fn is_remnant(&self) -> bool {
-        let whole = self.whole.get();
-        whole.is_some_and(|whole| whole.upgrade().is_none_or(|whole| whole.end().is_some()))
+        let majority = self.majority.get();
+        majority.is_some_and(|lease| lease.upgrade().is_none_or(|lease| lease.end().is_some()))
     }
 
     pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {
