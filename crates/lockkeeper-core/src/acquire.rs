@@ -72,7 +72,6 @@ impl Wishes {
         }
         Ok(terms)
     }
-
 }
 
 impl Wait {
