@@ -123,7 +123,17 @@ impl Rw {
         let (stem, waiter_ttl) = (Fair::name()?.part("grant"), WAITER_TTL.to_string());
         let (gone, old_gone) = (gone_key(claim), gone_key(old));
         let keys = [MAIN, FENCE, &gone, QUEUE, WAITERS, READERS, &old_gone];
-        let args = [claim, "30000", "0", &waiter_ttl, &stem, mode, old, mark];
+        let args = [
+            claim,
+            "30000",
+            "0",
+            &waiter_ttl,
+            &stem,
+            mode,
+            old,
+            mark,
+            "0",
+        ];
         self.run(&rwlock::SWAP, &keys, &args).await
     }
 

@@ -226,7 +226,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "request" => "17",
             "claim" => one(random, CLAIMS),
             "ttl" | "waiter_ttl" => one(random, TTLS),
-            "mark_ttl" => one(random, &["0", "100000"]),
+            "mark_ttl" | "late_ttl" => one(random, &["0", "100000"]),
+            // The two sides have not been up for the same time: neither is out.
+            "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1"]),
             "floor" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
