@@ -41,6 +41,8 @@ pub struct Claim {
     bounds: Option<Box<Bounds>>,
     /// Another claim is taking this one's place.
     swapping: bool,
+    /// A request to that end was given up and may be executed any time later.
+    stray_swap: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
     phase: Phase,
@@ -86,6 +88,7 @@ impl Claim {
             trust: ttl.saturating_sub(margin),
             bounds: None,
             swapping: false,
+            stray_swap: false,
             granted: None,
             phase: Phase::Asking,
             pending: None,
@@ -385,6 +388,7 @@ impl Claim {
             (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
             (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
             (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
+            (Verb::Swap, Outcome::Unknown) => self.stray_swap = true,
             _ => {}
         }
         self.doubt();

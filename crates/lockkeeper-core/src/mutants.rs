@@ -59,6 +59,8 @@ pub enum Mutant {
     ReleaseStopsAtFirstError,
     /// What is held together is not let go when one of it is lost.
     LossOfOneKeepsTheRest,
+    /// The old claim of a refused swap is believed in although another request for it was given up.
+    BelieveBesideStraySwap,
 }
 
 impl Mutant {
@@ -70,7 +72,7 @@ impl Mutant {
     ];
 
     /// Those of swaps, which the exhaustive search alone must find.
-    pub const OF_SWAPS: [Self; 1] = [Self::RenewWhileSwapping];
+    pub const OF_SWAPS: [Self; 2] = [Self::RenewWhileSwapping, Self::BelieveBesideStraySwap];
 
     /// Every other one of locks on one server.
     pub const ALL: [Self; 19] = [

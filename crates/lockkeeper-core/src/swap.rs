@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::claim::{NotNow, Verdict};
+use crate::claim::{Belief, Ending, NotNow, Verdict};
 use crate::error::{Error, Result};
 use crate::exchange::Failed;
 use crate::hold::{Armed, Hold};
@@ -29,9 +29,10 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, or did not
-    /// answer within the client's release timeout; [`Error::Closed`] if the client is closed. Nothing is held then: what the
-    /// server may still hold is left for in the background.
+    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, did not
+    /// answer within the client's release timeout, or answered that others hold too only after a request without answer,
+    /// which may still come through; [`Error::Closed`] if the client is closed. Nothing is held then: what the server may
+    /// still hold is left for in the background.
     ///
     /// # Cancel safety
     ///
@@ -74,7 +75,13 @@ impl Hold {
                 let outcome = engine.line.swap(tenure, &new.tenure, keeps_belief).await;
                 match outcome {
                     Ok(Verdict::Granted(token)) => return Ok(Some(token)),
-                    Ok(Verdict::Busy(_)) => return Ok(None),
+                    Ok(Verdict::Busy(_)) => {
+                        let (belief, _) = tenure.belief(self.armed.engine.line.clock.now());
+                        return match (belief, last.take()) {
+                            (Belief::Ended(Ending::Released), Some(error)) => Err(backend(error)),
+                            _ => Ok(None),
+                        };
+                    }
                     Ok(Verdict::More) => continue,
                     Ok(Verdict::Spent) => {
                         return Err(Error::lost(tenure.protocol.name(), LossReason::Gone));

@@ -28,7 +28,7 @@ impl Claim {
             Phase::Ended(Ending::Released) if self.swapping => {}
             Phase::Ended(ending) => {
                 *ending = Ending::Withdrawn;
-                self.swapping = false;
+                (self.swapping, self.stray_swap) = (false, false);
             }
             _ => {}
         }

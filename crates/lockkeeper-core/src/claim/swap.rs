@@ -3,8 +3,8 @@
 //! Of the old claim it is a [`Verb::Swap`], of the new one an acquire. Where the new claim may do less than the old one, the
 //! old one is [ended](Claim::end) before the first byte, for others come in with the swap. Where it may do more, nobody comes
 //! in as long as either is on the server, so the old one is believed in until an answer or its deadline; it is renewed no
-//! more, for the swap may have replaced it. After a refusal it goes on: the script that refuses a repeat marks the new claim,
-//! so that an earlier copy changes nothing any more.
+//! more, for the swap may have replaced it. Nor is it believed in any longer after a refusal if another request for the
+//! swap may still be executed.
 
 use super::{Claim, Ending, NotNow, Pending, Phase};
 use crate::clock::Moment;
@@ -49,11 +49,15 @@ impl Claim {
         }
     }
 
-    /// This claim keeps its place, and may be believed in as before.
+    /// This claim keeps its place, and may be believed in as before: unless an earlier request was given up. Executed late, when
+    /// whoever stood in its way has left, that one would yet give the place to the new claim, which leaves.
     pub fn swap_refused(&mut self, request: Request, now: Moment) {
         if self.take_swap(request) {
             self.swapping = false;
             self.expire(now);
+            if self.stray_swap && !mutant!(BelieveBesideStraySwap) {
+                self.end(now);
+            }
         }
     }
 

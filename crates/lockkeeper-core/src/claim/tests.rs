@@ -392,15 +392,18 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn a_refused_swap_is_believed_on_and_renewed_again() {
-    let mut claim = held(0);
-    claim.begin_swap(2, true, at(10)).unwrap();
-    claim.failed(2, Outcome::Unknown);
-    assert!(claim.send(Verb::Renew, 3, at(20)).is_err());
-    claim.begin_swap(4, true, at(20)).unwrap();
-    claim.swap_refused(4, at(30));
-    assert_eq!(claim.belief(at(30)), Belief::Uncertain);
-    claim.send(Verb::Renew, 5, at(40)).unwrap();
+fn a_refused_swap_is_believed_unless_another_request_for_it_may_still_be_executed() {
+    for (outcome, belief) in [
+        (Outcome::NotSent, Belief::Uncertain),
+        (Outcome::Unknown, Belief::Ended(Ending::Released)),
+    ] {
+        let mut claim = held(0);
+        claim.begin_swap(2, true, at(10)).unwrap();
+        claim.failed(2, outcome);
+        claim.begin_swap(3, true, at(20)).unwrap();
+        claim.swap_refused(3, at(30));
+        assert_eq!(claim.belief(at(30)), belief);
+    }
 }
 
 proptest! {

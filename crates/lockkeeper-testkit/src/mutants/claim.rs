@@ -9,7 +9,11 @@ use crate::search::{Bounds, Found, Model, search};
 pub const OF_QUEUES: &[Mutant] = &[Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
 
 /// Those that are about swaps.
-pub const OF_SWAPS: &[Mutant] = &[Mutant::BelieveWhileSwapping, Mutant::RenewWhileSwapping];
+pub const OF_SWAPS: &[Mutant] = &[
+    Mutant::BelieveWhileSwapping,
+    Mutant::RenewWhileSwapping,
+    Mutant::BelieveBesideStraySwap,
+];
 
 /// What the search of a fair lock, or of a read-write lock, finds with this mistake; `None` if it survives.
 ///

@@ -155,12 +155,8 @@ impl Server {
             .queueing(self.bounds.waiter_ttl(), None);
         match asked.question {
             Question::Acquire => protocol.acquire(ask),
-            Question::Swap {
-                old,
-                overtakes,
-                repeated,
-            } => {
-                let (attempt, ask) = (old, ask.of_repeated(repeated));
+            Question::Swap { old, overtakes } => {
+                let attempt = old;
                 protocol.swap(ask, self.claim(Seat { attempt, ..seat }), overtakes)
             }
             Question::Beat => protocol.beat(ask),

@@ -119,12 +119,10 @@ pub(super) struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Question {
     Acquire,
-    /// To take the place of another attempt of the client; whether an acquire of that one is unanswered, and whether an
-    /// earlier copy of this question is.
+    /// To take the place of another attempt of the client; whether an acquire of that one is unanswered.
     Swap {
         old: u8,
         overtakes: bool,
-        repeated: bool,
     },
     Beat,
     Renew,

@@ -106,18 +106,10 @@ impl Search {
         let overtakes = began?.ok()?;
         let floor = client.floor;
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
-        let repeated = attempt
-            .claim()
-            .is_some_and(|claim| claim.departure() == Departure::Overtaking);
-        let question = Question::Swap {
-            old,
-            overtakes,
-            repeated,
-        };
         let asked = Asked {
-            question,
+            question: Question::Swap { old, overtakes },
             mode: attempt.mode,
-            request: question.number(false, now),
+            request: Question::Swap { old, overtakes }.number(false, now),
             floor,
             token: None,
         };

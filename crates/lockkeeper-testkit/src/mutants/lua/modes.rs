@@ -9,15 +9,15 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_swap_ignores_the_mark",
         &rwlock::SWAP,
-        "redis.call('EXISTS', KEYS[3]) == 1\n",
-        "false\n",
+        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "",
         Where::Swaps,
     ),
     mutant(
         "rwlock_swap_needs_no_old_claim",
         &rwlock::SWAP,
-        "(old_ends <= name.now or marked and mode == 'read')",
-        "marked and mode == 'read'",
+        "(old_ends <= name.now or redis.call('EXISTS', KEYS[3]) == 1)",
+        "redis.call('EXISTS', KEYS[3]) == 1",
         Where::Swaps,
     ),
     mutant(
@@ -30,14 +30,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_swap_leaves_no_mark",
         &rwlock::SWAP,
-        "\nmark(KEYS[7], ARGV[9])\n",
-        "\n",
-        Where::Swaps,
-    ),
-    mutant(
-        "rwlock_swap_refused_leaves_no_mark",
-        &rwlock::SWAP,
-        "  mark(KEYS[3], ARGV[10])\n",
+        "  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])\n",
         "",
         Where::Swaps,
     ),
@@ -58,7 +51,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_downgrade_keeps_the_token",
         &rwlock::SWAP,
-        "name.read_token = draw_token(name.fence, name.floor, ttls[1], name.now_us)",
+        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
         "name.read_token = redis.call('GET', name.fence)",
         Where::Swaps,
     ),
@@ -72,8 +65,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_first_reader_takes_the_token_of_the_writer",
         &rwlock::ACQUIRE,
-        "name.read_token = draw_token(name.fence, name.floor, ttls[1], name.now_us)",
-        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttls[1], name.now_us)",
+        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
+        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttl, name.now_us)",
         Where::Swaps,
     ),
     mutant(
@@ -107,8 +100,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_leave_of_a_writer_forgets_the_readers_behind",
         &rwlock::LEAVE,
-        "  share(name, claims, ttls)\n",
-        "  share(name, { claims[1] }, ttls)\n",
+        "  share(name, claims, name.waiter_ttl)\n",
+        "  share(name, { claims[1] }, name.waiter_ttl)\n",
         Where::Queue,
     ),
 ];
@@ -125,8 +118,8 @@ pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "rwlock_readers_share_the_lease_of_the_last",
         &rwlock::ACQUIRE,
-        "  arm(name.readers, longest)\n",
-        "  redis.call('PEXPIRE', name.readers, string.format('%.0f', longest))\n",
+        "  arm(name.readers, ttl)\n",
+        "  redis.call('PEXPIRE', name.readers, string.format('%.0f', ttl))\n",
         Where::UnequalLeases,
     ),
     mutant(
