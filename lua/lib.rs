@@ -286,11 +286,11 @@ pub mod rwlock {
         "rwlock/swap",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
-            "reading", "phase", "mark", "turns"
+            "reading", "phase", "turns"
         ],
         keys ["main", "fence", "gone", "queue", "waiters", "readers", "old_gone"],
         args [
-            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "mark_ttl", "late_ttl",
+            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "mark_ttl",
         ],
         replies [
             Status::Granted,

@@ -327,7 +327,6 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "hear(",
                 "hold(",
                 "join(",
-                "mark(",
                 "settle(",
                 "name.",
                 "ends, token = lease_of(",

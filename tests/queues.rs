@@ -95,51 +95,6 @@ async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_of_an_upgrade_that_comes_after_its_repeat_was_refused_changes_nothing() -> Result<()>
-{
-    let server = MemoryStore::new();
-    let (here, store) = unruly(&server, TTL)?;
-    let lock = RwLock::new(&here, "name");
-    let there = RwLock::new(&client(&server, TTL).await?, "name");
-    let (reading, other) = (lock.read().await?, there.read().await?);
-    store.plan(&rwlock::SWAP, Fate::Keep);
-    let Upgrade::Busy(reading) = reading.try_upgrade().await? else {
-        bail!("another reads")
-    };
-    // What the claim that was to write leaves behind is not needed for it.
-    store.silence("name");
-    other.release().await?;
-    let late = server.store().await?;
-    store.deliver(&*late).await;
-    ensure!(reading.ensure_held().is_ok());
-    let refused = there.try_write().await?;
-    ensure!(refused.is_none(), "a writer beside {reading:?}");
-    ensure!(there.try_read().await?.is_some(), "nobody writes");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upgrade_without_two_answers_that_is_refused_leaves_the_reader_its_hold() -> Result<()> {
-    let server = MemoryStore::new();
-    let (here, store) = unruly(&server, TTL)?;
-    let lock = RwLock::new(&here, "name");
-    let (reading, other) = (lock.read().await?, lock.read().await?);
-    store.plan(&rwlock::SWAP, Fate::LoseRequest);
-    store.plan(&rwlock::SWAP, Fate::LoseReply);
-    let Upgrade::Busy(reading) = reading.try_upgrade().await? else {
-        bail!("another reads")
-    };
-    other.release().await?;
-    sleep(3 * TTL).await;
-    reading.verify().await?;
-    let Upgrade::Write(writing) = reading.try_upgrade().await? else {
-        bail!("nobody else reads")
-    };
-    writing.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() -> Result<()> {
     let server = MemoryStore::new();
     let (here, store) = unruly(&server, TTL)?;

@@ -123,17 +123,7 @@ impl Rw {
         let (stem, waiter_ttl) = (Fair::name()?.part("grant"), WAITER_TTL.to_string());
         let (gone, old_gone) = (gone_key(claim), gone_key(old));
         let keys = [MAIN, FENCE, &gone, QUEUE, WAITERS, READERS, &old_gone];
-        let args = [
-            claim,
-            "30000",
-            "0",
-            &waiter_ttl,
-            &stem,
-            mode,
-            old,
-            mark,
-            "0",
-        ];
+        let args = [claim, "30000", "0", &waiter_ttl, &stem, mode, old, mark];
         self.run(&rwlock::SWAP, &keys, &args).await
     }
 

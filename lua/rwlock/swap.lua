@@ -1,10 +1,10 @@
 -- rwlock/swap: a claim that holds goes, and another of its owner holds in the other mode, with nobody in between. From writing
 -- to reading always; the readers in front of the queue follow it in. From reading to writing only if nobody else reads or
--- keeps writers out: else it changes nothing, nor does a late copy. Run again it answers the same; late it finds neither claim.
+-- keeps writers out: else it changes nothing. Run again it answers the same; a copy that is late finds neither claim.
 --
 -- KEYS[1] main        HASH of the writer: kind, owner, token, and <claim> -> server ms of the end of its lease
 -- KEYS[2] fence       the last token drawn for the name
--- KEYS[3] gone        the mark of the new claim: it has left, or was refused, before this swap came
+-- KEYS[3] gone        the mark of a leave of the new claim that overtook this swap
 -- KEYS[4] queue       ZSET: <claim> -> its ticket
 -- KEYS[5] waiters     HASH: <claim> -> <server ms until which it is alive>:<its last executed request>:<mode>; seen, pardon
 -- KEYS[6] readers     ZSET: <claim> -> server ms of the end of its lease; facts below zero
@@ -18,7 +18,6 @@
 -- ARGV[7] mode        of the new claim, read or write
 -- ARGV[8] old         the old claim
 -- ARGV[9] mark_ttl    of the old claim's mark, ms; 0: every acquire of it was answered, no mark
--- ARGV[10] late_ttl   of the new claim's mark if it is refused, ms; 0: no earlier copy of this swap is unanswered, no mark
 -- REPLY GRANTED token the new claim holds, the old one does not
 -- REPLY BUSY left     the old claim holds on, as others read; the last of their leases ends in so many ms
 -- REPLY MORE          swapped, but others are not yet served: to be run again at once
@@ -39,18 +38,19 @@ if not ours or not name.fenced or not name.queued then
 end
 local ends, token, revoked = lease_of(name, claim, mode)
 local old_ends, _, old_revoked = lease_of(name, old, mode == 'read' and 'write' or 'read')
-local swapped, beside, marked = ends > name.now, lets_in(name, owner_of(claim)), redis.call('EXISTS', KEYS[3]) == 1
-if not swapped and (old_ends <= name.now or marked and mode == 'read') then
+local swapped, beside = ends > name.now, lets_in(name, owner_of(claim))
+if not swapped and (old_ends <= name.now or redis.call('EXISTS', KEYS[3]) == 1) then
   return { ARGV[1], 'GONE' }
 end
 if swapped and revoked or not swapped and old_revoked then
   return { ARGV[1], 'REVOKED' }
 end
-if not swapped and mode == 'write' and (marked or not beside and (name.held.taken or #all_readers(name) > 1)) then
-  mark(KEYS[3], ARGV[10])
+if not swapped and mode == 'write' and not beside and (name.held.taken or #all_readers(name) > 1) then
   return { ARGV[1], 'BUSY', left_of(name) }
 end
-mark(KEYS[7], ARGV[9])
+if ARGV[9] ~= '0' then
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])
+end
 -- The lease lasts as long as the old one would have.
 local lasts = math.max(ttl, old_ends - name.now)
 if swapped then

@@ -301,7 +301,6 @@ impl Line {
             // Of the two claims of a swap the new one asks.
             Verb::Acquire | Verb::Swap => match &tenure.predecessor {
                 Some(old) if ask.token.is_none() => {
-                    let ask = ask.of_repeated(overtakes);
                     let overtakes = old.claim().departure() == Departure::Overtaking;
                     tenure.protocol.swap(ask, &old.id, overtakes)
                 }

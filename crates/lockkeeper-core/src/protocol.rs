@@ -149,8 +149,6 @@ pub struct Ask<'a> {
     pub queue_limit: Option<u64>,
     /// Whether the owner may have other claims: it was given, or handed out, and not made for this claim alone.
     pub known_owner: bool,
-    /// Whether an earlier copy of this request is unanswered, and may be executed after it.
-    pub repeated: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -170,7 +168,6 @@ impl<'a> Ask<'a> {
             waiter_ttl: Duration::ZERO,
             queue_limit: None,
             known_owner: true,
-            repeated: false,
         }
     }
 
@@ -186,13 +183,6 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub const fn of_known_owner(mut self, known: bool) -> Self {
         self.known_owner = known;
-        self
-    }
-
-    /// The same for a request of which an earlier copy is unanswered, or not.
-    #[must_use]
-    pub const fn of_repeated(mut self, repeated: bool) -> Self {
-        self.repeated = repeated;
         self
     }
 
@@ -455,9 +445,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
 
     /// Makes the claim a holder in the place of `old`, a claim of its owner that holds by another protocol of the same name;
-    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same; if it is refused then, the
-    /// earlier copy must create nothing any more, for the old claim holds on. Of a kind without modes this is an acquire, and
-    /// never asked for.
+    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same. Of a kind without modes
+    /// this is an acquire, and never asked for.
     fn swap(&self, ask: Ask<'_>, _old: &ClaimId, _overtakes: bool) -> Item {
         self.acquire(ask)
     }

@@ -163,7 +163,6 @@ impl Protocol for RwProtocol {
                 self.mode(),
                 old.as_str().to_owned(),
                 Self::mark_ttl(ask, overtakes),
-                Self::mark_ttl(ask, ask.repeated),
             ],
         )
     }

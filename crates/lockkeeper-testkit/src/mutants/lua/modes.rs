@@ -51,7 +51,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_downgrade_keeps_the_token",
         &rwlock::SWAP,
-        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
+        "name.read_token = draw_token(name.fence, name.floor, ttls[1], name.now_us)",
         "name.read_token = redis.call('GET', name.fence)",
         Where::Swaps,
     ),
@@ -65,8 +65,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_first_reader_takes_the_token_of_the_writer",
         &rwlock::ACQUIRE,
-        "name.read_token = draw_token(name.fence, name.floor, ttl, name.now_us)",
-        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttl, name.now_us)",
+        "name.read_token = draw_token(name.fence, name.floor, ttls[1], name.now_us)",
+        "name.read_token = redis.call('GET', name.fence) or draw_token(name.fence, name.floor, ttls[1], name.now_us)",
         Where::Swaps,
     ),
     mutant(
@@ -100,8 +100,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_leave_of_a_writer_forgets_the_readers_behind",
         &rwlock::LEAVE,
-        "  share(name, claims, name.waiter_ttl)\n",
-        "  share(name, { claims[1] }, name.waiter_ttl)\n",
+        "  share(name, claims, ttls)\n",
+        "  share(name, { claims[1] }, ttls)\n",
         Where::Queue,
     ),
 ];
@@ -118,8 +118,8 @@ pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "rwlock_readers_share_the_lease_of_the_last",
         &rwlock::ACQUIRE,
-        "  arm(name.readers, ttl)\n",
-        "  redis.call('PEXPIRE', name.readers, string.format('%.0f', ttl))\n",
+        "  arm(name.readers, longest)\n",
+        "  redis.call('PEXPIRE', name.readers, string.format('%.0f', longest))\n",
         Where::UnequalLeases,
     ),
     mutant(
