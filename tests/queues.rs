@@ -4,8 +4,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, Error, FairLock, Lease, LeaseState, LossReason, RwLock, Upgrade};
+use anyhow::{Result, ensure};
+use lockkeeper::{Client, Error, FairLock, Lease, LeaseState, LossReason, RwLock};
 use lockkeeper_lua::{fair, rwlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;

@@ -79,8 +79,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_readers_in_front_are_let_in_past_a_writer",
         &rwlock::BEAT,
-        "    if mode ~= 'read' or not is_alive(name, entries[i]) then\n      break\n    end\n    front[i], requests[i] = claims[i], request\n",
-        "    if mode == 'read' and is_alive(name, entries[i]) then\n      front[#front + 1], requests[#requests + 1] = claims[i], request\n    end\n",
+        "    if mode ~= 'read' or not is_alive(name, entries[i]) then\n      break\n    end\n    front[i], requests[i], ttls[i] = claims[i], request, first_hold(name, ends)\n",
+        "    if mode == 'read' and is_alive(name, entries[i]) then\n      front[#front + 1], requests[#requests + 1] = claims[i], request\n      ttls[#ttls + 1] = first_hold(name, ends)\n    end\n",
         Where::FourClients,
     ),
     mutant(
