@@ -10,6 +10,7 @@
 //! | [`parallel`] | the same by 64 tasks on 64 names |
 //! | [`hand_over`] | from the call of release to the next holder running, and what that costs the server |
 //! | [`held`] | leases that are held and nothing else: work, memory, losses |
+//! | [`readers`] | ten thousand readers that come in as a writer leaves |
 //! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
 //!
 //! | module | what it is for |
@@ -17,6 +18,7 @@
 //! | [`pairs`] | an acquire and a release in three ways: by the lock, by the store, by the client library |
 //! | [`bare`] | a hand-over of a fair lock by the client library alone |
 //! | [`rounds`] | measuring in turns; medians |
+//! | [`slowlog`] | how long scripts take on the server |
 //! | [`meters`] | processor time, memory and commands, of this process and of the server |
 //! | [`report`] | the table and the JSON file |
 
@@ -26,9 +28,11 @@ mod held;
 mod meters;
 mod pairs;
 mod parallel;
+mod readers;
 mod report;
 mod rounds;
 mod single;
+mod slowlog;
 mod waiters;
 
 use std::path::PathBuf;
@@ -65,6 +69,8 @@ enum Part {
     Held,
     /// Many who wait for one name. Alone it measures the memory of the client too.
     FairWaiters,
+    /// Ten thousand readers behind one writer.
+    Readers,
     /// One task, nobody competing.
     Single,
     /// 64 tasks, each with a name of its own.
@@ -156,5 +162,6 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::FairHandOver => hand_over::measure_fair(effort).await,
         Part::FairWaiters => waiters::measure(effort).await,
         Part::Held => held::measure(effort).await,
+        Part::Readers => readers::measure(effort).await,
     }
 }

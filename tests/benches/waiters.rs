@@ -7,10 +7,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairGuard, FairLock};
-use lockkeeper_lua::{Script, fair};
-use lockkeeper_testkit::server::{Reply, Server};
+use lockkeeper_lua::fair;
+use lockkeeper_testkit::server::Server;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -20,6 +20,7 @@ use crate::meters::{Watched, count, own_memory, server_memory, watch};
 use crate::pairs::micros;
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
+use crate::slowlog::SlowLog;
 
 const PART: &str = "fair waiters";
 
@@ -37,12 +38,6 @@ const TOGETHER: usize = 64;
 
 /// What the targets are given for.
 const TARGET_WAITERS: f64 = 100_000.0;
-
-/// Commands that take no longer, µs, are not logged: those that scripts call. The shortest script takes longer.
-const SHORTEST: &str = "6";
-
-/// How many runs the log holds.
-const LOGGED: &str = "4096";
 
 /// How long anything may take before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -131,6 +126,7 @@ fn quantiles(
 /// One holder, and those who wait for it.
 struct Crowd<'a> {
     server: &'a Server,
+    log: SlowLog<'a>,
     client: &'a Client,
     waiting: JoinSet<Result<()>>,
     holder: Option<FairGuard>,
@@ -143,6 +139,7 @@ impl<'a> Crowd<'a> {
         let (grants, granted) = mpsc::unbounded_channel();
         Ok(Self {
             server,
+            log: SlowLog(server),
             client,
             waiting: JoinSet::new(),
             holder: Some(FairLock::new(client, NAME).acquire().await?),
@@ -180,16 +177,16 @@ impl<'a> Crowd<'a> {
 
     /// How long scripts take with so many waiting, µs, and hand-overs among their beats.
     async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
-        self.log_scripts().await?;
+        self.log.start().await?;
         self.join(self.waiting.len() + TIMED).await?;
-        let acquires = self.logged(&fair::ACQUIRE).await?;
-        self.log_scripts().await?;
+        let acquires = self.log.of(&fair::ACQUIRE).await?;
+        self.log.start().await?;
         sleep(PERIODS / 3).await;
-        let beats = self.logged(&fair::BEAT).await?;
-        self.log_scripts().await?;
+        let beats = self.log.of(&fair::BEAT).await?;
+        self.log.start().await?;
         let hand_overs = self.hand_on(TIMED).await?;
-        let leaves = self.logged(&fair::LEAVE).await?;
-        self.set("slowlog-log-slower-than", "-1").await?;
+        let leaves = self.log.of(&fair::LEAVE).await?;
+        self.log.stop().await?;
         Ok(vec![
             ("acquire script", acquires),
             ("beat script", beats),
@@ -243,45 +240,5 @@ impl<'a> Crowd<'a> {
     async fn length(&self) -> Result<usize> {
         let length = FairLock::new(self.client, NAME).queue_len().await?;
         Ok(length.try_into()?)
-    }
-
-    async fn set(&self, parameter: &str, value: &str) -> Result<()> {
-        let words = ["CONFIG", "SET", parameter, value];
-        self.server.command(&words).await?;
-        Ok(())
-    }
-
-    /// Lets the server log from now on, and forget what it has logged.
-    async fn log_scripts(&self) -> Result<()> {
-        self.set("slowlog-max-len", LOGGED).await?;
-        self.set("slowlog-log-slower-than", SHORTEST).await?;
-        self.server.command(&["SLOWLOG", "RESET"]).await?;
-        Ok(())
-    }
-
-    /// How long the runs of `script` in the log took, µs.
-    async fn logged(&self, script: &Script) -> Result<Vec<f64>> {
-        let log = self.server.command(&["SLOWLOG", "GET", LOGGED]).await?;
-        let Reply::List(entries) = log else {
-            bail!("a log that is no list");
-        };
-        let mut times = Vec::new();
-        for entry in entries {
-            let Reply::List(fields) = entry else {
-                bail!("an entry of the log that is no list");
-            };
-            let mut fields = fields.into_iter().skip(2);
-            let (Some(time), Some(words)) = (fields.next(), fields.next()) else {
-                bail!("an entry of the log that is too short");
-            };
-            if words
-                .into_texts()?
-                .get(1)
-                .is_some_and(|sha1| sha1 == script.sha1)
-            {
-                times.push(count(u32::try_from(time.into_integer()?)?));
-            }
-        }
-        Ok(times)
     }
 }
