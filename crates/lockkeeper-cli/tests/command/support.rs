@@ -19,9 +19,11 @@ use tokio::time::timeout;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The command with these words, a server, and nothing of this process' environment that it heeds.
+/// The command with these words, a server, and nothing of this process' environment that it heeds. Signals that whoever runs
+/// the tests ignores, as `nohup` does, are not ignored by the command.
 pub(crate) fn command(url: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockkeeper")]);
     command.args(words).kill_on_drop(true);
     clean(&mut command, url);
     command
