@@ -261,10 +261,8 @@ async fn the_loss_of_one_ends_the_whole_and_says_which() -> Result<()> {
         "{lost:?}"
     );
     ensure!(guard.leases()[0].state() == LeaseState::Released);
-    timeout(TTL / 6, server.vanished("lockkeeper:a")).await??;
-    timeout(TTL / 6, server.vanished("lockkeeper:f")).await??;
-    // As with a single lock, what was revoked stays taken until the guard is gone.
-    ensure!(held(&server).await? == ["lockkeeper:b"]);
+    // As with a single lock, what is lost and still there stays until the guard is gone: its work needs time to stop.
+    ensure!(held(&server).await? == ["lockkeeper:a", "lockkeeper:b", "lockkeeper:f"]);
     let error = guard.release().await.err().context("it was released")?;
     ensure!(
         matches!(&error, Error::Lost { name, .. } if name == "b"),

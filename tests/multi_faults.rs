@@ -91,7 +91,8 @@ async fn a_server_frozen_before_an_acquire_fails_it_and_the_others_are_let_go() 
 }
 
 #[tokio::test]
-async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
+async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the_guard()
+-> Result<()> {
     let mut it = Two::start().await?;
     let guard = it.acquire().await?;
     it.south.kill()?;
@@ -102,12 +103,11 @@ async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_are_let_go(
         lost.name == "in the south" && lost.reason == LossReason::Expired,
         "{lost:?}"
     );
-    it.north_is_free().await?;
     let error = guard.ensure_held().err().context("it is held")?;
     ensure!(names(&error), "{error}");
     let error = guard.release().await.err().context("it was released")?;
     ensure!(matches!(error, Error::Lost { .. }), "{error}");
-    Ok(())
+    it.north_is_free().await
 }
 
 #[tokio::test]
@@ -121,9 +121,9 @@ async fn a_server_frozen_over_its_renewals_ends_the_whole_by_its_deadline() -> R
     let lost = timeout(SOON, guard.lost()).await?;
     ensure!(lost.name == "in the south", "{lost:?}");
     ensure!(frozen.elapsed() < TTL, "{:?}", frozen.elapsed());
+    drop(guard);
     it.north_is_free().await?;
     it.south.thaw()?;
-    drop(guard);
     it.south_is_free().await
 }
 
@@ -151,12 +151,13 @@ async fn a_server_frozen_before_a_release_is_told_by_name_and_keeps_nobody_else(
 }
 
 #[tokio::test]
-async fn a_closed_client_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
+async fn a_closed_client_ends_the_whole_and_the_others_go_with_the_guard() -> Result<()> {
     let it = Two::start().await?;
     let guard = it.acquire().await?;
     it.clients[1].close().await;
     let lost = timeout(SOON, guard.lost()).await?;
     ensure!(lost.reason == LossReason::ClientClosed, "{lost:?}");
+    drop(guard);
     it.north_is_free().await?;
     let refused = timeout(SOON, it.lock.acquire().into_future()).await?;
     ensure!(matches!(refused, Err(Error::Closed)));

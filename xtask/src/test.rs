@@ -10,6 +10,7 @@ use crate::tools;
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("a C compiler", tools::require_c_compiler)?;
     steps.run("a server to test against", tools::require_server)?;
+    steps.run("tmux to test in", tools::offer_tmux)?;
     check::run(steps)?;
     steps.cargo("test --workspace")?;
     steps.cargo("run --example quickstart")?;

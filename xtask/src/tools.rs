@@ -52,14 +52,37 @@ pub(crate) fn require_c_compiler() -> Result<()> {
 pub(crate) fn require_server() -> Result<()> {
     let chosen = std::env::var(SERVER_VARIABLE).ok();
     let find_server = || find(chosen.as_deref(), &SERVERS);
-    let installable = chosen.is_none() && is_debian() && geteuid().is_root();
-    if find_server().is_none() && installable {
-        println!("installing Debian's redis-server package");
-        install_redis_server()?;
+    require(
+        find_server,
+        chosen.is_none(),
+        "redis-server",
+        HOW_TO_GET_A_SERVER,
+    )
+}
+
+/// Installs tmux likewise, in which the command is tried as in a terminal. Without it that one test says so and tries nothing.
+pub(crate) fn offer_tmux() -> Result<()> {
+    let find_tmux = || version(Command::new("tmux").arg("-V"));
+    if let Err(error) = require(find_tmux, true, "tmux", "no tmux found") {
+        println!("{error}: the command is not tried in it");
     }
-    match find_server() {
+    Ok(())
+}
+
+/// Prints what `find` finds. If that is nothing, installs this package of Debian first, where it may.
+fn require(
+    find: impl Fn() -> Option<String>,
+    may_install: bool,
+    package: &str,
+    how_to_get_it: &str,
+) -> Result<()> {
+    if find().is_none() && may_install && is_debian() && geteuid().is_root() {
+        println!("installing Debian's {package} package");
+        install(package)?;
+    }
+    match find() {
         Some(version) => println!("{version}"),
-        None => bail!(HOW_TO_GET_A_SERVER),
+        None => bail!("{how_to_get_it}"),
     }
     Ok(())
 }
@@ -68,26 +91,26 @@ pub(crate) fn require_server() -> Result<()> {
 fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
     let candidates = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
     candidates.into_iter().find_map(|program| {
-        let output = Command::new(program)
-            .arg("--version")
-            .stdin(Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().next().unwrap_or_default();
+        let line = version(Command::new(program).arg("--version"))?;
         Some(format!("{program}: {line}"))
     })
 }
 
+/// The first line of what a command says, if it can be run.
+fn version(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.lines().next().unwrap_or_default().to_owned())
+}
 /// Debian and what descends from it, Ubuntu above all, have this file.
 fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists()
 }
 
-fn install_redis_server() -> Result<()> {
+fn install(package: &str) -> Result<()> {
     let _no_service = NoService::begin()?;
     execute(apt_get().arg("update"))?;
-    execute(apt_get().args(["install", "-y", "--no-install-recommends", "redis-server"]))
+    execute(apt_get().args(["install", "-y", "--no-install-recommends", package]))
 }
 
 fn apt_get() -> Command {

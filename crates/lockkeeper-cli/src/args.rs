@@ -30,6 +30,9 @@ Examples:
   lockkeeper run --shared --lock prices -- ./report.sh
   lockkeeper run --exclusive --lock prices -- ./load.sh
 
+  # Two accounts at once, whichever order others name them in
+  lockkeeper run --lock account:7 --lock account:9 -- ./transfer.sh 7 9
+
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
@@ -65,7 +68,8 @@ pub(crate) enum Command {
     ///
     /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
     /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment; with
-    /// --shared or --exclusive LOCKKEEPER_MODE too.
+    /// --shared or --exclusive LOCKKEEPER_MODE too. Of several locks the names and the fencing tokens are one to a line, in
+    /// the order of the options.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
 
@@ -150,7 +154,7 @@ pub(crate) struct Release {
 /// What `run` is to do.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The lock
+    /// The lock; given several times, all of these locks or none, in whatever order others name them
     #[arg(long = "lock", value_name = "NAME", required = true)]
     pub(crate) locks: Vec<String>,
 

@@ -16,7 +16,7 @@ use crate::protocol::Kind;
 use crate::tenure::Tenure;
 use crate::whole::Whole;
 
-/// Several locks that are held together. When one of them is lost, all are: the others are let go.
+/// Several locks that are held together. When one of them is lost, all are: none is believed in or renewed any more.
 ///
 /// Dropping it ends belief in all of them at once and posts their leaves, as for a [`Hold`].
 #[must_use = "dropping a guard releases the locks"]
@@ -55,7 +55,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if one of them has been lost meanwhile: then the others are let go.
+    /// [`Error::Lost`] if one of them has been lost meanwhile: then all are let go.
     pub(crate) fn begin(held: Vec<Vec<Hold>>, min_hold: Option<Duration>) -> Result<Self> {
         let steps = held.iter().map(Vec::len).collect();
         let (mut armed, mut leases, mut ears) = (Vec::new(), Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ impl Bundle {
     /// As for [`Lease::verify`].
     pub async fn verify(&self) -> Result<()> {
         let answers = join_all(self.leases.iter().map(Lease::verify)).await;
-        // Those that were let go because of a lost one say nothing about why.
+        // Those that ended because of a lost one say nothing about why.
         self.ensure_held()?;
         answers.into_iter().collect()
     }

@@ -171,6 +171,13 @@ impl Engine {
         }
     }
 
+    /// Ends belief in a claim; from here on nothing but a leave is sent for it.
+    pub(crate) fn end(&self, tenure: &Arc<Tenure>) {
+        let now = self.line.clock.now();
+        tenure.change(|claim| claim.end(now));
+        self.renewals.remove(tenure);
+    }
+
     /// A pass for one acquisition or release; closing waits until it is dropped.
     pub(crate) fn enter(&self) -> Result<Pass> {
         let pass = self.passes.issue();

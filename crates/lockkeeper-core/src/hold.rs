@@ -40,9 +40,12 @@ pub(crate) struct Armed {
 impl Armed {
     /// Ends belief; from here on nothing but a leave is sent for the claim.
     pub(crate) fn end(&self) {
-        let now = self.engine.line.clock.now();
-        self.tenure.change(|claim| claim.end(now));
-        self.engine.renewals.remove(&self.tenure);
+        self.engine.end(&self.tenure);
+    }
+
+    /// What it is, without the duty.
+    pub(crate) fn handle(&self) -> (Arc<Tenure>, Arc<Engine>) {
+        (Arc::clone(&self.tenure), Arc::clone(&self.engine))
     }
 }
 

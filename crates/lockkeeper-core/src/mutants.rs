@@ -57,7 +57,7 @@ pub enum Mutant {
     RenewWhileSwapping,
     /// The release of several locks stops at the first that fails.
     ReleaseStopsAtFirstError,
-    /// What is held together is not let go when one of it is lost.
+    /// What is held together is believed in when one of it is lost.
     LossOfOneKeepsTheRest,
     /// The old claim of a refused swap is believed in although another request for it was given up.
     BelieveBesideStraySwap,

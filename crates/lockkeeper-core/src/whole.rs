@@ -1,4 +1,4 @@
-//! Claims that hold together: when one of them is lost, the others are let go.
+//! Claims that hold together: when one of them is lost, none is believed in.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,25 +24,24 @@ impl Whole {
         whole
     }
 
-    /// One of them is lost: lets go of the others. What is lost but still on the server stays there until the guard is gone, as
-    /// it does without others.
+    /// One of them is lost: ends belief in the others, which are renewed no more. On the server each stays what it is until the
+    /// guard is gone, as one alone does: whoever works under it needs time to stop.
     pub(crate) fn break_up(&self) {
         if mutant!(LossOfOneKeepsTheRest) {
             return;
         }
-        let mut rest = Vec::new();
-        for armed in self.take() {
-            let now = armed.engine.line.clock.now();
-            match armed.tenure.belief(now).0 {
-                Belief::Ended(Ending::Lost(_)) => rest.push(armed),
-                // Dropped outside of the lock, and so left for.
-                _ => drop(armed),
+        let members = self.members();
+        let others: Vec<_> = members.iter().map(Armed::handle).collect();
+        drop(members);
+        for (tenure, engine) in others {
+            let now = engine.line.clock.now();
+            if !matches!(tenure.belief(now).0, Belief::Ended(Ending::Lost(_))) {
+                engine.end(&tenure);
             }
         }
-        *self.members() = rest;
     }
 
-    /// Takes all out that have not been let go.
+    /// Takes all out, to leave for them.
     pub(crate) fn take(&self) -> Vec<Armed> {
         std::mem::take(&mut *self.members())
     }

@@ -19,7 +19,7 @@ impl MultiGuard {
     }
 
     /// The lease of each member, in the order in which they were acquired, which is that of every process. When one is lost the
-    /// others are let go, and theirs say that they were released.
+    /// others end with it: they are renewed no more, and say that they were released.
     pub fn leases(&self) -> &[Lease] {
         self.0.leases()
     }

@@ -67,8 +67,9 @@ use plan::{Facts, plan};
 /// - **A transaction.** When one member is lost, all are; what was written under them until then stays written.
 /// - **One instant for all members.** Members that no script takes together are acquired one after the other, and all leases
 ///   end at moments of their own. The whole is held from the last grant to the first end.
-/// - **That a loss waits for your code.** When one member is lost the others are let go at once, also while work under the guard
-///   goes on. Run it in [`MultiGuard::run`], and hand each resource the token of its member.
+/// - **That a loss waits for your code.** When one member is lost none is renewed any more, also while work under the guard goes
+///   on; the others stay on their servers until the guard is gone, or until their leases end. Run the work in
+///   [`MultiGuard::run`], and hand each resource the token of its member.
 /// - **Fairness.** Whoever needs many names waits until all are free at once, while others come and go. A fair or read-write
 ///   member keeps its own order, and is held while the members behind it are waited for.
 /// - **Protection from single locks inside.** Whoever holds a multi-lock and acquires one more lock by itself takes it out of

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper::{Lease, LossReason};
+use lockkeeper::Lease;
 use lockkeeper_core::clock::{BootClock, Clock as _, Moment};
 use rustix::process::Signal;
 
@@ -82,13 +82,13 @@ impl<'a> Guard<'a> {
     pub(crate) async fn watch(mut self, mut job: Job) -> Result<End, Failure> {
         self.journal.tell(&Event::Started { pid: job.id() });
         let mut loss = Box::pin(self.tie.loss());
-        let mut lost = None;
+        let mut told = false;
         loop {
             self.attend(&mut job)?;
             if job.is_over() {
                 break;
             }
-            let nap = self.decide(&job, lost);
+            let nap = self.decide(&job);
             if matches!(self.stage, Stage::Killed(at) if BootClock.now().since(at) > BURIAL) {
                 return Ok(End::Immortal);
             }
@@ -99,7 +99,7 @@ impl<'a> Guard<'a> {
                         self.pass_on(&job, signal);
                     }
                 }
-                reason = &mut loss, if lost.is_none() => lost = Some(reason),
+                () = &mut loss, if !told => told = true,
                 () = tokio::time::sleep(nap) => {}
             }
         }
@@ -157,16 +157,16 @@ impl<'a> Guard<'a> {
     }
 
     /// Does what the time asks for; how long nothing has to be done then.
-    fn decide(&mut self, job: &Job, lost: Option<LossReason>) -> Duration {
+    fn decide(&mut self, job: &Job) -> Duration {
         let now = BootClock.now();
-        let left = self.tie.left();
+        let (left, lost) = (self.tie.left(), self.tie.lost());
         let orphaned = job.status().is_some();
         let look = if orphaned { COUNT } else { LOOK };
         match self.stage {
             Stage::Running => match self.plan.step(left, lost.is_some()) {
                 Step::Look(nap) => nap.min(look),
                 Step::Terminate(patience) => {
-                    let reason = self.reason(lost);
+                    let reason = self.reason();
                     self.journal.tell(&Event::Terminating {
                         reason: &reason,
                         left_ms: millis(left),
@@ -176,7 +176,7 @@ impl<'a> Guard<'a> {
                     self.stage = Stage::Terminating(now.after(patience));
                     patience.min(look)
                 }
-                Step::Kill => self.kill(job, lost),
+                Step::Kill => self.kill(job),
                 Step::Leave => {
                     if let Some(reason) = lost.filter(|_| !self.ignored) {
                         self.ignored = true;
@@ -189,15 +189,15 @@ impl<'a> Guard<'a> {
                     look
                 }
             },
-            Stage::Terminating(kill) if now >= kill => self.kill(job, lost),
+            Stage::Terminating(kill) if now >= kill => self.kill(job),
             Stage::Terminating(kill) => kill.since(now).min(look),
             Stage::Killed(_) => COUNT,
         }
     }
 
-    fn kill(&mut self, job: &Job, lost: Option<LossReason>) -> Duration {
+    fn kill(&mut self, job: &Job) -> Duration {
         job.kill();
-        let reason = self.stopped.clone().unwrap_or_else(|| self.reason(lost));
+        let reason = self.stopped.clone().unwrap_or_else(|| self.reason());
         let left_ms = millis(self.tie.left());
         self.journal.tell(&Event::Killing {
             reason: &reason,
@@ -211,8 +211,8 @@ impl<'a> Guard<'a> {
         COUNT
     }
 
-    fn reason(&self, lost: Option<LossReason>) -> String {
-        match lost.or_else(|| self.tie.lost()) {
+    fn reason(&self) -> String {
+        match self.tie.lost() {
             Some(reason) => reason.to_string(),
             None => "its lease was about to end".to_owned(),
         }

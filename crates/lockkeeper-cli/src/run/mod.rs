@@ -12,7 +12,7 @@ mod tie;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, Lease, Released};
+use lockkeeper::{Client, Error, Lease};
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST, SIGNALLED};
@@ -50,9 +50,9 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
         signal = signals.next() => return Ok(signalled(signal)),
         client = server.connect(settings) => client?,
     };
-    journal.tell(&Event::Asking {
-        name: wanted.name(),
-    });
+    for name in wanted.names() {
+        journal.tell(&Event::Asking { name });
+    }
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => {
@@ -63,8 +63,8 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     };
     let held = match outcome {
         Ok(held) => held,
-        Err(Error::Timeout { .. } | Error::QueueFull { .. }) => {
-            conflict(&client, &wanted, &mut journal).await;
+        Err(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => {
+            conflict(&client, &name, wanted.mode(), &mut journal).await;
             farewell(&client).await;
             return Ok(options.conflict_exit_code);
         }
@@ -86,12 +86,13 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     finish(end, held, &client, &mut journal).await
 }
 
-/// Waits for the lock, and says so to whoever sits there.
+/// Waits for the locks, and says so to whoever sits there.
 async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkeeper::Result<Held> {
     const PATIENCE: Duration = Duration::from_millis(500);
     let remark = async {
         tokio::time::sleep(PATIENCE).await;
-        journal.remark(&format!("waiting for {:?}", wanted.name()));
+        let names: Vec<_> = wanted.names().iter().map(|it| format!("{it:?}")).collect();
+        journal.remark(&format!("waiting for {}", names.join(", ")));
         std::future::pending::<Infallible>().await
     };
     tokio::select! {
@@ -101,9 +102,8 @@ async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkee
     }
 }
 
-/// Names who holds.
-async fn conflict(client: &Client, wanted: &Wanted, journal: &mut Journal) {
-    let name = wanted.name();
+/// Names who holds the lock called `name`, which was wanted in this mode.
+async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &mut Journal) {
     let holders = match client.inspect(name).await {
         Ok(seen) => seen.holders,
         Err(_) => Vec::new(),
@@ -111,7 +111,7 @@ async fn conflict(client: &Client, wanted: &Wanted, journal: &mut Journal) {
     let all_share = !holders.is_empty() && holders.iter().all(|holder| holder.shared);
     let held = if all_share { "shared" } else { "held" };
     // Those who share a lock do not keep out who would share it too.
-    let behind = match wanted.mode() {
+    let behind = match mode {
         Some(Mode::Shared) if all_share => ", and somebody waits to have it alone",
         _ => "",
     };
@@ -128,7 +128,7 @@ async fn conflict(client: &Client, wanted: &Wanted, journal: &mut Journal) {
     journal.tell(&Event::Conflict { name, holders });
 }
 
-/// What the program learns of its lock; `None` is what its environment must not have.
+/// What the program learns of its locks, a line for each of several; `None` is what its environment must not have.
 fn variables(
     leases: &[Lease],
     mode: Option<Mode>,
@@ -138,22 +138,25 @@ fn variables(
     let Some(first) = leases.first() else {
         return Vec::new();
     };
+    // All are of one kind and, for they are of one client, of one owner.
     let (owner, kind) = (first.owner().to_string(), first.kind().as_str());
     let mode = mode.map(Mode::as_str);
     let ttl_ms = millis(options.ttl);
-    let joined = |part: fn(&Lease) -> String| -> String {
-        leases.iter().map(part).collect::<Vec<_>>().join(",")
+    for lease in leases {
+        journal.tell(&Event::Granted {
+            name: lease.name(),
+            kind,
+            mode,
+            owner: &owner,
+            fence: lease.fencing_token().get(),
+            ttl_ms,
+        });
+    }
+    let lines = |part: fn(&Lease) -> String| -> String {
+        leases.iter().map(part).collect::<Vec<_>>().join("\n")
     };
-    journal.tell(&Event::Granted {
-        name: first.name(),
-        kind,
-        mode,
-        owner: &owner,
-        fence: first.fencing_token().get(),
-        ttl_ms,
-    });
-    let name = joined(|lease| lease.name().to_owned());
-    let fence = joined(|lease| lease.fencing_token().to_string());
+    let name = lines(|lease| lease.name().to_owned());
+    let fence = lines(|lease| lease.fencing_token().to_string());
     vec![
         ("LOCKKEEPER_NAME", Some(name)),
         ("LOCKKEEPER_KIND", Some(kind.to_owned())),
@@ -189,15 +192,12 @@ async fn finish(
     };
     let released = held.release().await;
     let code = match released {
-        Ok(released) => {
-            let kept_ms = match released {
-                Released::Kept(left) => millis(left),
-                _ => 0,
-            };
+        Ok(kept) => {
+            let kept_ms = millis(kept);
             journal.tell(&Event::Released { kept_ms });
             code
         }
-        Err(error @ (Error::Lost { .. } | Error::NotHeld { .. })) => {
+        Err(error) if was_lost(&error) => {
             journal.say(&error.to_string());
             LOST
         }
@@ -208,6 +208,15 @@ async fn finish(
     };
     farewell(client).await;
     Ok(code)
+}
+
+/// Whether a release found that the lock, or one of several, was held no more.
+fn was_lost(error: &Error) -> bool {
+    match error {
+        Error::Lost { .. } | Error::NotHeld { .. } => true,
+        Error::Partial { failures, .. } => failures.iter().any(|(_, error)| was_lost(error)),
+        _ => false,
+    }
 }
 
 /// Lets go of a lock that is lost already.

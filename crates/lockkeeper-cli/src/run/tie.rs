@@ -1,5 +1,6 @@
 //! What ties a program to its lock: how long it may go on, and whether the lock is lost.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -11,6 +12,23 @@ pub(crate) struct Tie {
     leases: Vec<Lease>,
     /// Before this no other can hold, as long as the server keeps what it was told.
     end: Moment,
+}
+
+/// That a lock is lost.
+#[derive(Debug, Clone)]
+pub(crate) struct Loss {
+    /// Which of several.
+    name: Option<String>,
+    reason: LossReason,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name:?}: ")?;
+        }
+        self.reason.fmt(f)
+    }
 }
 
 impl Tie {
@@ -35,17 +53,21 @@ impl Tie {
         self.end.since(now)
     }
 
-    /// Why the lock is lost, if it is.
-    pub(crate) fn lost(&self) -> Option<LossReason> {
+    /// Which lock is lost and why, if one is.
+    pub(crate) fn lost(&self) -> Option<Loss> {
+        let several = self.leases.len() > 1;
         self.leases.iter().find_map(|lease| match lease.state() {
-            LeaseState::Lost(reason) => Some(reason),
+            LeaseState::Lost(reason) => Some(Loss {
+                name: several.then(|| lease.name().to_owned()),
+                reason,
+            }),
             _ => None,
         })
     }
 
-    /// Resolves when the lock is lost.
-    pub(crate) fn loss(&self) -> impl Future<Output = LossReason> + use<> {
+    /// Resolves when a lock is lost.
+    pub(crate) fn loss(&self) -> impl Future<Output = ()> + use<> {
         let lost = select_all(self.leases.iter().map(Lease::lost));
-        async move { lost.await.0 }
+        async move { drop(lost.await) }
     }
 }

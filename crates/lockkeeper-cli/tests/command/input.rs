@@ -29,8 +29,8 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
             "cannot be used with",
         ),
         (
-            &["run", "--lock", "x", "--lock", "y"],
-            "not part of this version",
+            &["run", "--lock", "x", "--lock", "two\nlines"],
+            "has a line break",
         ),
         (
             &["run", "--lock", "x", "--no-wait", "--wait", "1s"],
@@ -57,6 +57,7 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         ),
         (&["run", "--lock", ""], "must not be empty"),
         (&["run", "--lock", "a}b"], "stray brace"),
+        (&["run", "--lock", "a", "--lock", "a}b"], "stray brace"),
         (&["run"], "--lock"),
         (&["run", "--lock", "x", "--frob"], "--frob"),
         (&["frob"], "frob"),

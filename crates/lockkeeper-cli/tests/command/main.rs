@@ -6,6 +6,7 @@ mod ending;
 mod input;
 mod look;
 mod losing;
+mod several;
 mod sharing;
 mod signals;
 mod support;

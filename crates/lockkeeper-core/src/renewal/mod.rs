@@ -422,7 +422,7 @@ impl Renewals {
     }
 }
 
-/// Tells that a lease is lost, and lets go of what it held together with.
+/// Tells that a lease is lost, and ends belief in what it held together with.
 pub(crate) fn report_lost(line: &Line, tenure: &Tenure, reason: LossReason) {
     tracing::warn!(name = tenure.protocol.name().as_str(), claim = %tenure.id, %reason, "lost");
     line.observed.tell(tenure, LeaseEvent::Lost(reason));

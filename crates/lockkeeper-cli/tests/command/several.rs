@@ -1,0 +1,113 @@
+//! Runs under several locks at once: all of them or none.
+
+use anyhow::{Result, ensure};
+use futures_util::future::try_join_all;
+use lockkeeper::Mutex;
+use lockkeeper_testkit::server::Server;
+
+use crate::support::{Run, STUBBORN, Witness, command, said};
+
+const BOTH: [&str; 4] = ["--lock", "b", "--lock", "a"];
+
+#[tokio::test]
+async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let held = Mutex::new(&client, "a").acquire().await?;
+    for patience in [&["--no-wait"][..], &["--wait", "200ms"]] {
+        let words = [&["run"], patience, &BOTH, &["--", "echo", "ran"]].concat();
+        let refused = said(&server.url(), &words).await?;
+        ensure!(refused.code == Some(75) && refused.out.is_empty());
+        ensure!(refused.err.contains("\"a\" is held by "), "{refused:?}");
+        let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
+        ensure!(kept.into_integer()? == 0, "it holds a part");
+    }
+    held.release().await?;
+
+    let show = "echo \"$LOCKKEEPER_NAME\"; echo \"$LOCKKEEPER_FENCE\"";
+    let job = ["--lock", "b", "--", "sh", "-c", show];
+    let granted = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
+    ensure!(granted.code == Some(0), "{granted:?}");
+    let lines: Vec<&str> = granted.out.lines().collect();
+    ensure!(lines.len() == 4 && lines[..2] == ["b", "a"], "{lines:?}");
+    for (name, token) in [("b", lines[2]), ("a", lines[3])] {
+        let last = server
+            .command(&["GET", &format!("lockkeeper.fence:{{lockkeeper:{name}}}")])
+            .await?;
+        ensure!(last.into_text()? == token, "{name}: {token}");
+    }
+    let left = server
+        .command(&["EXISTS", "lockkeeper:a", "lockkeeper:b"])
+        .await?;
+    ensure!(left.into_integer()? == 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_that_name_their_locks_in_any_order_exclude_one_another_and_all_end() -> Result<()> {
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    let count = folder.path().join("count");
+    // Without a lock two of them read the same number.
+    let add = "read -r n < \"$0\"; sleep 0.02; echo $((n + 1)) > \"$0\"";
+    for kind in [&[][..], &["--fair"], &["--exclusive"]] {
+        std::fs::write(&count, "0\n")?;
+        let locks = [["x", "a", "b"], ["b", "x", "a"], ["a", "b", "x"]];
+        let runs = locks.iter().cycle().take(6).map(|names| {
+            let names = names.iter().flat_map(|name| ["--lock", *name]);
+            let mut words: Vec<&str> = ["run"].into_iter().chain(names).collect();
+            words.extend(kind);
+            words.extend(["--", "sh", "-c", add]);
+            let mut command = command(&server.url(), &words);
+            command.arg(&count);
+            async move { anyhow::Ok(command.status().await?) }
+        });
+        let ended = tokio::time::timeout(crate::support::LIMIT, try_join_all(runs)).await??;
+        ensure!(ended.iter().all(|status| status.success()), "{ended:?}");
+        let counted = std::fs::read_to_string(&count)?;
+        ensure!(counted == "6\n", "{kind:?}: {counted}");
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn when_one_lock_is_lost_the_others_are_kept_until_the_program_is_dead() -> Result<()> {
+    let server = Server::start().await?;
+    for kind in [&[][..], &["--fair"]] {
+        let mut witness = Witness::new()?;
+        let terms = ["--ttl", "30s", "--grace", "500ms"];
+        let program = ["--", "sh", "-c", STUBBORN, "sh", witness.path()?];
+        let words = [&BOTH[..], &terms, kind, &program].concat();
+        let mut run = Run::start(&server, &words)?;
+        witness.ready().await?;
+        server.command(&["DEL", "lockkeeper:a"]).await?;
+        let told = run.event("terminating").await?;
+        let reason = told["reason"].as_str().unwrap_or_default();
+        ensure!(reason.starts_with("\"a\": "), "{reason}");
+        let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
+        ensure!(kept.into_integer()? == 1, "b was let go under the program");
+        witness.end().await?;
+        ensure!(run.code().await? == 76);
+        let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
+        ensure!(kept.into_integer()? == 0, "b is left behind");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_inside_gets_in_again_by_any_of_the_locks() -> Result<()> {
+    let server = Server::start().await?;
+    let inner = "for name in a b; do \"$0\" run --no-wait --reenter --lock $name -- \
+                 sh -c 'echo $LOCKKEEPER_NAME $LOCKKEEPER_FENCE'; done; \
+                 set -- $LOCKKEEPER_FENCE; echo b $1; echo a $2";
+    let this = env!("CARGO_BIN_EXE_lockkeeper");
+    let job = ["--reenter", "--", "sh", "-c", inner, this];
+    let said = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
+    ensure!(said.code == Some(0), "{said:?}");
+    let mut lines: Vec<&str> = said.out.lines().collect();
+    lines.sort_unstable();
+    ensure!(lines.len() == 4, "{said:?}");
+    ensure!(lines[0] == lines[1] && lines[2] == lines[3], "{said:?}");
+    Ok(())
+}
