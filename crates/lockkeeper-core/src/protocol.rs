@@ -4,6 +4,8 @@
 //! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
 
 mod common;
+mod kind;
+mod token;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,69 +16,8 @@ use crate::name::Name;
 use crate::owner::ClaimId;
 use crate::store::{Reply, Request, Value};
 
-/// A fencing token: the number given with a grant; larger means later.
-///
-/// Tokens of a name increase between any two grants that exclude one another. They are about the server's time in
-/// microseconds, below 2^53 until the year 2255, and so fit a signed 64-bit integer in any database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(u64);
-
-impl FencingToken {
-    /// No script draws a token from here on, where Lua can no longer count in ones.
-    const END: Self = Self(1 << 53);
-
-    /// The token that reads as this number.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// The number to hand to the resource.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl From<FencingToken> for u64 {
-    fn from(token: FencingToken) -> Self {
-        token.0
-    }
-}
-
-/// For databases without unsigned numbers: `UPDATE … SET token = $1 WHERE token <= $1`.
-impl From<FencingToken> for i64 {
-    fn from(token: FencingToken) -> Self {
-        // Tokens that a server has given are below 2^53.
-        Self::try_from(token.0).unwrap_or(Self::MAX)
-    }
-}
-
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A kind of lock, by the word that stands in logs and on the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Kind(&'static str);
-
-impl Kind {
-    /// The kind called `word`.
-    pub const fn new(word: &'static str) -> Self {
-        Self(word)
-    }
-
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        self.0
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
+pub use kind::Kind;
+pub use token::FencingToken;
 
 /// One run of a script that a kind wants: everything but the request number, which the engine adds.
 ///
@@ -331,7 +272,7 @@ impl Answer {
         let (number, second) = (|| field(0), || field(1));
         Some(match status {
             Status::Granted => {
-                let token = FencingToken(number()?.try_into().ok()?);
+                let token = FencingToken::new(number()?.try_into().ok()?);
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
@@ -398,7 +339,7 @@ impl<'a> Grant<'a> {
         };
         Some(Self {
             claim,
-            token: FencingToken(token.parse().ok()?),
+            token: FencingToken::new(token.parse().ok()?),
             request: request.parse().ok()?,
         })
     }
