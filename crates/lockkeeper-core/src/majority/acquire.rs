@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use super::QuorumLock;
 use super::acquisition::Acquisition;
 use super::hold::QuorumHold;
-use crate::acquire::Wait;
+use crate::acquire::{Wait, Wishes};
 use crate::error::{Error, Result};
 use crate::owner::Owner;
 
@@ -25,11 +25,7 @@ use crate::owner::Owner;
 pub struct QuorumAcquire<G> {
     lock: QuorumLock,
     wrap: fn(QuorumHold) -> G,
-    owner: Option<Owner>,
-    ttl: Option<Duration>,
-    renewed: bool,
-    max_hold: Option<Duration>,
-    wait: Wait,
+    wishes: Wishes,
 }
 
 impl<G> QuorumAcquire<G> {
@@ -37,37 +33,33 @@ impl<G> QuorumAcquire<G> {
         Self {
             lock,
             wrap,
-            owner: None,
-            ttl: None,
-            renewed: true,
-            max_hold: None,
-            wait: Wait::Forever,
+            wishes: Wishes::NONE,
         }
     }
 
     /// Acquires for this owner; without it, for a new one. An owner that holds already waits for itself.
     pub const fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(*owner);
+        self.wishes.owner = Some(*owner);
         self
     }
 
     /// Length of the lease, whole milliseconds (default: the shortest of the clients' own). It is renewed as long as the guard
     /// lives. Longer than the longest ttl of the lock is [`Error::Config`].
     pub const fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.wishes.ttl = Some(ttl);
         self
     }
 
     /// A fixed lease: it is not renewed and ends after its ttl, whatever the guard does.
     pub const fn no_renewal(mut self) -> Self {
-        self.renewed = false;
+        self.wishes.renewed = false;
         self
     }
 
     /// Bounds the time of holding: `longest` after the grant was asked for, the lease is lost for
     /// [`MaxHold`](crate::LossReason::MaxHold), however well it is renewed.
     pub const fn max_hold(mut self, longest: Duration) -> Self {
-        self.max_hold = Some(longest);
+        self.wishes.max_hold = Some(longest);
         self
     }
 
@@ -75,14 +67,14 @@ impl<G> QuorumAcquire<G> {
     /// majority answered lately, the error is [`Error::Backend`] and names those that did not; without a wait it comes when
     /// no majority has answered for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
-        self.wait = Wait::For(longest);
+        self.wishes.wait = Wait::For(longest);
         self
     }
 
     /// Gives up with [`Error::Timeout`] at this instant. It is compared with tokio's time, which tests can pause; make it
     /// from a `tokio::time::Instant` there.
     pub const fn wait_until(mut self, instant: Instant) -> Self {
-        self.wait = Wait::Until(instant);
+        self.wishes.wait = Wait::Until(instant);
         self
     }
 
@@ -90,22 +82,25 @@ impl<G> QuorumAcquire<G> {
     fn prepare(&self) -> Result<Acquisition> {
         let nodes = &self.lock.nodes;
         let defaults = nodes.iter().map(|node| node.engine.settings.ttl);
-        let ttl = self.ttl.or(defaults.min()).unwrap_or_default();
+        let ttl = self.wishes.ttl.or(defaults.min()).unwrap_or_default();
         if ttl > self.lock.longest {
             let longest = self.lock.longest;
             return Err(Error::config(format!(
                 "a ttl of {ttl:?} is longer than the longest ttl of this lock, {longest:?}, for which a restarted server stays out: raise that in every process"
             )));
         }
+        let wishes = Wishes {
+            ttl: Some(ttl),
+            ..self.wishes
+        };
         let terms = nodes.iter().map(|node| {
-            let mut terms = node.engine.settings.terms(Some(ttl), self.renewed)?;
-            terms.bound_hold(None, self.max_hold)?;
+            let mut terms = wishes.terms(&node.engine, &*node.protocol)?;
             terms.timeout = terms.timeout.min(ttl / REQUESTS_PER_TTL);
             Ok(terms)
         });
         let terms = terms.collect::<Result<Vec<_>>>()?;
-        let owner = self.owner.unwrap_or_else(|| nodes[0].engine.new_owner());
-        Acquisition::new(self.lock.clone(), terms, owner, self.wait.longest())
+        let owner = wishes.owner.unwrap_or_else(|| nodes[0].engine.new_owner());
+        Acquisition::new(self.lock.clone(), terms, owner, wishes.wait.longest())
     }
 }
 
@@ -130,7 +125,7 @@ impl<G> fmt::Debug for QuorumAcquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumAcquire")
             .field("lock", &self.lock)
-            .field("wait", &self.wait)
+            .field("wait", &self.wishes.wait)
             .finish_non_exhaustive()
     }
 }
