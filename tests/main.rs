@@ -20,6 +20,7 @@ mod outside;
 mod processes;
 mod redlock;
 mod redlock_histories;
+mod redlock_leases;
 mod redlock_mutants;
 mod redlock_servers;
 mod reentrant;

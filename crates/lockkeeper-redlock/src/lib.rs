@@ -67,26 +67,35 @@ use protocol::RedlockProtocol;
 ///
 /// # What this lock does not promise
 ///
-/// Martin Kleppmann ("How to do distributed locking", 2016) said of Redlock: it gives no fencing tokens, so a client that is
-/// paused for longer than its lease writes after the next one has; and it rests on timing, bounded delays, bounded pauses and
-/// clocks that run at about the right speed, which an algorithm whose *safety* matters should not do. His advice was a single
-/// server for efficiency, a consensus system with fencing for correctness. Salvatore Sanfilippo ("Is Redlock safe?", 2016)
-/// answered: the time is looked at again after the majority was reached, so delays before that make an attempt fail and not
-/// unsafe; what pauses a client after it was told is the trouble of every lock that expires by itself, whoever keeps it; the
-/// clocks need not agree, only run at about the same speed; and a resource that can refuse a smaller token is a
-/// consistent store already, while one with a plain compare-and-set can use the lock's random value as well. He agreed that the
-/// time should be read from a monotonic clock.
+/// Martin Kleppmann ("How to do distributed locking", 2016) said of Redlock: it has no fencing tokens, so a client that is
+/// paused for longer than its lease writes after the next one has. He saw no simple way to add them: a counter on one server
+/// fails with it, and counters on several go out of step, so it would likely take consensus. And its *safety* rests on timing,
+/// on bounded delays, bounded pauses and clocks that do not jump, where an algorithm should lose no more than liveness when
+/// timing fails. His advice: for efficiency a single server, for correctness a consensus system such as ZooKeeper, or at least
+/// a database with transactions, and fencing tokens that the resource checks.
+///
+/// Salvatore Sanfilippo ("Is Redlock safe?", 2016) answered: the time is looked at again after the majority was reached, so
+/// delays and pauses before that make an attempt fail and not unsafe; a pause behind it is the trouble of every lock that
+/// expires by itself, whoever keeps it. The clocks need not agree, only count time with a bounded error, which careful
+/// administration gives. A resource that refuses smaller tokens is a linearizable store already, and then the lock's random
+/// value serves as well, by compare-and-set. He agreed that the time should come from a monotonic clock.
 ///
 /// What follows for this implementation:
 ///
-/// - **It does give fencing tokens**, and they increase from holder to holder, server clocks that are apart included. A
-///   resource that refuses a token smaller than one it has seen is safe from paused holders. One that cannot is not.
-/// - **It does rest on timing.** No server's clock may run faster, or be stepped forward, by more than the margin (1 % of the
-///   ttl + 5 ms) within one lease. If the clocks of a majority do, or a clock of one server that others depend on for their
-///   majority, two holders may believe.
-/// - **It looks at the time after everything that takes time**, also after the tokens are written back, by a clock that neither
-///   steps nor stops while the machine sleeps. What happens between the last look and your write is not covered.
-/// - **Tokens increase as long as a majority keeps its data**, or the servers' clocks are no further apart than the longest ttl.
+/// - **It does give fencing tokens**, which increase from holder to holder, also with server clocks that are apart. A resource
+///   that refuses a token smaller than one it has seen is safe from paused holders. One that cannot is not. What keeps the
+///   servers' counters in step is the claim: the largest token of a majority is written back where the claim still holds, and
+///   a majority must have accepted it. Any two majorities share a server, on which the claim that came later draws a larger token.
+///   So it is data and not timing that orders tokens: when a clock jumps and two believe, their tokens are still in order.
+/// - **A server that loses its data forgets its tokens**, and begins again with its clock. Tokens increase even then as long as
+///   it was lost by a restart and the servers' clocks are no further apart than the longest ttl, for which it stays out.
+/// - **Exclusion does rest on timing.** No server's clock may run faster, or be stepped forward, by more than the margin (1 % of
+///   the ttl + 5 ms) within one lease. If the clocks of a majority do, or a clock of one server that others depend on for their
+///   majority, two holders may believe. For how long a server has been up it knows by its clock, too: a machine that is started
+///   with a wrong time and then set forward comes back too early. Set the clock before the server starts, and let it be slewed.
+/// - **It looks at the time after everything that takes time**, also after the tokens are written back, by a clock of the client
+///   that neither steps nor stops while the machine sleeps; the servers count by their wall clocks. What happens between the
+///   last look and your write is not covered.
 /// - **It survives fewer losses while it is held than before.** Servers that did not answer in time when it was acquired take no
 ///   part until the next acquisition. [`QuorumLease::servers`] tells how many do.
 /// - **Fairness, re-entry, reading beside one another.** Use the locks that have them, on one server. Rivals that ask at the same
@@ -159,8 +168,8 @@ impl Redlock {
     /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
     /// [`Backend`](lockkeeper_core::Error::Backend), which names the servers and says what each failed with, if no majority
     /// answers for one ttl or until the wait is over, or if the servers are too slow for the ttl;
-    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if there is no majority without a server on which the name holds
-    /// something else; [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent;
+    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else on so many servers that no majority is
+    /// left; [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent;
     /// [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are.
     ///
     /// # Cancel safety

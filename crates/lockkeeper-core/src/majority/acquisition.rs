@@ -148,7 +148,8 @@ impl Acquisition {
     async fn until_granted(&mut self) -> Result<QuorumHold> {
         let clock = Arc::clone(self.lock.first().clock());
         let mut pauses = Pauses::new(self.random());
-        // Until when a majority may fail to answer, counted from when it first did.
+        // Until when a majority may fail to answer, counted from when it first did. Servers that were started again are waited
+        // for as long as they take.
         let mut patience = None;
         // Who waits already asks for all of this client: nobody overtakes them.
         let mut watch = Watch::crowded(&self.lock).then(|| self.watch());
@@ -176,23 +177,23 @@ impl Acquisition {
                 Failure::Unreachable(Some(free)) => Next::Wait(Some(free)),
                 _ => Next::Again,
             };
-            if let Failure::Contended(_) = missed.failure {
-                self.trouble = None;
+            let silent = matches!(missed.failure, Failure::Unreachable(None));
+            let ends = silent && now >= *patience.get_or_insert(now.after(self.ttl));
+            if !silent {
                 patience = None;
-            } else {
-                let error = self.error(&missed);
-                // Servers that were started again are waited for as long as they take, and no others.
-                let until = *patience.get_or_insert(now.after(self.ttl));
-                let ends = matches!(missed.failure, Failure::Unreachable(None)) && now >= until;
-                if ends || !error.is_transient() {
-                    return Err(error);
-                }
-                self.trouble = Some(error);
+            }
+            self.trouble = match missed.failure {
+                Failure::Contended(_) => None,
+                _ => Some(self.error(&missed)),
+            };
+            let over = |error: &mut Error| ends || !error.is_transient();
+            if let Some(error) = self.trouble.take_if(over) {
+                return Err(error);
             }
             let watch = watch.get_or_insert_with(|| self.watch());
             match next {
                 Next::Again => {
-                    watch.looked(None);
+                    watch.looked(None, missed.busy);
                     let pause = pauses.next() + self.jitter();
                     tracing::debug!(?pause, "another round");
                     sleep_until(&clock, clock.now().after(pause)).await;
@@ -200,7 +201,7 @@ impl Acquisition {
                 }
                 Next::Wait(free) => {
                     let free = free.map(|free| free.since(now) + self.jitter());
-                    watch.looked(free);
+                    watch.looked(free, missed.busy);
                 }
             }
         }

@@ -20,10 +20,12 @@ use crate::store::StoreError;
 /// A round that granted nothing.
 pub(super) struct Missed {
     pub(super) failure: Failure,
+    /// On which servers another claim held.
+    pub(super) busy: Vec<bool>,
     /// What each server failed with.
     pub(super) troubles: Vec<Option<StoreError>>,
-    /// A server on which the name holds something else.
-    pub(super) foreign: Option<usize>,
+    /// The servers on which the name holds something else.
+    pub(super) foreign: Vec<usize>,
 }
 
 /// What a server's answer means to the round, and what to tell of it if it is a failure.
@@ -81,7 +83,7 @@ impl Acquisition {
         let began = clock.now();
         let mut round = Round::new(self.lock.quorum, self.ttl, self.drift, began);
         let mut troubles: Vec<Option<StoreError>> = vec![None; nodes.len()];
-        let mut foreign = None;
+        let mut foreign = Vec::new();
         let ask = async |place: usize| {
             let line = &nodes[place].engine.line;
             (
@@ -111,7 +113,7 @@ impl Acquisition {
                 biased;
                 Some((place, outcome)) = asked.next() => {
                     if let Ok(Verdict::WrongKind) = outcome {
-                        foreign = Some(place);
+                        foreign.push(place);
                     }
                     let (reply, trouble) = reading(outcome);
                     troubles[place] = trouble;
@@ -138,6 +140,7 @@ impl Acquisition {
                 tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
                 Err(Missed {
                     failure,
+                    busy: (0..nodes.len()).map(|place| round.is_busy(place)).collect(),
                     troubles,
                     foreign,
                 })
@@ -168,9 +171,11 @@ impl Acquisition {
     /// What to tell whoever asked, if a round is not tried again.
     pub(super) fn error(&self, missed: &Missed) -> Error {
         let nodes = &self.lock.nodes;
-        match (missed.failure, missed.foreign) {
+        let foreign = self.lock.quorum.is_prevented(missed.foreign.len());
+        let foreign = missed.foreign.first().filter(|_| foreign);
+        match (missed.failure, foreign) {
             (Failure::Unreachable(_), Some(place)) => {
-                let protocol = &nodes[place].protocol;
+                let protocol = &nodes[*place].protocol;
                 Error::WrongKind {
                     name: protocol.name().to_string(),
                     kind: protocol.kind().as_str(),

@@ -1,4 +1,6 @@
-//! Waiting for a name on several servers: a place in the line of each client. A message from any of them is reason to look.
+//! Waiting for a name on several servers: a place in the line of each client. Messages from so many of them that a majority may
+//! be free are reason to look. One from a single server seldom is: of a minority that a holder does not have, waiters take and
+//! leave claims in vain, and each leave is told to all of them.
 
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use crate::clock::{Moment, sleep_until, sleep_until_some};
 use crate::error::{Error, Result};
 use crate::notify::Place;
 use crate::owner::Owner;
+use crate::pause::Pauses;
 
 /// How long the first message waits for those of the other servers, at most: who holds leaves all of them, one after the other,
 /// and a round between would find the rest held. Jitter, too: those who were told together do not ask together.
@@ -22,6 +25,10 @@ pub(super) struct Watch {
     places: Vec<Option<Place>>,
     /// Whose turn has come since the last round.
     looking: Vec<bool>,
+    /// On which servers others held in the last round.
+    busy: Vec<bool>,
+    /// Before a look for which there is reason on fewer servers than a majority.
+    doubts: Pauses,
     /// Jitter comes from here.
     random: fastrand::Rng,
     /// When to look whatever is said, by the first server's clock.
@@ -43,6 +50,8 @@ impl Watch {
         let places: Vec<_> = places.collect();
         Self {
             looking: vec![false; places.len()],
+            busy: vec![false; places.len()],
+            doubts: Pauses::new(seed),
             places,
             lock: lock.clone(),
             random: fastrand::Rng::with_seed(seed),
@@ -50,7 +59,18 @@ impl Watch {
         }
     }
 
-    /// Waits until it is this waiter's turn to ask: one server's line has told, or the time is over for which others hold.
+    /// Whether a majority may be free if these servers have told of a change since the last round. Of one that does not allow
+    /// to wait there nobody knows.
+    fn may_be_free(&self, told: &[usize]) -> bool {
+        let held = |number: &usize| {
+            self.busy[*number] && self.places[*number].is_some() && !told.contains(number)
+        };
+        let held = (0..self.places.len()).filter(held).count();
+        !self.lock.quorum.is_prevented(held)
+    }
+
+    /// Waits until it is this waiter's turn to ask: a majority has told, or the time is over for which others hold; or, after a
+    /// pause that grows from time to time, fewer have told and a majority may be free.
     pub(super) async fn turn(&mut self) -> Result<()> {
         let clock = self.lock.first().clock();
         let turns = self.places.iter().enumerate();
@@ -59,10 +79,15 @@ impl Watch {
             .map(async |(number, place)| (number, place.turn().await))
             .collect();
         let (mut told, mut refused) = (Vec::new(), Vec::new());
-        while told.is_empty() {
+        let mut pause = None;
+        while !self.lock.quorum.is_reached(told.len()) {
+            if pause.is_none() && !told.is_empty() && self.may_be_free(&told) {
+                pause = Some(clock.now().after(self.doubts.next()));
+            }
+            let until = self.look_at.into_iter().chain(pause).min();
             tokio::select! {
                 biased;
-                () = sleep_until_some(clock, self.look_at) => break,
+                () = sleep_until_some(clock, until) => break,
                 Some(turn) = turns.next() => match turn {
                     (number, Ok(())) => told.push(number),
                     (number, Err(error)) => refused.push((number, error)),
@@ -75,6 +100,9 @@ impl Watch {
                     None => Error::Closed,
                 });
             }
+        }
+        if pause.is_none() || self.lock.quorum.is_reached(told.len()) {
+            self.doubts = Pauses::new(self.random.u64(..));
         }
         let gather = GATHER.mul_f64(self.random.f64());
         sleep_until(clock, clock.now().after(gather)).await;
@@ -92,8 +120,9 @@ impl Watch {
         Ok(())
     }
 
-    /// The round that followed granted nothing: others hold, perhaps for so long.
-    pub(super) fn looked(&mut self, free: Option<Duration>) {
+    /// The round that followed granted nothing: others hold on these servers, perhaps for so long.
+    pub(super) fn looked(&mut self, free: Option<Duration>, busy: Vec<bool>) {
+        self.busy = busy;
         for (number, place) in self.places.iter().enumerate() {
             let looked = std::mem::take(&mut self.looking[number]);
             if let Some(place) = place.as_ref().filter(|_| looked) {

@@ -161,6 +161,11 @@ impl Round {
         )
     }
 
+    /// Whether another claim holds on this server by what it answered.
+    pub fn is_busy(&self, server: usize) -> bool {
+        matches!(self.servers.get(server), Some(Server::Busy(_)))
+    }
+
     /// What is to be done at `now`. Once it is [`Step::Granted`] or [`Step::Failed`], the round is over.
     pub fn step(&mut self, now: Moment) -> Step {
         let step = match self.token {

@@ -1,0 +1,157 @@
+//! What the holder of a Redlock knows of its lease, and how it lets go, on embedded servers with paused time.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{End, Error, LeaseState, LossReason, Released};
+use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_testkit::unruly::Fate;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::redlock::{MAIN, Servers, TTL};
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    process.lose(&[0, 1]);
+    sleep(TTL * 3).await;
+    ensure!(guard.state() == LeaseState::Held && guard.servers() == 3);
+    process.lose(&[2]);
+    let lost = timeout(TTL, guard.ended()).await?;
+    ensure!(lost == End::Lost(LossReason::Expired), "{lost:?}");
+    ensure!(matches!(guard.ensure_held(), Err(Error::Lost { .. })));
+    // What is left of it is not renewed, although the guard lives.
+    sleep(TTL * 2).await;
+    ensure!(servers.held() == 0);
+    ensure!(matches!(guard.release().await, Err(Error::Lost { .. })));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn belief_ends_before_a_majority_of_parts_does() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.lock.acquire().no_renewal().await?;
+    let remaining = guard.remaining();
+    ensure!(remaining < TTL && remaining > TTL * 9 / 10);
+    sleep(remaining - Duration::from_millis(1)).await;
+    ensure!(guard.state() == LeaseState::Held && servers.held() == 5);
+    sleep(Duration::from_millis(1)).await;
+    ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
+    ensure!(servers.held() == 5);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    process.links[0].plan(&mutex::LEAVE, Fate::NotSent);
+    process.links[1].plan(&mutex::LEAVE, Fate::LoseRequest);
+    ensure!(guard.release().await? == Released::Free);
+    // The rest is told in the background.
+    sleep(TTL / 4).await;
+    ensure!(servers.held() == 0);
+    let guard = process.acquired().await?;
+    process.lose(&[0, 1, 2]);
+    let error = guard.release().await.unwrap_err();
+    ensure!(error.to_string().contains("3 of which failed"), "{error}");
+    ensure!(servers.held() == 3);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_and_a_dropped_acquisition_leave_every_server() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    drop(process.acquired().await?);
+    sleep(Duration::from_millis(100)).await;
+    ensure!(servers.held() == 0);
+    for link in &process.links {
+        link.slow_down(&redlock::ACQUIRE, Duration::from_millis(100));
+    }
+    let asking = timeout(
+        Duration::from_millis(50),
+        process.lock.acquire().into_future(),
+    )
+    .await;
+    ensure!(asking.is_err());
+    sleep(Duration::from_millis(500)).await;
+    ensure!(servers.held() == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_majority_of_the_clients_ends_leases_and_waits() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    let guard = one.acquired().await?;
+    let waiting = tokio::spawn(other.lock.acquire().into_future());
+    sleep(Duration::from_secs(1)).await;
+    for client in &other.clients[..3] {
+        client.close().await;
+    }
+    ensure!(matches!(waiting.await?, Err(Error::Closed)));
+    ensure!(matches!(other.lock.try_acquire().await, Err(Error::Closed)));
+    for client in &one.clients[..2] {
+        client.close().await;
+    }
+    ensure!(guard.state() == LeaseState::Held);
+    one.clients[2].close().await;
+    ensure!(guard.state() == LeaseState::Lost(LossReason::ClientClosed));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn verify_asks_a_majority_and_max_hold_bounds_the_whole() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let guard = process.acquired().await?;
+    guard.verify().await?;
+    for server in &servers.0[..3] {
+        server.execute(&["DEL", MAIN])?;
+    }
+    let error = guard.verify().await.unwrap_err();
+    ensure!(
+        matches!(
+            error,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    drop(guard);
+    let guard = process.lock.acquire().max_hold(TTL * 2).await?;
+    let begun = Instant::now();
+    let end = guard.ended().await;
+    ensure!(end == End::Lost(LossReason::MaxHold), "{end:?}");
+    ensure!(begun.elapsed() <= TTL * 2 + Duration::from_millis(5));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn hold_runs_the_work_under_the_lock_and_releases() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let lock = &process.lock;
+    let seen = lock
+        .hold(async |lease| (lease.servers(), servers.held()))
+        .await?;
+    ensure!(seen == (5, 5) && servers.held() == 0);
+    let lost = lock
+        .hold(async |lease| {
+            for server in &servers.0 {
+                let _ = server.execute(&["DEL", MAIN]);
+            }
+            lease.lost().await
+        })
+        .await;
+    let error = lost.err().context("the lease was lost")?;
+    ensure!(matches!(error, Error::Lost { .. }), "{error}");
+    Ok(())
+}
