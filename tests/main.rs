@@ -19,7 +19,6 @@ mod orders;
 mod outside;
 mod processes;
 mod redlock;
-mod redlock_histories;
 mod redlock_leases;
 mod redlock_mutants;
 mod redlock_servers;
@@ -42,6 +41,8 @@ mod interleavings;
 mod multi_simulation;
 #[cfg(test)]
 mod queues;
+#[cfg(test)]
+mod redlock_histories;
 #[cfg(test)]
 mod regressions;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
+use lockkeeper_testkit::majority;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run};
 
@@ -20,10 +21,17 @@ enum Kind {
     Reentrant,
     Fair,
     Rwlock,
+    Redlock,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Mutex, Self::Reentrant, Self::Fair, Self::Rwlock];
+    const ALL: [Self; 5] = [
+        Self::Mutex,
+        Self::Reentrant,
+        Self::Fair,
+        Self::Rwlock,
+        Self::Redlock,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -31,6 +39,7 @@ impl Kind {
             Self::Reentrant => Reentrants::NAME,
             Self::Fair => Fairs::NAME,
             Self::Rwlock => RwLocks::NAME,
+            Self::Redlock => "redlock",
         }
     }
 
@@ -40,6 +49,7 @@ impl Kind {
             Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
             Self::Fair => run::<Fairs>(seed, keep_lines)?,
             Self::Rwlock => run::<RwLocks>(seed, keep_lines)?,
+            Self::Redlock => majority::run(seed, keep_lines)?,
         })
     }
 }

@@ -11,6 +11,7 @@
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`rounds`] | every state of a lock by a majority of three servers |
+//! | [`majority`] | histories of a lock by a majority of five servers, from a seed |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
@@ -19,6 +20,7 @@
 pub mod contract;
 pub mod history;
 pub mod load;
+pub mod majority;
 pub mod mutants;
 pub mod proxy;
 pub mod rounds;

@@ -23,7 +23,7 @@ mod network;
 mod plan;
 mod run;
 mod species;
-mod trace;
+pub(crate) mod trace;
 mod traffic;
 mod weather;
 mod work;

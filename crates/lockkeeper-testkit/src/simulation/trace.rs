@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     hash: u64,
     events: u64,
     line: String,
@@ -14,7 +14,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn new(keep_lines: bool) -> Self {
+    pub(crate) fn new(keep_lines: bool) -> Self {
         Self {
             // The offset basis of FNV-1a.
             hash: 0xcbf2_9ce4_8422_2325,
@@ -25,7 +25,7 @@ impl Trace {
     }
 
     /// Writes one event down.
-    pub(super) fn tell(&mut self, at: Duration, event: fmt::Arguments<'_>) {
+    pub(crate) fn tell(&mut self, at: Duration, event: fmt::Arguments<'_>) {
         self.line.clear();
         // Writing into a string cannot fail.
         let _ = write!(self.line, "{:>9.3} {event}", at.as_secs_f64());
@@ -39,21 +39,21 @@ impl Trace {
         }
     }
 
-    pub(super) const fn hash(&self) -> u64 {
+    pub(crate) const fn hash(&self) -> u64 {
         self.hash
     }
 
-    pub(super) const fn events(&self) -> u64 {
+    pub(crate) const fn events(&self) -> u64 {
         self.events
     }
 
-    pub(super) fn take_lines(&mut self) -> Vec<String> {
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
         self.lines.take().unwrap_or_default()
     }
 }
 
 /// A claim or owner in a form that can be read: the beginnings of its uuid and of its random bits.
-pub(super) fn short(claim: &str) -> String {
+pub(crate) fn short(claim: &str) -> String {
     let (owner, random) = claim.split_once('/').unwrap_or((claim, ""));
     let (client, number) = owner.split_once(':').unwrap_or((owner, ""));
     let cut = |text: &str| text.chars().take(4).collect::<String>();
