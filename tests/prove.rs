@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::mutants::{claim, lua};
+use lockkeeper_testkit::rounds;
 use lockkeeper_testkit::search::{Bounds, Found, MOST_CLIENTS, Model, search};
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
@@ -58,6 +59,7 @@ enum Kind {
     Reentrant,
     Fair,
     Rwlock,
+    Redlock,
 }
 
 impl Kind {
@@ -67,21 +69,14 @@ impl Kind {
             Self::Reentrant => "reentrant",
             Self::Fair => "fair",
             Self::Rwlock => "rwlock",
+            Self::Redlock => "redlock",
         }
     }
 }
 
 impl Options {
     fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
-        let own = self.clients.is_some()
-            || self.leases.is_some()
-            || self.takers.is_some()
-            || self.waiter.is_some()
-            || self.ticks.is_some()
-            || self.faults.is_some()
-            || self.endings.is_some()
-            || self.clock_right;
-        let mut searches = match (own, self.quick) {
+        let mut searches = match (self.has_own_bounds(), self.quick) {
             (true, _) => vec![self.own()],
             (false, true) => model.quick(),
             (false, false) => model.thorough(),
@@ -102,6 +97,17 @@ impl Options {
             );
         }
         Ok(searches)
+    }
+
+    fn has_own_bounds(&self) -> bool {
+        self.clients.is_some()
+            || self.leases.is_some()
+            || self.takers.is_some()
+            || self.waiter.is_some()
+            || self.ticks.is_some()
+            || self.faults.is_some()
+            || self.endings.is_some()
+            || self.clock_right
     }
 
     fn own(&self) -> Bounds {
@@ -153,6 +159,27 @@ fn prove(options: &Options) -> Result<bool> {
             println!("{report}");
             holds &= report.finished && report.violation.is_none();
         }
+    }
+    if options.asks_for("redlock") && !options.has_own_bounds() {
+        holds &= prove_rounds(options)?;
+    }
+    Ok(holds)
+}
+
+/// Whether every property holds in every state of a lock over several servers.
+fn prove_rounds(options: &Options) -> Result<bool> {
+    let mut holds = true;
+    let searches = if options.quick {
+        rounds::Bounds::quick()
+    } else {
+        rounds::Bounds::thorough()
+    };
+    for mut bounds in searches {
+        bounds.states = options.states;
+        let begun = Instant::now();
+        let report = rounds::search(bounds)?;
+        println!("redlock, {bounds:?}\n{report}\n{:?}", begun.elapsed());
+        holds &= report.finished && report.violation.is_none();
     }
     Ok(holds)
 }

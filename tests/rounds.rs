@@ -3,26 +3,7 @@
 
 use anyhow::Result;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::rounds::{Bounds, Report, search};
-
-/// One crash, of a server or of a rival.
-const SMALL: Bounds = Bounds {
-    rounds: [1, 1],
-    ttl: 1,
-    ticks: 1,
-    faults: 0,
-    crashes: 1,
-    renews: false,
-    one_claim: false,
-    states: 6_000_000,
-};
-
-/// Requests in trouble instead.
-const TROUBLED: Bounds = Bounds {
-    faults: 1,
-    crashes: 0,
-    ..SMALL
-};
+use lockkeeper_testkit::rounds::{Bounds, Report, Violation, search};
 
 fn searched(bounds: Bounds) -> Result<Report> {
     let begun = std::time::Instant::now();
@@ -40,12 +21,31 @@ fn holds_everywhere(bounds: Bounds) -> Result<()> {
 
 #[test]
 fn no_overlap_and_tokens_in_order_with_two_rivals_and_one_crash() -> Result<()> {
-    holds_everywhere(SMALL)
+    holds_everywhere(Bounds::quick()[0])
 }
 
 #[test]
 fn no_overlap_and_tokens_in_order_with_two_rivals_and_a_request_in_trouble() -> Result<()> {
-    holds_everywhere(TROUBLED)
+    holds_everywhere(Bounds::quick()[1])
+}
+
+#[test]
+fn no_overlap_and_tokens_in_order_with_two_rivals_who_renew() -> Result<()> {
+    holds_everywhere(Bounds::quick()[2])
+}
+
+#[test]
+fn no_overlap_and_tokens_in_order_with_a_rival_who_begins_a_second_round() -> Result<()> {
+    holds_everywhere(Bounds::quick()[3])
+}
+
+/// What the search finds within these bounds with this mistake, and does not without.
+fn caught(mutant: Mutant, bounds: Bounds) -> Result<Violation> {
+    let report = engine::with(mutant, || searched(bounds))?;
+    match report.violation {
+        Some((violation, _)) => Ok(violation),
+        None => anyhow::bail!("{mutant:?} is not caught: {report}"),
+    }
 }
 
 /// With a server that two rivals cannot reach each, a majority of those that answered is none.
@@ -54,10 +54,30 @@ fn a_quorum_of_the_servers_that_answered_is_caught() -> Result<()> {
     let bounds = Bounds {
         faults: 2,
         ticks: 0,
-        crashes: 0,
-        ..SMALL
+        ..Bounds::SMALL
     };
-    let report = engine::with(Mutant::QuorumOfAnswers, || searched(bounds))?;
+    caught(Mutant::QuorumOfAnswers, bounds).map(drop)
+}
+
+/// With a server that loses the claim between its grant and the write-back.
+#[test]
+fn a_write_back_that_counts_where_the_claim_is_gone_is_caught() -> Result<()> {
+    let violation = caught(Mutant::GoneWriteBackCounts, Bounds::quick()[0])?;
+    assert!(
+        matches!(violation, Violation::NoMajority(_)),
+        "{violation:?}"
+    );
+    Ok(())
+}
+
+/// With a leave of the first round that is executed in the second.
+#[test]
+fn a_claim_that_is_used_again_in_the_next_round_is_caught() -> Result<()> {
+    let bounds = Bounds {
+        one_claim: true,
+        ..Bounds::quick()[3]
+    };
+    let report = searched(bounds)?;
     assert!(report.violation.is_some(), "{report}");
     Ok(())
 }

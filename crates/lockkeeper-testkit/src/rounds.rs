@@ -6,7 +6,8 @@
 //! request can be given up and executed at any time later, or never; so is every leave. Answers can be late. Time moves in
 //! ticks of a second, and the servers' clocks are apart. One server loses its data, or one rival dies.
 //!
-//! In every state at most one rival believes to hold, and every grant's token is larger than that of the grant before.
+//! In every state at most one rival believes to hold. Every grant's token is larger than that of the grant before, and a majority
+//! has answered that it is the claim's.
 
 mod moves;
 mod servers;
@@ -52,6 +53,74 @@ pub struct Bounds {
     pub states: usize,
 }
 
+impl Bounds {
+    /// One round of each rival within one lease, nothing in trouble.
+    pub const SMALL: Self = Self {
+        rounds: [1, 1],
+        ttl: 1,
+        ticks: 1,
+        faults: 0,
+        crashes: 0,
+        renews: false,
+        one_claim: false,
+        states: 8_000_000,
+    };
+
+    /// What every change must pass: a crash of a server or a rival, a request in trouble, leases that are renewed, and a second
+    /// round.
+    pub const fn quick() -> [Self; 4] {
+        [
+            Self {
+                crashes: 1,
+                ..Self::SMALL
+            },
+            Self {
+                faults: 1,
+                ..Self::SMALL
+            },
+            // A lease of a single tick is over before it can be renewed.
+            Self {
+                renews: true,
+                ttl: 2,
+                ticks: 2,
+                ..Self::SMALL
+            },
+            Self {
+                rounds: [2, 1],
+                ticks: 0,
+                ..Self::SMALL
+            },
+        ]
+    }
+
+    /// Several of that together.
+    pub const fn thorough() -> [Self; 4] {
+        [
+            Self {
+                crashes: 1,
+                faults: 1,
+                ..Self::SMALL
+            },
+            Self {
+                renews: true,
+                ttl: 2,
+                ticks: 2,
+                crashes: 1,
+                ..Self::SMALL
+            },
+            Self {
+                rounds: [2, 1],
+                crashes: 1,
+                ..Self::SMALL
+            },
+            Self {
+                rounds: [2, 1],
+                ..Self::SMALL
+            },
+        ]
+    }
+}
+
 /// What must not be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,6 +129,8 @@ pub enum Violation {
     Overlap,
     /// A grant's token is not larger than that of the grant before.
     TokenNotLarger(FencingToken, FencingToken),
+    /// A grant's token is not the last on a majority of servers by what they answered.
+    NoMajority(FencingToken),
 }
 
 /// What a search has found.
@@ -125,6 +196,8 @@ struct Rival {
     stage: Stage,
     /// Of the present round, by server.
     claims: Vec<Claim>,
+    /// The largest token that each server has answered to be the claim's, in the present round.
+    tokens: [Option<FencingToken>; SERVERS],
     /// What each server was asked and has not answered.
     flights: [Option<Flight>; SERVERS],
     /// Nobody waits for these, and they may be executed at any time: server, round, what. Ordered.
@@ -167,6 +240,7 @@ impl Rival {
             begun: 0,
             stage: Stage::Idle,
             claims: Vec::new(),
+            tokens: [None; SERVERS],
             flights: [None; SERVERS],
             strays: Vec::new(),
         }

@@ -226,6 +226,7 @@ impl Search {
             }
             rival.stage = Stage::Dead;
             rival.claims.clear();
+            rival.tokens = [None; SERVERS];
             self.push(
                 moves,
                 format!("{} dies", name(place)),
@@ -297,6 +298,11 @@ impl Search {
                     rival.leave(now, |server| !round.holds_on(server));
                     rival.stage = Stage::Held;
                     let last = FencingToken::new(world.last);
+                    let tokens = std::mem::take(&mut rival.tokens);
+                    let answered = tokens.iter().filter(|answered| **answered == Some(token));
+                    if !self.quorum.is_reached(answered.count()) {
+                        violation = Some(Violation::NoMajority(token));
+                    }
                     if token <= last {
                         violation = Some(Violation::TokenNotLarger(last, token));
                     }
@@ -314,6 +320,7 @@ impl Search {
         }
         if rival.stage == Stage::Idle {
             rival.claims.clear();
+            rival.tokens = [None; SERVERS];
         }
         self.forget(&world, place, &mut rival);
         for claim in &mut rival.claims {
@@ -350,6 +357,16 @@ impl Rival {
         let mut rival = self.clone();
         rival.flights[server] = None;
         let now = moment(tick);
+        let asking = matches!(rival.stage, Stage::Asking(_));
+        match (asked, answer) {
+            (Asked::Acquire, Answer::Granted(token))
+            | (Asked::WriteBack(token), Answer::Raised)
+                if asking =>
+            {
+                rival.tokens[server] = Some(token);
+            }
+            _ => {}
+        }
         match asked {
             Asked::Acquire => {
                 let reply = match rival.claims[server].answered(NUMBER, answer, now) {
