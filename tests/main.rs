@@ -21,6 +21,7 @@ mod processes;
 mod redlock;
 mod redlock_leases;
 mod redlock_mutants;
+mod redlock_scripts;
 mod redlock_servers;
 mod reentrant;
 mod renewals;

@@ -142,6 +142,41 @@ async fn a_stopped_server_costs_a_little_time_and_no_more() -> Result<()> {
     Ok(())
 }
 
+/// Rights as the wire format lists them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
+    let servers = [
+        Server::start().await?,
+        Server::start().await?,
+        Server::start().await?,
+    ];
+    let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.* &lockkeeper.* -@all +ping +evalsha +eval \
+                 +subscribe +unsubscribe +del +exists +get +pexpire +pttl +publish +set +time +getex";
+    for server in &servers {
+        for (name, more) in [("able", "+info"), ("unable", "-info")] {
+            let mut words = vec!["ACL", "SETUSER", name];
+            words.extend(rules.split_whitespace().chain([more]));
+            server.command(&words).await?;
+        }
+    }
+    let urls = |name: &'static str| {
+        let url = move |server: &Server| format!("redis://{name}:pw@{}", server.address());
+        servers.iter().map(url)
+    };
+    let (able, _clients) = lock(urls("able")).await?;
+    let guard = acquired(&able).await?;
+    ensure!(guard.servers() == 3, "{guard:?}");
+    guard.verify().await?;
+    guard.release().await?;
+    let (unable, _clients) = lock(urls("unable")).await?;
+    let error = unable.try_acquire().await.unwrap_err().to_string();
+    ensure!(
+        error.contains("server 1 (") && error.contains("info"),
+        "{error}"
+    );
+    Ok(())
+}
+
 /// Random numbers, enough for chaos.
 struct Dice(u64);
 
