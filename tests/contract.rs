@@ -2,9 +2,11 @@
 
 use lockkeeper::{FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::contract;
+use lockkeeper_testkit::common::Majority;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Several;
 use lockkeeper_testkit::subject::{Readers, Reentrant};
+use lockkeeper_testkit::{common_contract, contract};
 
 contract!(
     mutex_on_memory,
@@ -70,4 +72,10 @@ contract!(
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2
+);
+common_contract!(
+    redlock_on_memory,
+    Majority,
+    Several((0..3).map(|_| MemoryStore::new()).collect()),
+    start_paused = true
 );

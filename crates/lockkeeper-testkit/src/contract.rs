@@ -1,5 +1,6 @@
 //! What every kind must do on every site. [`contract!`](crate::contract!) makes a test of each promise.
 
+mod alone;
 mod dropping;
 mod edges;
 mod exclusion;
@@ -15,11 +16,13 @@ use anyhow::{Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder, Error, LeaseState, LossReason};
 use tokio::task::JoinSet;
 
+use crate::common::{self, Asking as _, Party as _};
 use crate::history::{Belief, History, now};
 use crate::site::Site;
 use crate::stall::{Stalling, drop_after};
 use crate::subject::Subject;
 
+pub use alone::*;
 pub use dropping::*;
 pub use edges::*;
 pub use exclusion::*;
@@ -37,28 +40,15 @@ const SOON: Duration = Duration::from_secs(10);
 /// A lease that a test waits out.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`.
+/// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`. Of a
+/// [`Majority`](crate::common::Majority) it is `common_contract!`, which has what fits one.
 #[macro_export]
 macro_rules! contract {
     ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {
         mod $module {
             use super::*;
-            $crate::contract!(@tests $subject, $site, [$($runtime)*],
-                a_second_acquirer_waits_until_the_first_releases
-                trying_never_waits
-                waiting_ends_with_a_timeout
-                a_waiter_is_woken_by_a_message_long_before_the_ttl
-                every_waiter_of_many_clients_gets_its_turn
-                believers_never_overlap_and_tokens_increase
-                dropping_an_acquisition_after_any_poll_leaves_nothing
-                dropping_a_contended_acquisition_after_any_poll_leaves_nothing
-                dropping_a_release_after_any_poll_frees_the_lock
-                a_guard_dropped_in_a_runtime_frees_the_lock
-                a_guard_dropped_outside_of_a_runtime_frees_the_lock
-                release_after_loss_says_lost
-                a_fixed_lease_ends_by_itself
-                a_renewed_lease_outlives_its_ttl
-                max_hold_ends_belief_and_renewal
+            $crate::common_contract!(@common $subject, $site, $($runtime)*);
+            $crate::common_contract!(@tests $subject, $site, [$($runtime)*],
                 min_hold_keeps_everybody_out_after_a_release
                 a_release_after_min_hold_frees_at_once
                 min_hold_may_outlast_the_ttl_of_a_renewed_lease
@@ -67,21 +57,51 @@ macro_rules! contract {
                 a_revoked_holder_is_told_at_once_and_holds_until_it_leaves
                 a_revoked_lease_ends_although_its_guard_lives
                 force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
-                a_deleted_key_is_noticed
-                verify_asks_the_server
-                run_stops_its_future_when_the_lease_is_lost
-                hold_acquires_runs_and_releases
-                ended_resolves_for_released_and_for_lost
-                tokens_increase_over_many_grants_and_lost_fences
-                another_kinds_data_is_refused
                 bad_ttls_and_names_are_refused_before_anything_is_sent
                 closing_cuts_leases_short_and_refuses_more
-                a_free_lock_leaves_only_its_fence_behind
             );
         }
     };
+}
+
+/// The part of the contract that a lock over several servers has, too.
+#[macro_export]
+macro_rules! common_contract {
+    ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {
+        mod $module {
+            use super::*;
+            $crate::common_contract!(@common $subject, $site, $($runtime)*);
+        }
+    };
+    (@common $subject:ty, $site:expr, $($runtime:tt)*) => {
+        $crate::common_contract!(@tests $subject, $site, [$($runtime)*],
+            a_second_acquirer_waits_until_the_first_releases
+            trying_never_waits
+            waiting_ends_with_a_timeout
+            a_waiter_is_woken_by_a_message_long_before_the_ttl
+            every_waiter_of_many_clients_gets_its_turn
+            believers_never_overlap_and_tokens_increase
+            dropping_an_acquisition_after_any_poll_leaves_nothing
+            dropping_a_contended_acquisition_after_any_poll_leaves_nothing
+            dropping_a_release_after_any_poll_frees_the_lock
+            a_guard_dropped_in_a_runtime_frees_the_lock
+            a_guard_dropped_outside_of_a_runtime_frees_the_lock
+            release_after_loss_says_lost
+            a_fixed_lease_ends_by_itself
+            a_renewed_lease_outlives_its_ttl
+            max_hold_ends_belief_and_renewal
+            a_deleted_key_is_noticed
+            verify_asks_the_server
+            run_stops_its_future_when_the_lease_is_lost
+            hold_acquires_runs_and_releases
+            ended_resolves_for_released_and_for_lost
+            tokens_increase_over_many_grants_and_lost_fences
+            another_kinds_data_is_refused
+            a_free_lock_leaves_only_its_fence_behind
+        );
+    };
     (@tests $subject:ty, $site:expr, $runtime:tt, $($test:ident)*) => {
-        $($crate::contract!(@test $subject, $site, $runtime, $test);)*
+        $($crate::common_contract!(@test $subject, $site, $runtime, $test);)*
     };
     (@test $subject:ty, $site:expr, [$($runtime:tt)*], $test:ident) => {
         #[tokio::test($($runtime)*)]
@@ -97,12 +117,13 @@ fn settings() -> ClientBuilder {
     Client::builder().ttl(LONG)
 }
 
-async fn client(site: &impl Site) -> Result<Client> {
-    site.client(settings()).await
+async fn client<S: common::Common>(site: &impl Site) -> Result<S::Party> {
+    S::Party::connect(site, settings(), |store| store).await
 }
 
 /// The lock must become free soon, without waiting for a lease to end.
-async fn expect_free<S: Subject>(client: &Client, name: &str) -> Result<()> {
+async fn expect_free<S: common::Common>(client: &S::Party, name: &str) -> Result<()> {
+    use common::Common as _;
     let guard = S::Rival::new(client, name).acquire().wait_for(SOON).await?;
     S::Rival::release(guard).await?;
     Ok(())

@@ -6,6 +6,7 @@
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
+//! | [`common`] | the same of what the Redlock has, too |
 //! | [`mod@contract`] | what every kind must do on every site |
 //! | [`load`] | work under locks for a time, by tasks that write down what they believed |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
@@ -17,6 +18,7 @@
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
+pub mod common;
 pub mod contract;
 pub mod history;
 pub mod load;

@@ -1,9 +1,10 @@
 //! Where a test runs: the embedded engine or a real server, by the same words.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use async_trait::async_trait;
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::{Store, Value};
@@ -17,6 +18,11 @@ use crate::server::{Reply, Server};
 pub trait Site: Send + Sync {
     /// A new connection.
     async fn store(&self) -> Result<Arc<dyn Store>>;
+
+    /// A new connection to each server there is.
+    async fn stores(&self) -> Result<Vec<Arc<dyn Store>>> {
+        Ok(vec![self.store().await?])
+    }
 
     /// Executes one command as another client would, and returns its reply as text; nil is empty.
     async fn command(&self, words: &[&str]) -> Result<String>;
@@ -33,6 +39,50 @@ pub trait Site: Send + Sync {
     async fn vanished(&self, key: &str) -> Result<()> {
         while self.command(&["EXISTS", key]).await? != "0" {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Several servers that have nothing to do with one another. What is done to one is done to all.
+#[derive(Debug)]
+pub struct Several<S>(pub Vec<S>);
+
+#[async_trait]
+impl<S: Site> Site for Several<S> {
+    async fn store(&self) -> Result<Arc<dyn Store>> {
+        bail!("there are {} stores", self.0.len())
+    }
+
+    async fn stores(&self) -> Result<Vec<Arc<dyn Store>>> {
+        let mut stores = Vec::new();
+        for site in &self.0 {
+            stores.push(site.store().await?);
+        }
+        Ok(stores)
+    }
+
+    /// The first server's reply.
+    async fn command(&self, words: &[&str]) -> Result<String> {
+        let mut replies = Vec::new();
+        for site in &self.0 {
+            replies.push(site.command(words).await?);
+        }
+        Ok(replies.swap_remove(0))
+    }
+
+    /// Those of all, each once.
+    async fn keys(&self) -> Result<Vec<String>> {
+        let mut keys = BTreeSet::new();
+        for site in &self.0 {
+            keys.extend(site.keys().await?);
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    async fn vanished(&self, key: &str) -> Result<()> {
+        for site in &self.0 {
+            site.vanished(key).await?;
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! Futures and guards that are dropped anywhere leave nothing behind.
 
+use lockkeeper_core::store::Store;
+
 use super::*;
+use crate::common::{Asking as _, Common, Held as _, Party as _};
 
 /// See the name.
-pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Subject>(
+pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
-    let other = client(site).await?;
+    let stalling = S::Party::connect(site, settings(), stalling).await?;
+    let other = client::<S>(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
         let acquired = drop_after(S::new(&stalling, &name).acquire().into_future(), polls).await;
@@ -23,11 +26,11 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Subject>(
 }
 
 /// See the name.
-pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Subject>(
+pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
-    let other = client(site).await?;
+    let stalling = S::Party::connect(site, settings(), stalling).await?;
+    let other = client::<S>(site).await?;
     for polls in 0..40 {
         let name = format!("name {polls}");
         let guard = S::Rival::new(&other, &name).acquire().await?;
@@ -55,11 +58,11 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: S
 }
 
 /// See the name.
-pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Subject>(
+pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let stalling = settings().build(Arc::new(Stalling(site.store().await?)))?;
-    let other = client(site).await?;
+    let stalling = S::Party::connect(site, settings(), stalling).await?;
+    let other = client::<S>(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
         let guard = S::new(&stalling, &name).acquire().await?;
@@ -79,10 +82,10 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Subject>(
 }
 
 /// See the name.
-pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Subject>(
+pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await?;
     let lease = (*guard).clone();
@@ -92,10 +95,10 @@ pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Subject>(
 }
 
 /// See the name.
-pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Subject>(
+pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await?;
     let dropped = std::thread::spawn(move || drop(guard)).join();
@@ -104,4 +107,9 @@ pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Subject>(
         "dropping a guard outside of a runtime panicked"
     );
     expect_free::<S>(&client, "name").await
+}
+
+/// A way to the server on which every request is dropped in the middle if its caller is.
+fn stalling(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    Arc::new(Stalling(store))
 }

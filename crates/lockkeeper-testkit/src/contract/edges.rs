@@ -1,10 +1,11 @@
-//! Bad input, closing, and what is left on the server.
+//! Another kind's data, and what is left on the server.
 
 use super::*;
+use crate::common::{Common, Party as _};
 
 /// See the name.
-pub async fn another_kinds_data_is_refused<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn another_kinds_data_is_refused<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     site.command(&["HSET", "lockkeeper:hash", "kind", "something"])
         .await?;
     site.command(&["HSET", "lockkeeper:foreign", "field", "value"])
@@ -22,70 +23,8 @@ pub async fn another_kinds_data_is_refused<S: Subject>(site: &impl Site) -> Resu
 }
 
 /// See the name.
-pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
-    site: &impl Site,
-) -> Result<()> {
-    let client = client(site).await?;
-    for name in ["", &"n".repeat(2048), "a}b", "a{}"] {
-        let error = S::new(&client, name).acquire().await.err();
-        ensure!(
-            matches!(error, Some(Error::Config { .. })),
-            "{name:?}: {error:?}"
-        );
-    }
-    for ttl in [
-        Duration::ZERO,
-        Duration::from_micros(900),
-        Duration::from_millis(5),
-        Duration::MAX,
-    ] {
-        let error = S::new(&client, "name").acquire().ttl(ttl).await.err();
-        ensure!(
-            matches!(error, Some(Error::Config { .. })),
-            "{ttl:?}: {error:?}"
-        );
-    }
-    ensure!(site.keys().await?.is_empty(), "something was sent");
-    Ok(())
-}
-
-/// See the name.
-pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
-    site: &impl Site,
-) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
-    let held = S::new(&one, "held").acquire().await?;
-    let dropped = S::new(&one, "dropped").acquire().await?;
-    let busy = S::Rival::new(&other, "busy").acquire().await?;
-    let waiter = S::new(&one, "busy");
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    drop(dropped);
-
-    let report = one.close().await;
-    // The guard that was dropped; and who waits in a queue leaves that.
-    let confirmed = 1 + usize::from(S::QUEUES);
-    ensure!(
-        (report.expiring, report.confirmed, report.unconfirmed) == (1, confirmed, 0),
-        "{report:?}"
-    );
-    ensure!(held.state() == LeaseState::Lost(LossReason::ClientClosed));
-    let error = waiting.await?.err();
-    ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
-    let error = S::new(&one, "more").acquire().await.err();
-    ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
-    ensure!(
-        S::Rival::new(&other, "held").try_acquire().await?.is_none(),
-        "its work may still be running"
-    );
-    expect_free::<S>(&other, "dropped").await?;
-    S::Rival::release(busy).await?;
-    Ok(())
-}
-
-/// See the name.
-pub async fn a_free_lock_leaves_only_its_fence_behind<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = site.client(Client::builder().label("")).await?;
+pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &impl Site) -> Result<()> {
+    let client = S::Party::connect(site, Client::builder().label(""), |store| store).await?;
     let lock = S::new(&client, "name");
     S::release(lock.acquire().await?).await?;
     ensure!(site.keys().await? == ["lockkeeper.fence:{lockkeeper:name}"]);

@@ -1,12 +1,13 @@
 //! One holder at a time, and tokens that say who came later.
 
 use super::*;
+use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
-pub async fn a_second_acquirer_waits_until_the_first_releases<S: Subject>(
+pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let guard = S::new(&one, "name").acquire().await?;
     let contender = S::Rival::new(&other, "name");
     let waiting = tokio::spawn(async move { contender.acquire().await });
@@ -22,8 +23,8 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Subject>(
 }
 
 /// See the name.
-pub async fn trying_never_waits<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn trying_never_waits<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let (lock, rival) = (S::new(&client, "name"), S::Rival::new(&client, "name"));
     let Some(guard) = lock.try_acquire().await? else {
         bail!("a free lock was refused")
@@ -41,12 +42,10 @@ pub async fn trying_never_waits<S: Subject>(site: &impl Site) -> Result<()> {
 }
 
 /// See the name.
-pub async fn every_waiter_of_many_clients_gets_its_turn<S: Subject>(
-    site: &impl Site,
-) -> Result<()> {
+pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &impl Site) -> Result<()> {
     let mut waiters = JoinSet::new();
     for _ in 0..4 {
-        let client = client(site).await?;
+        let client = client::<S>(site).await?;
         for _ in 0..8 {
             let lock = S::new(&client, "name");
             waiters.spawn(async move { S::release(lock.acquire().await?).await });
@@ -59,13 +58,13 @@ pub async fn every_waiter_of_many_clients_gets_its_turn<S: Subject>(
 }
 
 /// See the name.
-pub async fn believers_never_overlap_and_tokens_increase<S: Subject>(
+pub async fn believers_never_overlap_and_tokens_increase<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
     let history = Arc::new(History::default());
     let mut tasks = JoinSet::new();
     for client_number in 0..4 {
-        let client = client(site).await?;
+        let client = client::<S>(site).await?;
         for task in 0..16 {
             let (lock, history) = (S::new(&client, "name"), Arc::clone(&history));
             tasks.spawn(async move {
@@ -74,7 +73,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Subject>(
                     let from = now();
                     tokio::task::yield_now().await;
                     let who = format!("client {client_number}, task {task}");
-                    history.record(Belief::until_now(from, &guard, S::SHARED, who)?);
+                    history.record(Belief::until_now(from, &*guard, S::SHARED, who)?);
                     S::release(guard).await?;
                 }
                 anyhow::Ok(())
@@ -90,10 +89,10 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Subject>(
 }
 
 /// See the name.
-pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Subject>(
+pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let fence = "lockkeeper.fence:{lockkeeper:name}";
     let mut last = None;

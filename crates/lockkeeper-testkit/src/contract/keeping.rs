@@ -12,7 +12,7 @@ const SHORTEST: Duration = Duration::from_millis(500);
 pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
     site: &impl Site,
 ) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
     let beside = S::Rival::new(&one, "name");
     for by_drop in [false, true] {
@@ -47,7 +47,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
 
 /// See the name.
 pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
     tokio::time::sleep(SHORT).await;
@@ -65,7 +65,7 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &impl Site
 pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().ttl(SHORT).min_hold(SHORTEST).await?;
     let granted = Instant::now();

@@ -1,10 +1,11 @@
 //! What a holder knows of its lease.
 
 use super::*;
+use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
-pub async fn release_after_loss_says_lost<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn release_after_loss_says_lost<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "expired");
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(guard.lost().await == LossReason::Expired);
@@ -39,8 +40,8 @@ pub async fn release_after_loss_says_lost<S: Subject>(site: &impl Site) -> Resul
 }
 
 /// See the name.
-pub async fn a_fixed_lease_ends_by_itself<S: Subject>(site: &impl Site) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &impl Site) -> Result<()> {
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let guard = S::new(&one, "name")
         .acquire()
         .ttl(SHORT)
@@ -59,8 +60,8 @@ pub async fn a_fixed_lease_ends_by_itself<S: Subject>(site: &impl Site) -> Resul
 }
 
 /// See the name.
-pub async fn a_renewed_lease_outlives_its_ttl<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().ttl(SHORT).await?;
     let outlived = guard.run(tokio::time::sleep(SHORT * 4)).await;
     ensure!(outlived.is_ok(), "{outlived:?}");
@@ -70,8 +71,8 @@ pub async fn a_renewed_lease_outlives_its_ttl<S: Subject>(site: &impl Site) -> R
 }
 
 /// See the name.
-pub async fn a_deleted_key_is_noticed<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn a_deleted_key_is_noticed<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let guard = S::new(&client, "name")
         .acquire()
         .ttl(Duration::from_secs(2))
@@ -86,8 +87,8 @@ pub async fn a_deleted_key_is_noticed<S: Subject>(site: &impl Site) -> Result<()
 }
 
 /// See the name.
-pub async fn verify_asks_the_server<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn verify_asks_the_server<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().await?;
     guard.verify().await?;
     site.command(&["DEL", S::HELD]).await?;
@@ -108,10 +109,10 @@ pub async fn verify_asks_the_server<S: Subject>(site: &impl Site) -> Result<()> 
 }
 
 /// See the name.
-pub async fn run_stops_its_future_when_the_lease_is_lost<S: Subject>(
+pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let guard = S::new(&client, "name")
         .acquire()
         .ttl(SHORT)
@@ -132,8 +133,8 @@ pub async fn run_stops_its_future_when_the_lease_is_lost<S: Subject>(
 }
 
 /// See the name.
-pub async fn hold_acquires_runs_and_releases<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn hold_acquires_runs_and_releases<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let state = S::hold(&lock, async |lease| lease.state()).await?;
     ensure!(state == LeaseState::Held);
@@ -147,9 +148,9 @@ pub async fn hold_acquires_runs_and_releases<S: Subject>(site: &impl Site) -> Re
 }
 
 /// See the name.
-pub async fn ended_resolves_for_released_and_for_lost<S: Subject>(site: &impl Site) -> Result<()> {
+pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &impl Site) -> Result<()> {
     use lockkeeper::End;
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await?;
     let watcher = tokio::spawn(guard.ended());
@@ -163,8 +164,8 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Subject>(site: &impl Si
 }
 
 /// See the name.
-pub async fn max_hold_ends_belief_and_renewal<S: Subject>(site: &impl Site) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &impl Site) -> Result<()> {
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
     let begun = tokio::time::Instant::now();
     let guard = lock.acquire().ttl(SHORT).max_hold(SHORT * 3).await?;

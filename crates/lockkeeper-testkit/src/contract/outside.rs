@@ -10,7 +10,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 ) -> Result<()> {
     let (one, other) = (
         site.client(settings().label("machine one")).await?,
-        client(site).await?,
+        client::<S>(site).await?,
     );
     let seen = other.inspect("name").await?;
     ensure!((seen.kind, seen.token, seen.holders.len()) == (None, None, 0));
@@ -47,7 +47,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subject>(
     site: &impl Site,
 ) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
     let guard = lock.acquire().await?;
     listening(site, &guard).await?;
@@ -84,7 +84,7 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
 pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
     site: &impl Site,
 ) -> Result<()> {
-    let client = client(site).await?;
+    let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().ttl(SHORT).await?;
     ensure!(client.revoke("name").await? == 1);
@@ -101,7 +101,7 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
 pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other<S: Subject>(
     site: &impl Site,
 ) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
     let former = lock.acquire().await?;
     let former_claim = other.inspect("name").await?.holders[0].claim.clone();

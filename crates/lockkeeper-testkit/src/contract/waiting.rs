@@ -1,10 +1,11 @@
 //! How waiting ends.
 
 use super::*;
+use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
-pub async fn waiting_ends_with_a_timeout<S: Subject>(site: &impl Site) -> Result<()> {
-    let client = client(site).await?;
+pub async fn waiting_ends_with_a_timeout<S: Common>(site: &impl Site) -> Result<()> {
+    let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().await?;
     let lock = S::Rival::new(&client, "name");
     for wait in [Duration::ZERO, Duration::from_millis(50)] {
@@ -25,10 +26,10 @@ pub async fn waiting_ends_with_a_timeout<S: Subject>(site: &impl Site) -> Result
 }
 
 /// See the name.
-pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Subject>(
+pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
     site: &impl Site,
 ) -> Result<()> {
-    let (one, other) = (client(site).await?, client(site).await?);
+    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     for _ in 0..5 {
         let guard = S::new(&one, "name").acquire().await?;
         let contender = S::Rival::new(&other, "name");
