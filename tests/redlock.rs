@@ -363,6 +363,28 @@ async fn waiters_do_not_wake_one_another_by_what_they_take_in_vain() -> Result<(
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiters_ask_seldom_while_a_majority_stays_out() -> Result<()> {
+    let servers = Servers::new();
+    for server in &servers.0[1..] {
+        server.restart_empty();
+    }
+    let processes = [servers.process()?, servers.process()?];
+    let mut waiting = tokio::task::JoinSet::new();
+    for process in &processes {
+        let acquire = process.lock.acquire();
+        waiting.spawn(async move { acquire.await?.release().await });
+    }
+    while let Some(served) = waiting.join_next().await {
+        served??;
+    }
+    for process in &processes {
+        let asked = process.links[0].sent(&redlock::ACQUIRE);
+        ensure!(asked < 12, "asked {asked} times within a ttl");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn rivals_that_march_in_step_are_all_served() -> Result<()> {
     let servers = Servers::new();
     let processes: Vec<Process> = (0..8).map(|_| servers.process()).collect::<Result<_>>()?;

@@ -193,7 +193,7 @@ impl Acquisition {
             let watch = watch.get_or_insert_with(|| self.watch());
             match next {
                 Next::Again => {
-                    watch.looked(None, missed.busy);
+                    watch.looked(None, missed.shut);
                     let pause = pauses.next() + self.jitter();
                     tracing::debug!(?pause, "another round");
                     sleep_until(&clock, clock.now().after(pause)).await;
@@ -201,7 +201,7 @@ impl Acquisition {
                 }
                 Next::Wait(free) => {
                     let free = free.map(|free| free.since(now) + self.jitter());
-                    watch.looked(free, missed.busy);
+                    watch.looked(free, missed.shut);
                 }
             }
         }

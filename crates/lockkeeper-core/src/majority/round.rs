@@ -20,8 +20,8 @@ use crate::store::StoreError;
 /// A round that granted nothing.
 pub(super) struct Missed {
     pub(super) failure: Failure,
-    /// On which servers another claim held.
-    pub(super) busy: Vec<bool>,
+    /// Which servers grant nothing for now.
+    pub(super) shut: Vec<bool>,
     /// What each server failed with.
     pub(super) troubles: Vec<Option<StoreError>>,
     /// The servers on which the name holds something else.
@@ -140,7 +140,7 @@ impl Acquisition {
                 tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
                 Err(Missed {
                     failure,
-                    busy: (0..nodes.len()).map(|place| round.is_busy(place)).collect(),
+                    shut: (0..nodes.len()).map(|place| round.is_shut(place)).collect(),
                     troubles,
                     foreign,
                 })

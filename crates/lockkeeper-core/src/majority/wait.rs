@@ -25,8 +25,8 @@ pub(super) struct Watch {
     places: Vec<Option<Place>>,
     /// Whose turn has come since the last round.
     looking: Vec<bool>,
-    /// On which servers others held in the last round.
-    busy: Vec<bool>,
+    /// Which servers granted nothing in the last round, because others held or they took no part.
+    shut: Vec<bool>,
     /// Before a look for which there is reason on fewer servers than a majority.
     doubts: Pauses,
     /// Jitter comes from here.
@@ -50,7 +50,7 @@ impl Watch {
         let places: Vec<_> = places.collect();
         Self {
             looking: vec![false; places.len()],
-            busy: vec![false; places.len()],
+            shut: vec![false; places.len()],
             doubts: Pauses::new(seed),
             places,
             lock: lock.clone(),
@@ -62,11 +62,11 @@ impl Watch {
     /// Whether a majority may be free if these servers have told of a change since the last round. Of one that does not allow
     /// to wait there nobody knows.
     fn may_be_free(&self, told: &[usize]) -> bool {
-        let held = |number: &usize| {
-            self.busy[*number] && self.places[*number].is_some() && !told.contains(number)
+        let shut = |number: &usize| {
+            self.shut[*number] && self.places[*number].is_some() && !told.contains(number)
         };
-        let held = (0..self.places.len()).filter(held).count();
-        !self.lock.quorum.is_prevented(held)
+        let shut = (0..self.places.len()).filter(shut).count();
+        !self.lock.quorum.is_prevented(shut)
     }
 
     /// Waits until it is this waiter's turn to ask: a majority has told, or the time is over for which others hold; or, after a
@@ -120,9 +120,9 @@ impl Watch {
         Ok(())
     }
 
-    /// The round that followed granted nothing: others hold on these servers, perhaps for so long.
-    pub(super) fn looked(&mut self, free: Option<Duration>, busy: Vec<bool>) {
-        self.busy = busy;
+    /// The round that followed granted nothing, because of these servers: others hold, perhaps for so long.
+    pub(super) fn looked(&mut self, free: Option<Duration>, shut: Vec<bool>) {
+        self.shut = shut;
         for (number, place) in self.places.iter().enumerate() {
             let looked = std::mem::take(&mut self.looking[number]);
             if let Some(place) = place.as_ref().filter(|_| looked) {

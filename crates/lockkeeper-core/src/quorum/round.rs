@@ -161,9 +161,12 @@ impl Round {
         )
     }
 
-    /// Whether another claim holds on this server by what it answered.
-    pub fn is_busy(&self, server: usize) -> bool {
-        matches!(self.servers.get(server), Some(Server::Busy(_)))
+    /// Whether this server has answered that it grants nothing for now: another claim holds there, or it takes no part.
+    pub fn is_shut(&self, server: usize) -> bool {
+        matches!(
+            self.servers.get(server),
+            Some(Server::Busy(_) | Server::Out(_))
+        )
     }
 
     /// What is to be done at `now`. Once it is [`Step::Granted`] or [`Step::Failed`], the round is over.
