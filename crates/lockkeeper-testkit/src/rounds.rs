@@ -78,11 +78,10 @@ impl Bounds {
                 faults: 1,
                 ..Self::SMALL
             },
-            // A lease of a single tick is over before it can be renewed.
+            // A lease of a single tick is over before it can be renewed. That it ends is searched by the thorough ones.
             Self {
                 renews: true,
                 ttl: 2,
-                ticks: 2,
                 ..Self::SMALL
             },
             Self {
@@ -105,11 +104,11 @@ impl Bounds {
                 renews: true,
                 ttl: 2,
                 ticks: 2,
-                crashes: 1,
                 ..Self::SMALL
             },
             Self {
                 rounds: [2, 1],
+                ticks: 0,
                 crashes: 1,
                 ..Self::SMALL
             },
