@@ -170,10 +170,9 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
     guard.release().await?;
     let (unable, _clients) = lock(urls("unable")).await?;
     let error = unable.try_acquire().await.unwrap_err().to_string();
-    ensure!(
-        error.contains("server 1 (") && error.contains("info"),
-        "{error}"
-    );
+    // Two of three are enough to know.
+    let told = error.contains("2 of which failed") || error.contains("3 of which failed");
+    ensure!(told && error.contains("the server refused"), "{error}");
     Ok(())
 }
 

@@ -32,8 +32,9 @@ pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &impl Sit
         .command(&["PTTL", "lockkeeper.fence:{lockkeeper:name}"])
         .await?
         .parse()?;
+    // A token that another server has drawn may be ahead of this one's clock.
     ensure!(
-        (1..=600_000).contains(&left),
+        (1..=600_001).contains(&left),
         "the fence lives for {left} ms"
     );
     Ok(())
