@@ -11,6 +11,7 @@ mod keeping;
 mod listing;
 mod load;
 mod multi;
+mod multi_ends;
 mod multi_faults;
 mod multi_scripts;
 mod notice;

@@ -21,25 +21,25 @@ use tokio::time::{sleep, timeout};
 use crate::processes::Holder;
 use crate::support::{client, unruly};
 
-const TTL: Duration = Duration::from_secs(6);
+pub(crate) const TTL: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A lock over so many mutexes.
-fn mutexes(client: &Client, names: impl IntoIterator<Item = impl ToString>) -> Result<MultiLock> {
+pub(crate) fn mutexes(client: &Client, names: impl IntoIterator<Item = impl ToString>) -> Result<MultiLock> {
     let member = |name: &str| Mutex::new(client, name).member();
     let members = names.into_iter().map(|name| member(&name.to_string()));
     Ok(MultiLock::new(members)?)
 }
 
 /// The main keys there are.
-async fn held(site: &impl Site) -> Result<Vec<String>> {
+pub(crate) async fn held(site: &impl Site) -> Result<Vec<String>> {
     let mut keys = site.keys().await?;
     keys.retain(|key| key.starts_with("lockkeeper:"));
     Ok(keys)
 }
 
 /// Waits until nobody holds anything, for less than a lease.
-async fn all_free(site: &impl Site) -> Result<()> {
+pub(crate) async fn all_free(site: &impl Site) -> Result<()> {
     let free = async {
         while !held(site).await?.is_empty() {
             sleep(Duration::from_millis(5)).await;
@@ -390,10 +390,11 @@ async fn an_acquire_that_arrives_after_its_leaves_creates_nothing() -> Result<()
     let (client, store) = unruly(&server, TTL)?;
     let lock = mutexes(&client, ["a", "b"])?;
     lock.acquire().await?.release().await?;
+    let before = store.sent(&multi::LEAVE);
     store.plan(&multi::ACQUIRE, Fate::Keep);
     let late = timeout(Duration::from_millis(10), lock.acquire().into_future()).await;
     ensure!(late.is_err(), "it was answered");
-    store.wait_sent(&mutex::LEAVE_MARKED, 2).await;
+    store.wait_sent(&multi::LEAVE, before + 1).await;
     sleep(Duration::from_millis(10)).await;
     let replies = store.deliver(&server.sibling()).await;
     ensure!(replies.len() == 1 && replies[0].is_ok(), "{replies:?}");

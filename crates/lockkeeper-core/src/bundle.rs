@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 
 use crate::error::{Error, Result};
-use crate::hold::{Armed, Hold, Released};
+use crate::hold::{Armed, Hold, Joined, Released};
 use crate::lease::{Lease, LeaseState, LossReason};
 use crate::leave;
 use crate::notify::presence::Ear;
@@ -23,8 +23,6 @@ use crate::whole::Whole;
 pub struct Bundle {
     whole: Arc<Whole>,
     leases: Vec<Lease>,
-    /// How many leases were acquired by each script, in order.
-    steps: Vec<usize>,
     _ears: Vec<Ear>,
 }
 
@@ -57,19 +55,22 @@ impl Bundle {
     ///
     /// [`Error::Lost`] if one of them has been lost meanwhile: then all are let go.
     pub(crate) fn begin(held: Vec<Vec<Hold>>, min_hold: Option<Duration>) -> Result<Self> {
-        let steps = held.iter().map(Vec::len).collect();
-        let (mut armed, mut leases, mut ears) = (Vec::new(), Vec::new(), Vec::new());
-        for hold in held.into_iter().flatten() {
-            let (claim, lease, ear) = hold.into_parts();
-            armed.push(claim);
-            leases.push(lease);
-            ears.extend(ear);
+        let (mut steps, mut leases, mut ears) = (Vec::new(), Vec::new(), Vec::new());
+        for step in held {
+            let mut claims = Vec::new();
+            for hold in step {
+                let (claim, lease, ear) = hold.into_parts();
+                claims.push(claim);
+                leases.push(lease);
+                ears.extend(ear);
+            }
+            steps.push(Joined::new(claims));
         }
-        let clocks: Vec<_> = armed.iter().map(keeping).collect();
+        let claims = steps.iter().flat_map(|step| step.iter());
+        let clocks: Vec<_> = claims.map(keeping).collect();
         let bundle = Self {
-            whole: Whole::bind(armed),
+            whole: Whole::bind(steps),
             leases,
-            steps,
             _ears: ears,
         };
         // Whatever is lost from here on breaks the whole; what was lost before is seen now.
@@ -176,27 +177,22 @@ impl Bundle {
     ///
     /// Cancel safe: dropping the future is dropping the guard.
     pub async fn release(self) -> Result<Vec<Released>> {
-        let members = self.whole.take();
-        // Closing waits for a release under way; the claims are dropped before the passes.
-        let passes: Vec<_> = members.iter().map(|it| it.engine.enter().ok()).collect();
-        let (members, _passes) = (members, passes);
-        for armed in members.iter().rev() {
+        let steps = self.whole.take();
+        let engines = steps.iter().filter_map(|step| step.first());
+        let passes: Vec<_> = engines.map(|first| first.engine.enter().ok()).collect();
+        // Closing waits for a release under way. As one value: the claims are dropped before the passes.
+        let under_way = (steps, passes);
+        let steps = &under_way.0;
+        for armed in steps.iter().rev().flat_map(|step| step.iter().rev()) {
             armed.end();
         }
         if let Some(BundleEnd::Lost(lost)) = end_of(&self.leases) {
             return Err(self.error(BundleEnd::Lost(lost)));
         }
-        let mut rest = &members[..];
-        let mut steps = Vec::new();
-        for &step in &self.steps {
-            let (now, later) = rest.split_at(step.min(rest.len()));
-            steps.push(now);
-            rest = later;
-        }
-        let left = leave_steps(&steps).await;
+        let left = leave_steps(steps).await;
         if mutant!(ReleaseStopsAtFirstError) {
             // Or their leaves would be posted.
-            std::mem::forget(members);
+            std::mem::forget(under_way);
         }
         self.report(left)
     }
@@ -221,7 +217,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if a member was lost before the work was done.
+    /// [`Error::Lost`] if a member was lost before the work was done, or was no longer on its server when it left.
     ///
     /// # Cancel safety
     ///
@@ -234,10 +230,14 @@ impl Bundle {
         match self.release().await {
             Ok(_) => Ok(output),
             // The work was done while all leases were believed in, and the reaper goes on trying.
-            Err(error @ Error::Partial { .. }) => {
-                tracing::warn!(%error, "the work is done, not all its locks are yet released");
-                Ok(output)
-            }
+            Err(Error::Partial { members, failures }) => match lost_among(failures) {
+                Ok(failures) => {
+                    let error = Error::Partial { members, failures };
+                    tracing::warn!(%error, "the work is done, not all its locks are yet released");
+                    Ok(output)
+                }
+                Err(lost) => Err(lost),
+            },
             Err(error) => Err(error),
         }
     }
@@ -257,20 +257,34 @@ fn keeping(armed: &Armed) -> (Arc<Tenure>, crate::clock::Moment) {
     (Arc::clone(&armed.tenure), armed.engine.line.clock.now())
 }
 
+/// The error that says that one of them had been lost; or all of them, if none does.
+fn lost_among(failures: Vec<(String, Error)>) -> std::result::Result<Vec<(String, Error)>, Error> {
+    let is_lost = |(_, error): &(String, Error)| matches!(error, Error::Lost { .. });
+    match failures.iter().position(is_lost) {
+        None => Ok(failures),
+        Some(lost) => Err(failures
+            .into_iter()
+            .nth(lost)
+            .map_or(Error::Closed, |(_, lost)| lost)),
+    }
+}
+
 /// How they ended, if not all are held: the first that was lost tells.
 fn end_of(leases: &[Lease]) -> Option<BundleEnd> {
-    let states: Vec<LeaseState> = leases.iter().map(Lease::state).collect();
-    for (lease, state) in leases.iter().zip(&states) {
-        if let LeaseState::Lost(reason) = *state {
-            return Some(BundleEnd::Lost(LostMember {
-                name: lease.name().to_owned(),
-                kind: lease.kind(),
-                reason,
-            }));
-        }
+    let held = |lease: &Lease| matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain);
+    if leases.iter().all(held) {
+        return None;
     }
-    let released = states.contains(&LeaseState::Released);
-    released.then_some(BundleEnd::Released)
+    // Who was let go because of a loss was so after it: looked for from now on, a loss is found.
+    let lost = leases.iter().find_map(|lease| match lease.state() {
+        LeaseState::Lost(reason) => Some(BundleEnd::Lost(LostMember {
+            name: lease.name().to_owned(),
+            kind: lease.kind(),
+            reason,
+        })),
+        _ => None,
+    });
+    Some(lost.unwrap_or(BundleEnd::Released))
 }
 
 /// Leaves for what was acquired by one script.
@@ -284,7 +298,7 @@ async fn leave_step(step: &[Armed]) -> Vec<Result<Released>> {
 
 /// Leaves for all of them, sent in the reverse order of acquiring and answered in any: a server that is silent does not keep the
 /// others.
-async fn leave_steps(steps: &[&[Armed]]) -> Vec<Result<Released>> {
+async fn leave_steps(steps: &[Joined]) -> Vec<Result<Released>> {
     let mut left = Vec::new();
     if mutant!(ReleaseStopsAtFirstError) {
         for step in steps.iter().rev() {

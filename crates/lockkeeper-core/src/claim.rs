@@ -444,6 +444,11 @@ impl Claim {
         };
     }
 
+    /// A leave of several claims was refused when it had been executed for some of them.
+    pub(crate) fn may_have_left(&mut self) {
+        self.stray_leave = true;
+    }
+
     /// What is left to do for a claim that has ended: nothing, or a leave.
     pub fn departure(&self) -> Departure {
         let on_its_way = self

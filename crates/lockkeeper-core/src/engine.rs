@@ -165,10 +165,7 @@ impl Engine {
             Some(old) => tenure.in_place_of(Arc::clone(old)),
             None => tenure,
         };
-        Armed {
-            tenure: Arc::new(tenure),
-            engine: Arc::clone(self),
-        }
+        Armed::new(Arc::new(tenure), Arc::clone(self))
     }
 
     /// Ends belief in a claim; from here on nothing but a leave is sent for it.

@@ -134,6 +134,12 @@ impl Gathering {
         }
     }
 
+    /// The same in the background: what was acquired by one script is left for by one.
+    fn let_go(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        drop(Bundle::begin(held, None));
+    }
+
     /// Asks until all are held, or until the time to wait is over.
     pub(crate) async fn wait(&mut self) -> Result<Bundle> {
         let Some(waited) = self.wait else {
@@ -177,13 +183,13 @@ impl Gathering {
                 self.held.push(holds);
             }
             self.stage = None;
-            let held = std::mem::take(&mut self.held);
-            // Otherwise what is held in part is dropped, and so left for.
-            if held.len() == self.steps.len() {
-                match Bundle::begin(held, self.min_hold) {
-                    Ok(bundle) => return Ok(bundle),
-                    Err(error) => tracing::debug!(%error, "lost while the rest was collected"),
-                }
+            if self.held.len() < self.steps.len() {
+                self.let_go();
+                continue;
+            }
+            match Bundle::begin(std::mem::take(&mut self.held), self.min_hold) {
+                Ok(bundle) => return Ok(bundle),
+                Err(error) => tracing::debug!(%error, "lost while the rest was collected"),
             }
         }
     }
@@ -219,6 +225,12 @@ impl Gathering {
     }
 }
 
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
 impl Stage {
     async fn until_granted(&mut self) -> Result<Vec<Hold>> {
         match self {
@@ -230,6 +242,7 @@ impl Stage {
 
 /// The steps with an owner for each member: its own, that of all, or a new one of its client.
 fn owners(steps: &[Vec<Member>], wishes: Wishes) -> Result<Vec<Step>> {
+    let several = steps.iter().map(Vec::len).sum::<usize>() > 1;
     let mut fresh: Vec<(u128, Owner)> = Vec::new();
     let mut seated = Vec::new();
     for members in steps {
@@ -245,6 +258,8 @@ fn owners(steps: &[Vec<Member>], wishes: Wishes) -> Result<Vec<Step>> {
             let protocol = Arc::clone(member.protocol()?);
             let owner = member.own_owner().or(wishes.owner);
             let mut terms = Wishes { owner, ..wishes }.terms(&engine, &*protocol)?;
+            // What the lease of one member hands out may join the others.
+            terms.known_owner |= several;
             // A part that is given back is not kept from anybody; the whole is, once it is complete.
             terms.min_hold = None;
             let owner = owner.unwrap_or(new);

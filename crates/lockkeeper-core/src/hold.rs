@@ -35,9 +35,23 @@ pub enum Released {
 pub(crate) struct Armed {
     pub(crate) tenure: Arc<Tenure>,
     pub(crate) engine: Arc<Engine>,
+    /// Its leave is posted together with those of others.
+    posted: bool,
 }
 
 impl Armed {
+    pub(crate) const fn new(tenure: Arc<Tenure>, engine: Arc<Engine>) -> Self {
+        Self {
+            tenure,
+            engine,
+            posted: false,
+        }
+    }
+
+    fn is_to_leave(&self) -> bool {
+        self.tenure.claim().departure() != Departure::None
+    }
+
     /// Ends belief; from here on nothing but a leave is sent for the claim.
     pub(crate) fn end(&self) {
         self.engine.end(&self.tenure);
@@ -51,11 +65,53 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
+        if self.posted {
+            return;
+        }
         self.end();
-        if self.tenure.claim().departure() != Departure::None {
-            self.engine
-                .reaper
-                .post(&self.engine.line, Arc::clone(&self.tenure));
+        if self.is_to_leave() {
+            let tenure = Arc::clone(&self.tenure);
+            self.engine.reaper.post(&self.engine.line, vec![tenure]);
+        }
+    }
+}
+
+/// Claims of one client that one script acquires, in the order of its items. Dropped, they are left for by one, too.
+#[derive(Debug, Default)]
+pub(crate) struct Joined(Vec<Armed>);
+
+impl Joined {
+    pub(crate) const fn new(claims: Vec<Armed>) -> Self {
+        Self(claims)
+    }
+
+    /// Takes the claims out, each with its duty.
+    pub(crate) fn take(&mut self) -> Vec<Armed> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Deref for Joined {
+    type Target = [Armed];
+
+    fn deref(&self) -> &[Armed] {
+        &self.0
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        for armed in self.0.iter().rev() {
+            armed.end();
+        }
+        let to_leave = self.0.iter_mut().filter(|armed| armed.is_to_leave());
+        let mut to_leave: Vec<&mut Armed> = to_leave.collect();
+        let tenures: Vec<_> = to_leave.iter().map(|it| Arc::clone(&it.tenure)).collect();
+        if let [first, _, ..] = &to_leave[..] {
+            first.engine.reaper.post(&first.engine.line, tenures);
+            for armed in &mut to_leave {
+                armed.posted = true;
+            }
         }
     }
 }
@@ -74,7 +130,7 @@ pub struct Hold {
 impl Hold {
     /// The claim was granted with `token`, asked for since `started`.
     pub(crate) fn begin(armed: Armed, token: FencingToken, started: Moment) -> Self {
-        let Armed { tenure, engine } = &armed;
+        let Armed { tenure, engine, .. } = &armed;
         // What the maker of the claim's owner is told about it, if that is another client.
         let ear = engine.hub.granted(&*tenure.protocol, tenure.id.owner());
         tracing::debug!(claim = %tenure.id, %token, "granted");
@@ -137,7 +193,7 @@ impl Hold {
         // dropped before the pass. A release that comes after closing is refused by the closed store.
         let pass = self.armed.engine.enter().ok();
         let (hold, _pass) = &(self, pass);
-        let Armed { tenure, engine } = &hold.armed;
+        let Armed { tenure, engine, .. } = &hold.armed;
         hold.armed.end();
         let ended = tenure.belief(engine.line.clock.now()).0;
         if let Belief::Ended(Ending::Lost(reason)) = ended {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use crate::claim::{Belief, Ending, Verdict};
+use crate::claim::{Belief, Claim, Ending, Verdict};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -67,13 +67,17 @@ pub(crate) async fn leave(engine: &Engine, tenures: &[Arc<Tenure>]) -> Vec<Resul
 
 /// Sends one leave for each of several claims whose belief has ended, all by one script if they were acquired so. If the server
 /// refuses that as a whole, each leaves by itself.
-async fn attempt_all(line: &Line, hub: &Hub, tenures: &[Arc<Tenure>]) -> Vec<Attempt> {
+pub(crate) async fn attempt_all(line: &Line, hub: &Hub, tenures: &[Arc<Tenure>]) -> Vec<Attempt> {
     if let [alone] = tenures {
         return vec![attempt(line, hub, alone).await];
     }
     let outcomes = line.exchange_together(tenures, Verb::Leave).await;
     let refused = |outcome: &std::result::Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
     if outcomes.iter().all(refused) {
+        // By a script that failed half way some have left.
+        for tenure in tenures {
+            tenure.change(Claim::may_have_left);
+        }
         return join_all(tenures.iter().map(|tenure| attempt(line, hub, tenure))).await;
     }
     let each = tenures.iter().zip(outcomes);

@@ -29,8 +29,8 @@ pub(crate) struct Handle {
     counts: Arc<Counts>,
 }
 
-/// A claim to leave for, and until when that is of use.
-type Post = (Arc<Tenure>, Moment);
+/// Claims to leave for, by one script if there are several, and until when that is of use.
+type Post = (Vec<Arc<Tenure>>, Moment);
 
 /// What has become of the posted claims.
 #[derive(Debug, Default)]
@@ -57,13 +57,17 @@ impl Handle {
         (Self { inbox, counts }, work)
     }
 
-    /// Leaves for a claim, some time soon. Its belief must have ended.
-    pub(crate) fn post(&self, line: &Line, tenure: Arc<Tenure>) {
-        let until = leave::of_use_until(line, &tenure);
-        self.counts.change(|tally| tally.open += 1);
-        if self.inbox.send((tenure, until)).is_err() {
-            // The task has ended; the claim ends by its ttl.
-            self.counts.settle(false);
+    /// Leaves for a claim, or for several that one script can leave for, some time soon. Belief in them must have ended.
+    pub(crate) fn post(&self, line: &Line, tenures: Vec<Arc<Tenure>>) {
+        let ends = tenures.iter().map(|it| leave::of_use_until(line, it));
+        let Some(until) = ends.max() else {
+            return;
+        };
+        let claims = tenures.len();
+        self.counts.change(|tally| tally.open += claims);
+        if self.inbox.send((tenures, until)).is_err() {
+            // The task has ended; the claims end by their ttl.
+            self.counts.settle(0, claims);
         }
     }
 
@@ -90,14 +94,11 @@ impl Counts {
         f(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn settle(&self, left: bool) {
+    fn settle(&self, left: usize, unconfirmed: usize) {
         let open = self.change(|tally| {
-            tally.open = tally.open.saturating_sub(1);
-            *if left {
-                &mut tally.left
-            } else {
-                &mut tally.unconfirmed
-            } += 1;
+            tally.open = tally.open.saturating_sub(left + unconfirmed);
+            tally.left += left;
+            tally.unconfirmed += unconfirmed;
             tally.open
         });
         if open == 0 {
@@ -129,44 +130,53 @@ async fn run(
     while open || !leaves.is_empty() {
         tokio::select! {
             biased;
-            Some(left) = leaves.next() => working.0.settle(left),
+            Some((left, unconfirmed)) = leaves.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
-                Some((tenure, until)) => leaves.push(leave(&line, &hub, tenure, until, &bounds)),
+                Some((tenures, until)) => leaves.push(leave(&line, &hub, tenures, until, &bounds)),
                 None => open = false,
             },
         }
     }
 }
 
-/// Leaves until answered or until it is of no use any more; whether the server has confirmed.
+/// Leaves until answered or until it is of no use any more; how many the server has confirmed, and how many not.
 async fn leave(
     line: &Line,
     hub: &Hub,
-    tenure: Arc<Tenure>,
+    mut open: Vec<Arc<Tenure>>,
     until: Moment,
     (first, repeated): &(Semaphore, Semaphore),
-) -> bool {
-    let mut pauses = Pauses::new(tenure.number);
+) -> (usize, usize) {
+    let mut pauses = Pauses::new(open.first().map_or(0, |tenure| tenure.number));
+    let (mut left, mut unconfirmed) = (0, 0);
     let mut bound = first;
     loop {
-        let attempt = {
+        let attempts = {
             // An error means that the semaphore is closed, which nobody does.
             let _permit = bound.acquire().await;
-            leave::attempt(line, hub, &tenure).await
+            leave::attempt_all(line, hub, &open).await
         };
-        let (name, claim) = (tenure.protocol.name().as_str(), &tenure.id);
-        match attempt {
-            Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => return true,
-            Attempt::Final(Err(error)) => {
-                tracing::warn!(name, %claim, %error, "cannot leave; the claim ends with its ttl");
-                return false;
+        let mut again = Vec::new();
+        for (tenure, attempt) in open.into_iter().zip(attempts) {
+            let (name, claim) = (tenure.protocol.name().as_str(), &tenure.id);
+            match attempt {
+                Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => left += 1,
+                Attempt::Final(Err(error)) => {
+                    tracing::warn!(name, %claim, %error, "cannot leave; the claim ends with its ttl");
+                    unconfirmed += 1;
+                }
+                Attempt::Again(error) if line.clock.now() >= until => {
+                    tracing::warn!(name, %claim, %error, "never left; the claim has ended with its ttl");
+                    unconfirmed += 1;
+                }
+                Attempt::Again(_) => again.push(tenure),
             }
-            Attempt::Again(error) if line.clock.now() >= until => {
-                tracing::warn!(name, %claim, %error, "never left; the claim has ended with its ttl");
-                return false;
-            }
-            Attempt::Again(_) => tokio::time::sleep(pauses.next()).await,
         }
+        open = again;
+        if open.is_empty() {
+            return (left, unconfirmed);
+        }
+        tokio::time::sleep(pauses.next()).await;
         bound = repeated;
     }
 }

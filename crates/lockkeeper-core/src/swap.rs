@@ -66,7 +66,7 @@ impl Hold {
     /// Asks until the server answers, for no longer than a release may take: the token of the new claim, or `None` if others
     /// hold too.
     async fn ask_to_swap(&self, new: &Armed, keeps_belief: bool) -> Result<Option<FencingToken>> {
-        let Armed { tenure, engine } = &self.armed;
+        let Armed { tenure, engine, .. } = &self.armed;
         let backend = |error| Error::backend(format!("swap lock {:?}", self.name()), error);
         let mut last = None;
         let asking = async {

@@ -3,20 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::claim::{Belief, Ending};
-use crate::hold::Armed;
+use crate::hold::Joined;
 
-/// The claims of one bundle, in the order in which they were acquired. Dropped, it leaves for them in reverse.
+/// The claims of one bundle, step by step in the order in which they were acquired. Dropped, it leaves for them in reverse.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    members: Mutex<Vec<Armed>>,
+    steps: Mutex<Vec<Joined>>,
 }
 
 impl Whole {
     /// Binds claims together that hold.
-    pub(crate) fn bind(members: Vec<Armed>) -> Arc<Self> {
-        let tenures: Vec<_> = members.iter().map(|it| Arc::clone(&it.tenure)).collect();
+    pub(crate) fn bind(steps: Vec<Joined>) -> Arc<Self> {
+        let members = steps.iter().flat_map(|step| step.iter());
+        let tenures: Vec<_> = members.map(|it| Arc::clone(&it.tenure)).collect();
         let whole = Arc::new(Self {
-            members: Mutex::new(members),
+            steps: Mutex::new(steps),
         });
         for tenure in tenures {
             tenure.bind(&whole);
@@ -30,9 +31,10 @@ impl Whole {
         if mutant!(LossOfOneKeepsTheRest) {
             return;
         }
-        let members = self.members();
-        let others: Vec<_> = members.iter().map(Armed::handle).collect();
-        drop(members);
+        let steps = self.steps();
+        let members = steps.iter().flat_map(|step| step.iter());
+        let others: Vec<_> = members.map(Armed::handle).collect();
+        drop(steps);
         for (tenure, engine) in others {
             let now = engine.line.clock.now();
             if !matches!(tenure.belief(now).0, Belief::Ended(Ending::Lost(_))) {
@@ -42,19 +44,19 @@ impl Whole {
     }
 
     /// Takes all out, to leave for them.
-    pub(crate) fn take(&self) -> Vec<Armed> {
-        std::mem::take(&mut *self.members())
+    pub(crate) fn take(&self) -> Vec<Joined> {
+        std::mem::take(&mut *self.steps())
     }
 
-    fn members(&self) -> std::sync::MutexGuard<'_, Vec<Armed>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn steps(&self) -> std::sync::MutexGuard<'_, Vec<Joined>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Whole {
     fn drop(&mut self) {
-        let mut members = self.take();
-        while let Some(last) = members.pop() {
+        let mut steps = self.take();
+        while let Some(last) = steps.pop() {
             drop(last);
         }
     }

@@ -33,6 +33,7 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Unruly {
     inner: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     arrived: Notify,
 }
@@ -64,8 +65,15 @@ struct Sent {
 impl Unruly {
     /// An unruly way to a store.
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        let clock = inner.clock();
+        Self::by_clock(inner, clock)
+    }
+
+    /// The same, whose clients go by this clock.
+    pub fn by_clock(inner: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             inner,
+            clock,
             state: Mutex::default(),
             arrived: Notify::new(),
         })
@@ -243,7 +251,7 @@ impl Store for Unruly {
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
-        self.inner.clock()
+        Arc::clone(&self.clock)
     }
 
     async fn close(&self) {

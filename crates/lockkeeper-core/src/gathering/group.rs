@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::exchange::Failed;
-use crate::hold::{Armed, Hold};
+use crate::hold::{Armed, Hold, Joined};
 use crate::notify::Place;
 use crate::observer::LeaseEvent;
 use crate::pause::Pauses;
@@ -24,7 +24,7 @@ pub(super) struct Group {
     engine: Arc<Engine>,
     seats: Vec<Seat>,
     /// A claim for each seat, new ones each time they are spent; none before the first request.
-    armed: Vec<Armed>,
+    armed: Joined,
     started: Moment,
     /// The seat that is waited for.
     awaited: usize,
@@ -55,7 +55,7 @@ impl Group {
             started: engine.line.clock.now(),
             engine,
             seats,
-            armed: Vec::new(),
+            armed: Joined::default(),
             awaited: 0,
             trouble: None,
         }
@@ -187,7 +187,7 @@ impl Group {
                 // Of a request that was given up these claims may hold a part, which must not outlast the wait.
                 let nothing_there = |it: &Armed| it.tenure.claim().departure() == Departure::None;
                 if !self.armed.iter().all(nothing_there) {
-                    self.armed.clear();
+                    self.armed = Joined::default();
                 }
                 let now = self.engine.line.clock.now();
                 let jitter = Duration::from_micros(self.engine.random() % JITTER_MICROS);
@@ -197,7 +197,7 @@ impl Group {
             }
             // The claims lived once; what they may still hold is left for as they are dropped.
             Said::Spent => {
-                self.armed.clear();
+                self.armed = Joined::default();
                 let late =
                     "the grant came too late to be believed: the server is too slow for this ttl";
                 Ok(Err(StoreError::unknown(late)))
@@ -207,7 +207,7 @@ impl Group {
                 Ok(Err(error))
             }
             Said::Failed(error) => {
-                self.armed.clear();
+                self.armed = Joined::default();
                 Err(error)
             }
         }
@@ -257,7 +257,7 @@ impl Group {
     }
 
     fn hold(&mut self, tokens: Vec<FencingToken>) -> Vec<Hold> {
-        let granted = std::mem::take(&mut self.armed).into_iter().zip(tokens);
+        let granted = self.armed.take().into_iter().zip(tokens);
         let holds = granted.map(|(armed, token)| {
             self.engine.renewals.add(&armed.tenure);
             Hold::begin(armed, token, self.started)
@@ -272,7 +272,7 @@ impl Group {
                 self.engine
                     .arm(&seat.protocol, seat.owner, seat.terms, None)
             };
-            self.armed = self.seats.iter().map(arm).collect();
+            self.armed = Joined::new(self.seats.iter().map(arm).collect());
         }
     }
 

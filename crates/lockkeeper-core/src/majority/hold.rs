@@ -217,7 +217,7 @@ enum Left {
 
 /// Leaves one server, as often as it takes.
 async fn leave_one(member: &Member, troubles: &Troubles) -> Left {
-    let Armed { tenure, engine } = &member.armed;
+    let Armed { tenure, engine, .. } = &member.armed;
     let mut pauses = Pauses::new(tenure.number);
     loop {
         let (error, again) = match leave::attempt(&engine.line, &engine.hub, tenure).await {

@@ -1,0 +1,207 @@
+//! How a multi-lock ends: let go in good order, dropped, lost by one of its members, or refused in part.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::task::{Context as TaskContext, Waker};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{
+    BundleEnd, Client, Error, Lease, LossReason, MultiLock, Mutex, ReentrantLock, Released, RwLock,
+};
+use lockkeeper_core::clock::{Clock, Moment};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{multi, mutex};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::unruly::Unruly;
+
+use crate::multi::{TTL, all_free, held, mutexes};
+use crate::support::{client, unruly};
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    for names in [2, 16, 128] {
+        let lock = mutexes(&client, 0..names)?;
+        // The first round teaches the engine the scripts.
+        lock.acquire().await?.release().await?;
+        let before = store.sent(&multi::LEAVE);
+        drop(lock.acquire().await?);
+        all_free(&server).await?;
+        ensure!(store.sent(&multi::LEAVE) == before + 1, "{names} names");
+    }
+    ensure!(store.sent(&mutex::LEAVE) == 0, "some left by themselves");
+    ensure!(client.close().await.confirmed == 2 + 16 + 128);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = mutexes(&client, 0..16)?;
+    lock.acquire().await?.release().await?;
+    let before = store.sent(&multi::LEAVE);
+    store.slow_down(&multi::ACQUIRE, Duration::from_millis(50));
+    let late = tokio::time::timeout(Duration::from_millis(20), lock.acquire().into_future()).await;
+    ensure!(late.is_err(), "it was answered");
+    all_free(&server).await?;
+    ensure!(store.sent(&multi::LEAVE) == before + 1);
+    ensure!(store.sent(&mutex::LEAVE_MARKED) == 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dropped_guard_is_one_command_of_a_server() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
+    let lock = mutexes(&client, 0..128)?;
+    lock.acquire().await?.release().await?;
+    server.command(&["CONFIG", "RESETSTAT"]).await?;
+    let guard = lock.acquire().await?;
+    ensure!(server.commandstats("evalsha").await? == 1);
+    drop(guard);
+    all_free(&server).await?;
+    ensure!(server.commandstats("evalsha").await? == 2);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_not_done_if_a_member_was_gone_when_it_left() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let lock = mutexes(&client, ["a", "b"])?;
+    let done = lock
+        .hold(async |_| server.command(&["DEL", "lockkeeper:b"]).await)
+        .await;
+    ensure!(
+        matches!(&done, Err(Error::Lost { name, reason: LossReason::Gone, .. }) if name == "b"),
+        "{done:?}"
+    );
+    all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_one_member_hands_out_is_known_to_the_others() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let prices = RwLock::new(&client, "prices");
+    let members = [Mutex::new(&client, "a").member(), prices.write_member()];
+    let guard = MultiLock::new(members)?.acquire().await?;
+    let owner = guard.lease("a").context("a lease")?.owner();
+    let inside = prices.read().owner(&owner).await?;
+    ensure!(guard.release().await? == [Released::Free, Released::StillHeld(1)]);
+    inside.release().await?;
+    all_free(&server).await
+}
+
+/// A server may allow the script of several leaves and forbid a command in the middle of it.
+#[tokio::test]
+async fn who_left_in_a_script_that_failed_half_way_is_released_and_not_lost() -> Result<()> {
+    let server = Server::start().await?;
+    let words = "ACL SETUSER clerk on >secret ~* &* +@all -hdel";
+    server
+        .command(&words.split(' ').collect::<Vec<_>>())
+        .await?;
+    let url = server.url().replace("//", "//clerk:secret@");
+    let client = lockkeeper::connect(&url).await?;
+    let lock = MultiLock::new([
+        Mutex::new(&client, "a").member(),
+        ReentrantLock::new(&client, "b").member(),
+    ])?;
+    let error = lock.acquire().await?.release().await.err();
+    let Some(Error::Partial { failures, .. }) = &error else {
+        anyhow::bail!("{error:?}");
+    };
+    let names: Vec<&str> = failures.iter().map(|(name, _)| &**name).collect();
+    ensure!(names == ["b"], "{error:?}");
+    ensure!(held(&server).await? == ["lockkeeper:b"]);
+    Ok(())
+}
+
+/// A clock at one of whose readings something happens.
+struct Tripped {
+    inner: Arc<dyn Clock>,
+    /// The reading, counted down.
+    readings: AtomicUsize,
+    deed: StdMutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Tripped {
+    fn new(inner: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            readings: AtomicUsize::new(0),
+            deed: StdMutex::default(),
+        })
+    }
+
+    /// Does this when the clock is read for the time after so many others.
+    fn set(&self, readings: usize, deed: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut place = self.deed.lock().ok().context("poisoned")?;
+        *place = Some(Box::new(deed));
+        self.readings.store(readings, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Tripped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tripped")
+    }
+}
+
+impl Clock for Tripped {
+    fn now(&self) -> Moment {
+        let before = self.readings.load(Ordering::SeqCst);
+        if before > 0 {
+            self.readings.store(before - 1, Ordering::SeqCst);
+        } else if let Some(deed) = self.deed.lock().ok().and_then(|mut deed| deed.take()) {
+            deed();
+        }
+        self.inner.now()
+    }
+}
+
+/// While a guard is asked, one member after the other, a member that was asked already is lost, and one that was not is let go
+/// because of it. On a runtime of several threads that happens by itself, now and then.
+#[tokio::test(start_paused = true)]
+async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
+    let server = MemoryStore::new();
+    let clock = Tripped::new(server.clock());
+    let own = Arc::clone(&clock) as Arc<dyn Clock>;
+    let store = Unruly::by_clock(Arc::new(server.sibling()), own);
+    let client = Client::builder().ttl(TTL).build(store)?;
+    let lock = mutexes(&client, ["a", "b"])?;
+    for readings in 0..4 {
+        let guard = lock.acquire().await?;
+        server.command(&["DEL", "lockkeeper:a"]).await?;
+        let first: Lease = guard.leases()[0].clone();
+        // Over the embedded engine it is answered at once.
+        clock.set(readings, move || {
+            let mut asking = std::pin::pin!(first.verify());
+            let _ = asking
+                .as_mut()
+                .poll(&mut TaskContext::from_waker(Waker::noop()));
+        })?;
+        let seen = match guard.ensure_held() {
+            Ok(()) => guard.ensure_held(),
+            error => error,
+        };
+        ensure!(
+            matches!(&seen, Err(Error::Lost { name, .. }) if name == "a"),
+            "at reading {readings}: {seen:?}"
+        );
+        let BundleEnd::Lost(lost) = guard.ended().await else {
+            anyhow::bail!("at reading {readings} it was released");
+        };
+        ensure!(lost.name == "a");
+        drop(guard);
+        all_free(&server).await?;
+    }
+    Ok(())
+}
