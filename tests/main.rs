@@ -40,8 +40,6 @@ mod closing;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
-mod multi_simulation;
-#[cfg(test)]
 mod queues;
 #[cfg(test)]
 mod redlock_histories;

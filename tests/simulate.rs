@@ -10,7 +10,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::majority;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::simulation::{Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run};
+use lockkeeper_testkit::simulation::{
+    Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_several,
+};
 
 /// How many lines before a violation are shown.
 const SHOWN: usize = 60;
@@ -22,6 +24,7 @@ enum Kind {
     Fair,
     Rwlock,
     Redlock,
+    Multi,
 }
 
 impl Kind {
@@ -31,6 +34,7 @@ impl Kind {
         Self::Fair,
         Self::Rwlock,
         Self::Redlock,
+        Self::Multi,
     ];
 
     const fn name(self) -> &'static str {
@@ -40,6 +44,7 @@ impl Kind {
             Self::Fair => Fairs::NAME,
             Self::Rwlock => RwLocks::NAME,
             Self::Redlock => "redlock",
+            Self::Multi => SEVERAL,
         }
     }
 
@@ -50,6 +55,7 @@ impl Kind {
             Self::Fair => run::<Fairs>(seed, keep_lines)?,
             Self::Rwlock => run::<RwLocks>(seed, keep_lines)?,
             Self::Redlock => majority::run(seed, keep_lines)?,
+            Self::Multi => run_several(seed, keep_lines)?,
         })
     }
 }

@@ -7,11 +7,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::mutants::lua;
 use lockkeeper_testkit::simulation::{
-    Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run, run_patched,
+    Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_patched, run_several,
 };
 
 /// Runs the histories of so many seeds on all cores.
 fn histories<S: Species>(first: u64, number: u64) {
+    histories_of(S::NAME, first, number, |seed| run::<S>(seed, false));
+}
+
+fn histories_of(
+    kind: &str,
+    first: u64,
+    number: u64,
+    run: impl Fn(u64) -> std::io::Result<Outcome> + Sync,
+) {
     let next = AtomicU64::new(first);
     let work = || {
         loop {
@@ -19,12 +28,10 @@ fn histories<S: Species>(first: u64, number: u64) {
             if seed >= first + number {
                 break;
             }
-            let outcome = run::<S>(seed, false).unwrap();
+            let outcome = run(seed).unwrap();
             assert_eq!(
-                outcome.violation,
-                None,
-                "to repeat it: cargo xtask simulate --kind {} --seed {seed} --histories 1 --verbose",
-                S::NAME
+                outcome.violation, None,
+                "to repeat it: cargo xtask simulate --kind {kind} --seed {seed} --histories 1 --verbose"
             );
         }
     };
@@ -53,6 +60,11 @@ fn a_thousand_histories_of_the_fair_lock_keep_every_rule() {
 #[test]
 fn a_thousand_histories_of_the_read_write_lock_keep_every_rule() {
     histories::<RwLocks>(1, 1_000);
+}
+
+#[test]
+fn two_hundred_histories_of_several_locks_keep_every_rule() {
+    histories_of(SEVERAL, 1, 200, |seed| run_several(seed, false));
 }
 
 #[test]
@@ -117,6 +129,10 @@ fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
                     let outcome = run::<RwLocks>(seed, false).unwrap();
                     broken(&outcome).then_some((RwLocks::NAME, outcome))
                 })
+                .or_else(|| {
+                    let outcome = run_several(seed, false).unwrap();
+                    broken(&outcome).then_some((SEVERAL, outcome))
+                })
         })
     })
 }
@@ -132,6 +148,7 @@ fn is_caught(mutant: Mutant) {
         Mutexes::NAME => run::<Mutexes>(outcome.seed, false),
         Fairs::NAME => run::<Fairs>(outcome.seed, false),
         RwLocks::NAME => run::<RwLocks>(outcome.seed, false),
+        SEVERAL => run_several(outcome.seed, false),
         _ => run::<Reentrants>(outcome.seed, false),
     };
     assert_eq!(sound.unwrap().violation, None);
@@ -149,9 +166,7 @@ macro_rules! caught {
 
         #[test]
         fn every_defect_has_its_test() {
-            // Those of several locks at once have theirs in a simulation of their own.
-            let tested = [&[$(Mutant::$mutant),*][..], &crate::multi_simulation::MUTANTS].concat();
-            assert_eq!(&Mutant::ALL[..], tested);
+            assert_eq!(Mutant::ALL, [$(Mutant::$mutant),*]);
         }
     };
 }
@@ -174,6 +189,8 @@ caught! {
     a_waiter_without_beats_is_found: WaiterNeverBeats,
     waiters_deaf_to_grants_are_found: DeafToGrants,
     belief_while_another_mode_takes_the_place_is_found: BelieveWhileSwapping,
+    a_release_of_several_that_stops_at_the_first_error_is_found: ReleaseStopsAtFirstError,
+    a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
 }
 
 /// Each mistake shows in a history, and without it the very same history breaks no rule.

@@ -11,7 +11,7 @@ use crate::steps::{Steps, cargo, execute};
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant|fair|rwlock`, `--threads N`, `--mutant NAME`,
+    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant|fair|rwlock|redlock|multi`, `--threads N`, `--mutant NAME`,
     /// `--verbose`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::claim::{Belief, Ending};
-use crate::hold::Joined;
+use crate::hold::{Armed, Joined};
 
 /// The claims of one bundle, step by step in the order in which they were acquired. Dropped, it leaves for them in reverse.
 #[derive(Debug)]

@@ -16,12 +16,14 @@
 //! | `world` | what all of these share |
 //! | `trace` | what happened |
 //! | `run` | one history |
+//! | `several` | histories of several locks at once, over two servers |
 
 mod checks;
 mod link;
 mod network;
 mod plan;
 mod run;
+mod several;
 mod species;
 pub(crate) mod trace;
 mod traffic;
@@ -31,6 +33,7 @@ mod world;
 
 pub use checks::Violation;
 pub use run::{Outcome, run, run_patched};
+pub use several::{SEVERAL, run_several};
 pub use species::{
     Asking, Changed, Fairs, Grant, Model, Mutexes, Reentrants, RwGuard, RwLocks, Species, Standing,
     Terms, Trying,
