@@ -50,6 +50,8 @@ mod rounds;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
+mod sets;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tokens;

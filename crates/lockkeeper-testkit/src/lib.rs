@@ -13,6 +13,7 @@
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`rounds`] | every state of a lock by a majority of three servers |
 //! | [`majority`] | histories of a lock by a majority of five servers, from a seed |
+//! | [`sets`] | every state of locks over several names of one server |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
@@ -28,6 +29,7 @@ pub mod proxy;
 pub mod rounds;
 pub mod search;
 pub mod server;
+pub mod sets;
 pub mod simulation;
 pub mod site;
 pub mod stall;

@@ -8,8 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, fair, mutex, reentrant};
 
 mod modes;
+mod several;
 
 pub use modes::RWLOCK;
+pub use several::{MULTI, hunt_several};
 
 use crate::search::{Bounds, Found, Model, search};
 
