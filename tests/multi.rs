@@ -1,18 +1,16 @@
 //! The multi-lock: what it costs, whom it excludes, what it waits for, and what becomes of it when a part is lost.
 
-use std::collections::BTreeMap;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fastrand::Rng;
 use lockkeeper::{
     BundleEnd, Client, Error, FairLock, LeaseState, LossReason, MultiLock, Mutex, ReentrantLock,
     Released, RwLock,
 };
-use lockkeeper_lua::{fair, multi, mutex};
+use lockkeeper_lua::{fair, multi, mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::server::{Reply, Server};
+use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::unruly::Fate;
 use tokio::task::JoinSet;
@@ -25,7 +23,10 @@ pub(crate) const TTL: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A lock over so many mutexes.
-pub(crate) fn mutexes(client: &Client, names: impl IntoIterator<Item = impl ToString>) -> Result<MultiLock> {
+pub(crate) fn mutexes(
+    client: &Client,
+    names: impl IntoIterator<Item = impl ToString>,
+) -> Result<MultiLock> {
     let member = |name: &str| Mutex::new(client, name).member();
     let members = names.into_iter().map(|name| member(&name.to_string()));
     Ok(MultiLock::new(members)?)
@@ -97,76 +98,20 @@ async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result
     Ok(())
 }
 
-#[tokio::test]
-async fn random_sets_of_rivals_are_never_held_in_part_and_all_are_served() -> Result<()> {
-    rivals(|_, round| round < 60).await
-}
-
-/// For `cargo xtask prove`.
-#[tokio::test]
-#[ignore = "takes a minute"]
-async fn random_sets_of_rivals_for_a_minute() -> Result<()> {
-    let begun = std::time::Instant::now();
-    rivals(move |_, _| begun.elapsed() < Duration::from_secs(60)).await
-}
-
-/// Lets 32 tasks of four clients take 5 of 20 names each, again and again while `goes_on`, and looks at the keys meanwhile.
-async fn rivals(goes_on: impl Fn(u64, u64) -> bool + Copy + Send + 'static) -> Result<()> {
-    let server = Server::start().await?;
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        clients.push(client(&server, Duration::from_secs(30)).await?);
+#[tokio::test(start_paused = true)]
+async fn members_are_renewed_together_by_a_script_of_each_kind() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let mutexes = (0..16).map(|name| Mutex::new(&client, &format!("m{name}")).member());
+    let reentrant = (0..16).map(|name| ReentrantLock::new(&client, &format!("r{name}")).member());
+    let guard = MultiLock::new(mutexes.chain(reentrant))?.acquire().await?;
+    guard.run(sleep(TTL * 3)).await?;
+    for renew in [&mutex::RENEW, &reentrant::RENEW] {
+        let sent = store.keys_sent(renew);
+        ensure!((8..=12).contains(&sent.len()), "{} requests", sent.len());
+        ensure!(sent.iter().all(|keys| keys.len() == 16), "{sent:?}");
     }
-    let mut tasks = JoinSet::new();
-    for task in 0..32 {
-        let client = clients[task as usize % clients.len()].clone();
-        let mut random = Rng::with_seed(task);
-        tasks.spawn(async move {
-            let mut round = 0;
-            while goes_on(task, round) {
-                let mut names: Vec<u8> = (0..20).collect();
-                random.shuffle(&mut names);
-                let guard = mutexes(&client, &names[..5])?
-                    .acquire()
-                    .wait_for(LIMIT)
-                    .await?;
-                tokio::task::yield_now().await;
-                guard.ensure_held()?;
-                guard.release().await?;
-                round += 1;
-            }
-            ensure!(round > 0, "task {task} was never served");
-            Ok(())
-        });
-    }
-    let keys: Vec<String> = (0..20).map(|name| format!("lockkeeper:{name}")).collect();
-    let look: Vec<&str> = ["MGET"]
-        .into_iter()
-        .chain(keys.iter().map(String::as_str))
-        .collect();
-    let mut looks = 0;
-    while !tasks.is_empty() {
-        let Reply::List(claims) = server.command(&look).await? else {
-            anyhow::bail!("no list");
-        };
-        let mut parts: BTreeMap<String, usize> = BTreeMap::new();
-        for claim in claims {
-            if let Reply::Text(claim) = claim {
-                let owner = claim.split('/').next().unwrap_or_default();
-                *parts.entry(owner.to_owned()).or_default() += 1;
-            }
-        }
-        ensure!(
-            parts.values().all(|&names| names == 5),
-            "held in part: {parts:?}"
-        );
-        looks += 1;
-        while let Some(task) = tasks.try_join_next() {
-            task??;
-        }
-    }
-    ensure!(looks > 10, "only {looks} looks");
-    all_free(&server).await
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]
