@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    BundleEnd, Client, Error, Lease, LossReason, MultiLock, Mutex, ReentrantLock, Released, RwLock,
+    BundleEnd, Client, Error, FairLock, Lease, LossReason, MultiLock, Mutex, ReentrantLock,
+    Released, RwLock,
 };
 use lockkeeper_core::clock::{Clock, Moment};
 use lockkeeper_core::store::Store;
@@ -17,6 +18,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::unruly::Unruly;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::multi::{TTL, all_free, held, mutexes};
 use crate::support::{client, unruly};
@@ -47,7 +49,7 @@ async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
     lock.acquire().await?.release().await?;
     let before = store.sent(&multi::LEAVE);
     store.slow_down(&multi::ACQUIRE, Duration::from_millis(50));
-    let late = tokio::time::timeout(Duration::from_millis(20), lock.acquire().into_future()).await;
+    let late = timeout(Duration::from_millis(20), lock.acquire().into_future()).await;
     ensure!(late.is_err(), "it was answered");
     all_free(&server).await?;
     ensure!(store.sent(&multi::LEAVE) == before + 1);
@@ -97,6 +99,46 @@ async fn an_owner_that_one_member_hands_out_is_known_to_the_others() -> Result<(
     ensure!(guard.release().await? == [Released::Free, Released::StillHeld(1)]);
     inside.release().await?;
     all_free(&server).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_client_leaves_the_whole_to_expire() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let guard = mutexes(&client, ["a", "b", "c"])?.acquire().await?;
+    let report = client.close().await;
+    ensure!(report.expiring == 3 && report.confirmed == 0, "{report:?}");
+    ensure!(held(&server).await?.len() == 3, "some were let go");
+    let BundleEnd::Lost(lost) = guard.ended().await else {
+        anyhow::bail!("it was released");
+    };
+    ensure!(lost.reason == LossReason::ClientClosed, "{lost:?}");
+    drop(guard);
+    ensure!(held(&server).await?.len() == 3, "some were let go");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_leases_end_the_whole_with_the_first_of_them() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let queue = FairLock::new(&client, "f");
+    let busy = queue.acquire().await?;
+    let lock = MultiLock::new([Mutex::new(&client, "a").member(), queue.member()])?;
+    let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
+    sleep(TTL / 2).await;
+    busy.release().await?;
+    let guard = waiting.await??;
+    let begun = Instant::now();
+    let lost = guard.lost().await;
+    ensure!(
+        lost.name == "a" && lost.reason == LossReason::Expired,
+        "{lost:?}"
+    );
+    ensure!(begun.elapsed() < TTL / 2, "{:?}", begun.elapsed());
+    // The other has half of its lease left, and is let go.
+    timeout(TTL / 6, server.vanished("lockkeeper:f")).await??;
+    Ok(())
 }
 
 /// A server may allow the script of several leaves and forbid a command in the middle of it.

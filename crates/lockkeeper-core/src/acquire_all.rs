@@ -65,7 +65,8 @@ impl<G> AcquireAll<G> {
     }
 
     /// Keeps every member from everybody for at least `shortest` after the last was granted, also when they are released sooner,
-    /// as [`Acquire::min_hold`](crate::Acquire::min_hold) does.
+    /// as [`Acquire::min_hold`](crate::Acquire::min_hold) does. Of leases that are not renewed the first ends sooner, by as much
+    /// as the last was granted later.
     pub const fn min_hold(mut self, shortest: Duration) -> Self {
         self.wishes.min_hold = Some(shortest);
         self

@@ -72,6 +72,9 @@ use plan::{Facts, plan};
 ///   [`MultiGuard::run`], and hand each resource the token of its member.
 /// - **Fairness.** Whoever needs many names waits until all are free at once, while others come and go. A fair or read-write
 ///   member keeps its own order, and is held while the members behind it are waited for.
+/// - **An end, if its leases do not outlast the collecting.** Members that are taken one after the other are held while the next
+///   is waited for. Fixed leases, or a `max_hold`, that are shorter than that wait make it begin again each time, at the end of
+///   every queue.
 /// - **Protection from single locks inside.** Whoever holds a multi-lock and acquires one more lock by itself takes it out of
 ///   order, and two who do so can wait for one another. List it as a member, or use a wait that ends.
 /// - **Order between stores without their names' being true.** Two processes that call the same server by different names take
