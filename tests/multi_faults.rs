@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{BundleEnd, Client, Error, FairLock, LossReason, MultiGuard, MultiLock, Mutex};
-use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, timeout};
 
@@ -93,6 +93,36 @@ async fn a_server_frozen_before_an_acquire_fails_it_and_the_others_are_let_go() 
 #[tokio::test]
 async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the_guard()
 -> Result<()> {
+async fn a_server_killed_in_the_middle_of_an_acquire_fails_it_and_the_others_are_let_go()
+-> Result<()> {
+    let mut it = Two::start().await?;
+    let _busy = Mutex::new(&it.clients[1], "in the south").acquire().await?;
+    let waiting = tokio::spawn(it.lock.acquire().into_future());
+    // All of the north is held while the south is waited for.
+    let held = async {
+        while it
+            .north
+            .command(&["EXISTS", NORTH, "lockkeeper:queue"])
+            .await?
+            != Reply::Integer(2)
+        {
+            tokio::task::yield_now().await;
+        }
+        anyhow::Ok(())
+    };
+    timeout(SOON, held).await??;
+    it.south.kill()?;
+    let failed = timeout(SOON, waiting).await??;
+    let error = failed.err().context("it was acquired")?;
+    ensure!(
+        matches!(error, Error::Backend { .. }) && names(&error),
+        "{error}"
+    );
+    it.north_is_free().await
+}
+
+#[tokio::test]
+async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
     let mut it = Two::start().await?;
     let guard = it.acquire().await?;
     it.south.kill()?;

@@ -8,6 +8,8 @@ use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::mutants::{claim, lua};
 use lockkeeper_testkit::rounds;
 use lockkeeper_testkit::search::{Bounds, Found, MOST_CLIENTS, Model, search};
+use lockkeeper_testkit::sets;
+use lockkeeper_testkit::simulation::SEVERAL;
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
 ///
@@ -60,6 +62,7 @@ enum Kind {
     Fair,
     Rwlock,
     Redlock,
+    Multi,
 }
 
 impl Kind {
@@ -70,6 +73,7 @@ impl Kind {
             Self::Fair => "fair",
             Self::Rwlock => "rwlock",
             Self::Redlock => "redlock",
+            Self::Multi => SEVERAL,
         }
     }
 }
@@ -77,6 +81,20 @@ impl Kind {
 impl Options {
     fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
         let mut searches = match (self.has_own_bounds(), self.quick) {
+    /// Whether a bound is given.
+    const fn has_own(&self) -> bool {
+        self.clients.is_some()
+            || self.leases.is_some()
+            || self.takers.is_some()
+            || self.waiter.is_some()
+            || self.ticks.is_some()
+            || self.faults.is_some()
+            || self.endings.is_some()
+            || self.clock_right
+    }
+
+    fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
+        let mut searches = match (self.has_own(), self.quick) {
             (true, _) => vec![self.own()],
             (false, true) => model.quick(),
             (false, false) => model.thorough(),
@@ -180,6 +198,15 @@ fn prove_rounds(options: &Options) -> Result<bool> {
         let report = rounds::search(bounds)?;
         println!("redlock, {bounds:?}\n{report}\n{:?}", begun.elapsed());
         holds &= report.finished && report.violation.is_none();
+    // Sets of names have bounds of another sort.
+    if options.asks_for(SEVERAL) && !options.has_own() {
+        let quick = [sets::Bounds::small(), sets::Bounds::small_of_mutexes()];
+        let thorough = sets::Bounds::thorough();
+        for bounds in if options.quick { &quick[..] } else { &thorough } {
+            let report = sets::search(*bounds, None)?;
+            println!("{SEVERAL}: {bounds:?}\n{report}");
+            holds &= report.finished && report.violation.is_none();
+        }
     }
     Ok(holds)
 }
@@ -199,6 +226,12 @@ fn hunt(options: &Options) -> Result<bool> {
                 caught &= tell(&format!("{mutant:?}"), claim::hunt(mutant)?);
             }
         }
+    }
+    let several = lua::MULTI.iter().filter(|_| options.asks_for(SEVERAL));
+    for mutant in several {
+        let report = lua::hunt_several(mutant)?;
+        println!("{}: {report}\n", mutant.name);
+        caught &= report.violation.is_some();
     }
     Ok(caught)
 }

@@ -80,6 +80,27 @@ impl Bounds {
             ..Self::small()
         }
     }
+
+    /// The same further out.
+    pub const fn thorough() -> [Self; 3] {
+        [
+            Self {
+                ticks: 3,
+                faults: 2,
+                crashes: 1,
+                ..Self::small_of_mutexes()
+            },
+            Self {
+                rounds: 2,
+                ..Self::small()
+            },
+            Self {
+                sets: [&[0, 1, 2], &[0, 1], &[1, 2]],
+                crashes: 1,
+                ..Self::small()
+            },
+        ]
+    }
 }
 
 /// What must not be; the number is that of the name.
