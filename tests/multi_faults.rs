@@ -91,8 +91,6 @@ async fn a_server_frozen_before_an_acquire_fails_it_and_the_others_are_let_go() 
 }
 
 #[tokio::test]
-async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the_guard()
--> Result<()> {
 async fn a_server_killed_in_the_middle_of_an_acquire_fails_it_and_the_others_are_let_go()
 -> Result<()> {
     let mut it = Two::start().await?;
@@ -122,7 +120,8 @@ async fn a_server_killed_in_the_middle_of_an_acquire_fails_it_and_the_others_are
 }
 
 #[tokio::test]
-async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_are_let_go() -> Result<()> {
+async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the_guard()
+-> Result<()> {
     let mut it = Two::start().await?;
     let guard = it.acquire().await?;
     it.south.kill()?;

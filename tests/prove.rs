@@ -79,8 +79,6 @@ impl Kind {
 }
 
 impl Options {
-    fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
-        let mut searches = match (self.has_own_bounds(), self.quick) {
     /// Whether a bound is given.
     const fn has_own(&self) -> bool {
         self.clients.is_some()
@@ -115,17 +113,6 @@ impl Options {
             );
         }
         Ok(searches)
-    }
-
-    fn has_own_bounds(&self) -> bool {
-        self.clients.is_some()
-            || self.leases.is_some()
-            || self.takers.is_some()
-            || self.waiter.is_some()
-            || self.ticks.is_some()
-            || self.faults.is_some()
-            || self.endings.is_some()
-            || self.clock_right
     }
 
     fn own(&self) -> Bounds {
@@ -178,8 +165,12 @@ fn prove(options: &Options) -> Result<bool> {
             holds &= report.finished && report.violation.is_none();
         }
     }
-    if options.asks_for("redlock") && !options.has_own_bounds() {
+    // These have bounds of another sort.
+    if options.asks_for("redlock") && !options.has_own() {
         holds &= prove_rounds(options)?;
+    }
+    if options.asks_for(SEVERAL) && !options.has_own() {
+        holds &= prove_sets(options)?;
     }
     Ok(holds)
 }
@@ -198,15 +189,19 @@ fn prove_rounds(options: &Options) -> Result<bool> {
         let report = rounds::search(bounds)?;
         println!("redlock, {bounds:?}\n{report}\n{:?}", begun.elapsed());
         holds &= report.finished && report.violation.is_none();
-    // Sets of names have bounds of another sort.
-    if options.asks_for(SEVERAL) && !options.has_own() {
-        let quick = [sets::Bounds::small(), sets::Bounds::small_of_mutexes()];
-        let thorough = sets::Bounds::thorough();
-        for bounds in if options.quick { &quick[..] } else { &thorough } {
-            let report = sets::search(*bounds, None)?;
-            println!("{SEVERAL}: {bounds:?}\n{report}");
-            holds &= report.finished && report.violation.is_none();
-        }
+    }
+    Ok(holds)
+}
+
+/// Whether every property holds in every state of locks over several names.
+fn prove_sets(options: &Options) -> Result<bool> {
+    let mut holds = true;
+    let quick = [sets::Bounds::small(), sets::Bounds::small_of_mutexes()];
+    let thorough = sets::Bounds::thorough();
+    for bounds in if options.quick { &quick[..] } else { &thorough } {
+        let report = sets::search(*bounds, None)?;
+        println!("{SEVERAL}: {bounds:?}\n{report}");
+        holds &= report.finished && report.violation.is_none();
     }
     Ok(holds)
 }

@@ -28,7 +28,7 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Mutex,
         Self::Reentrant,
         Self::Fair,
