@@ -136,7 +136,9 @@ async fn fixed_leases_end_the_whole_with_the_first_of_them() -> Result<()> {
         "{lost:?}"
     );
     ensure!(begun.elapsed() < TTL / 2, "{:?}", begun.elapsed());
-    // The other has half of its lease left, and is let go.
+    // The other has half of its lease left.
+    ensure!(held(&server).await?.contains(&"lockkeeper:f".to_owned()));
+    drop(guard);
     timeout(TTL / 6, server.vanished("lockkeeper:f")).await??;
     Ok(())
 }
