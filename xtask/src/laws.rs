@@ -73,7 +73,13 @@ const UNPUBLISHED: [&str; 4] = [
 const KNOWN_TO: [(&str, &[&str]); 2] = [
     (
         "fred",
-        &["lockkeeper-redis", "lockkeeper-testkit", "lockkeeper-tests"],
+        &[
+            "lockkeeper-redis",
+            "lockkeeper-testkit",
+            "lockkeeper-tests",
+            // They show a program that uses Redis for more than locks.
+            "lockkeeper-examples",
+        ],
     ),
     ("mlua", &["lockkeeper-memory"]),
 ];

@@ -1,7 +1,8 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `bench`, `prove`, `simulate`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `lock-scripts`.
 
 mod bench;
 mod check;
+mod examples;
 mod house;
 mod laws;
 mod prove;
@@ -28,12 +29,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything that must hold before a change goes in: `check`, all tests, the quickstart example, the documentation.
+    /// Everything that must hold before a change goes in: `check`, all tests, the examples, the documentation.
     ///
     /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
     Test,
     /// Format, lints and the laws of the house: no tests, no server.
     Check,
+    /// Every example, inside its own process and on a real server.
+    Examples(examples::Options),
     /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
     Bench(bench::Options),
     /// Searches every state of the locks within bounds, for as long as that takes; then the load tests for a minute each.
@@ -60,6 +63,7 @@ fn run(command: &Command) -> Result<()> {
     let outcome = match command {
         Command::Test => test::run(&mut steps),
         Command::Check => check::run(&mut steps),
+        Command::Examples(options) => examples::run(&mut steps, options),
         Command::Bench(options) => bench::run(&mut steps, options),
         Command::Prove(options) => prove::run(&mut steps, options),
         Command::Simulate(options) => simulate::run(&mut steps, options),

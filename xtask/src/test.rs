@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::check;
+use crate::examples;
 use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 
@@ -13,11 +14,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("tmux to test in", tools::offer_tmux)?;
     check::run(steps)?;
     steps.cargo("test --workspace")?;
-    steps.cargo("run --example quickstart")?;
-    steps.cargo("run --example fair_queue")?;
-    steps.cargo("run --example rwlock_cache")?;
-    steps.cargo("run --example redlock")?;
-    steps.cargo("run --example transfer")?;
+    examples::run(steps, &examples::Options::default())?;
     steps.run("cargo doc --workspace --no-deps", || {
         let mut command = cargo();
         command.args(["doc", "--workspace", "--no-deps"]);

@@ -87,6 +87,15 @@ fn require(
     Ok(())
 }
 
+/// The program that serves: the chosen one, or the first that can be run.
+pub(crate) fn server_program() -> Option<String> {
+    let chosen = std::env::var(SERVER_VARIABLE).ok();
+    let found = find(chosen.as_deref(), &SERVERS)?;
+    found
+        .split_once(": ")
+        .map(|(program, _)| program.to_owned())
+}
+
 /// The first program that can be run, with the first line of what it says of its version.
 fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
     let candidates = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);

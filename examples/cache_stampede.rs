@@ -1,0 +1,103 @@
+//! A cache that nobody storms: when a value is missing one request loads it, and all others wait for that one. The value expires
+//! in the middle of the traffic, and again one of them loads it.
+//!
+//! Read this when a value is dear to compute and many ask for it. The trick is the second look, under the lock: whoever waited
+//! finds what the one before has loaded. `cargo run --example cache_stampede` needs no server; add
+//! `-- --url redis://127.0.0.1:6379` for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::ensure;
+use lockkeeper::Mutex;
+use lockkeeper_examples::{Place, Story};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const KEY: &str = "example:cache_stampede:price";
+const TTL_MS: &str = "300";
+
+/// What is dear: how often it was asked, and by how many at once.
+#[derive(Default)]
+struct Database {
+    asked: AtomicU32,
+    asking: AtomicU32,
+    most: AtomicU32,
+}
+
+impl Database {
+    async fn compute(&self) -> String {
+        let asking = self.asking.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(asking, Ordering::SeqCst);
+        sleep(Duration::from_millis(80)).await;
+        self.asking.fetch_sub(1, Ordering::SeqCst);
+        let edition = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        format!("price, edition {edition}")
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let place = Arc::new(Place::open("cache_stampede").await?);
+    let database = Arc::<Database>::default();
+    let story = Story::new();
+    place.redis.command(&["DEL", KEY]).await?;
+
+    story.chapter("Fifty requests at once, and nothing in the cache");
+    let mut crowd = JoinSet::new();
+    for _ in 0..50 {
+        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database)));
+    }
+    while let Some(value) = crowd.join_next().await {
+        ensure!(value?? == "price, edition 1");
+    }
+    let asked = database.asked.load(Ordering::SeqCst);
+    story.tell("database", format!("was asked {asked} time by 50 requests"));
+    ensure!(asked == 1, "the database was stormed: {asked}");
+
+    story.chapter("A request every 5 ms, while the value lives for 300 ms");
+    for _ in 0..200 {
+        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database)));
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut served = 0;
+    while let Some(value) = crowd.join_next().await {
+        served += u32::from(value??.starts_with("price"));
+    }
+    let (asked, most) = (
+        database.asked.load(Ordering::SeqCst),
+        database.most.load(Ordering::SeqCst),
+    );
+    story.tell(
+        "database",
+        format!("was asked {} times more by {served} requests", asked - 1),
+    );
+    story.tell("database", format!("at most {most} at the same time"));
+    ensure!(served == 200 && asked > 1, "the value never expired");
+    ensure!(most == 1, "{most} requests loaded at the same time");
+    place.redis.command(&["DEL", KEY]).await?;
+    place.client.close().await;
+    Ok(())
+}
+
+/// From the cache, or else loaded by one of those who ask.
+async fn price(place: Arc<Place>, database: Arc<Database>) -> anyhow::Result<String> {
+    if let Some(cached) = place.redis.command(&["GET", KEY]).await? {
+        return Ok(cached);
+    }
+    let lock = Mutex::new(&place.client, "price");
+    let guard = lock.acquire().wait_for(Duration::from_secs(10)).await?;
+    // Somebody may have loaded it while this one waited.
+    let value = match place.redis.command(&["GET", KEY]).await? {
+        Some(cached) => cached,
+        None => {
+            let loaded = guard.run(database.compute()).await?;
+            let set = ["SET", KEY, loaded.as_str(), "PX", TTL_MS];
+            place.redis.command(&set).await?;
+            loaded
+        }
+    };
+    guard.release().await?;
+    Ok(value)
+}

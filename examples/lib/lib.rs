@@ -1,0 +1,91 @@
+//! What the example programs share: the command line, a story on the terminal, and Redis for what is no lock. The programs
+//! in the project's texts are tested here too.
+
+mod redis;
+mod story;
+
+use clap::Parser;
+use lockkeeper::Client;
+
+pub use redis::Redis;
+pub use story::Story;
+
+/// The command line of the examples.
+#[derive(Debug, Clone, Parser)]
+pub struct Arguments {
+    /// Where the locks live: `memory://` inside this program, or `redis://HOST:PORT`.
+    #[arg(long, default_value = "memory://")]
+    pub url: String,
+}
+
+/// Where an example runs: a client, and the same server for what is no lock.
+#[derive(Debug)]
+pub struct Place {
+    /// For locks.
+    pub client: Client,
+    /// For everything else.
+    pub redis: Redis,
+    url: String,
+    name: &'static str,
+}
+
+impl Place {
+    /// Reads the command line and connects.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached.
+    pub async fn open(name: &'static str) -> anyhow::Result<Self> {
+        Self::open_at(&Arguments::parse().url, name).await
+    }
+
+    /// Connects. The name of the example is its namespace, which keeps it away from whatever else lives on a shared server.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached.
+    pub async fn open_at(url: &str, name: &'static str) -> anyhow::Result<Self> {
+        // A bare memory:// is a server for each that connects. These here are to meet.
+        let url = if url == "memory://" {
+            format!("memory://{name}")
+        } else {
+            url.to_owned()
+        };
+        Ok(Self {
+            client: lockkeeper::connect_with(&url, Client::builder().namespace(name)).await?,
+            redis: Redis::connect(&url).await?,
+            url,
+            name,
+        })
+    }
+
+    /// One more client, as another machine would have it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub async fn another(&self) -> anyhow::Result<Client> {
+        let settings = Client::builder().namespace(self.name);
+        Ok(lockkeeper::connect_with(&self.url, settings).await?)
+    }
+
+    /// Closes the client, and fails if that leaves something behind.
+    ///
+    /// # Errors
+    ///
+    /// If a guard was alive, or a leave was not confirmed.
+    pub async fn close(self) -> anyhow::Result<()> {
+        let report = self.client.close().await;
+        let clean = report.expiring == 0 && report.unconfirmed == 0;
+        anyhow::ensure!(clean, "something was left behind: {report:?}");
+        Ok(())
+    }
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/wire-format.md")]
+struct WireFormat;

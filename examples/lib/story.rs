@@ -1,0 +1,39 @@
+use std::time::Instant;
+
+use tokio::time::Instant as TokioInstant;
+
+/// Prints what happens, when, to whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Story {
+    begun: TokioInstant,
+}
+
+impl Story {
+    /// A story that begins now.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a story begins at the moment at which it is made"
+    )]
+    pub fn new() -> Self {
+        let begun = TokioInstant::now();
+        Self { begun }
+    }
+
+    /// The headline of what follows.
+    pub fn chapter(self, title: &str) {
+        println!("\n{title}");
+    }
+
+    /// One line: when, who, what.
+    pub fn tell(self, who: &str, what: impl AsRef<str>) {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        println!("  {seconds:>7.3} s  {who:<9} {}", what.as_ref());
+    }
+
+    /// When the story began.
+    #[must_use]
+    pub fn begun(self) -> Instant {
+        self.begun.into_std()
+    }
+}

@@ -1,0 +1,95 @@
+//! How code of yours that uses locks is tested: on `memory://`, with paused time, so that an hour of leases passes in a
+//! millisecond and every run is the same.
+//!
+//! The tests are at the end of this file: `cargo test -p lockkeeper-examples --example testing_your_code`. The program itself,
+//! `cargo run --example testing_your_code`, does the work once; add `-- --url redis://127.0.0.1:6379` for a server.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockkeeper::{Client, Error, Mutex};
+use lockkeeper_examples::{Place, Story};
+use tokio::time::sleep;
+
+/// What is to be tested: sends invoices, ten minutes each, one sender of all processes at a time.
+struct Billing {
+    client: Client,
+    sent: AtomicU32,
+}
+
+impl Billing {
+    fn new(client: Client) -> Self {
+        let sent = AtomicU32::new(0);
+        Self { client, sent }
+    }
+
+    /// `None` if another process is at it. A lease that is lost stops the sending.
+    async fn send(&self, invoices: u32, each: Duration) -> lockkeeper::Result<Option<u32>> {
+        let lock = Mutex::new(&self.client, "billing");
+        let Some(guard) = lock.try_acquire().await? else {
+            return Ok(None);
+        };
+        let work = async {
+            for _ in 0..invoices {
+                sleep(each).await;
+                self.sent.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let outcome = guard.run(work).await;
+        let sent = self.sent.load(Ordering::Relaxed);
+        match outcome {
+            Ok(()) => guard.release().await.map(|_| Some(sent)),
+            // Stopped in time: what was sent was sent under the lock.
+            Err(Error::Lost { .. }) => Ok(Some(sent)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let place = Place::open("testing_your_code").await?;
+    let billing = Billing::new(place.client.clone());
+    let sent = billing.send(6, Duration::from_millis(10)).await?;
+    anyhow::ensure!(sent == Some(6), "sent {sent:?}");
+    Story::new().tell("billing", "sent 6 invoices; the tests send them for hours");
+    place.close().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+    async fn client(url: &str) -> Client {
+        lockkeeper::connect(url).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_hour_of_work_is_done_under_a_lease_of_thirty_seconds() {
+        let billing = Billing::new(client("memory://").await);
+        assert_eq!(billing.send(6, TEN_MINUTES).await.unwrap(), Some(6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_process_does_not_send() {
+        // Clients of one name share an engine, as processes share a server.
+        let first = Billing::new(client("memory://second_process").await);
+        let second = Billing::new(client("memory://second_process").await);
+        let (sent, refused) = tokio::join!(first.send(6, TEN_MINUTES), second.send(6, TEN_MINUTES));
+        assert_eq!((sent.unwrap(), refused.unwrap()), (Some(6), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sending_stops_when_the_lock_is_asked_back() {
+        let client = client("memory://").await;
+        let billing = Billing::new(client.clone());
+        let operator = async {
+            sleep(2 * TEN_MINUTES + Duration::from_secs(1)).await;
+            client.revoke("billing").await
+        };
+        let (sent, revoked) = tokio::join!(billing.send(6, TEN_MINUTES), operator);
+        assert_eq!((sent.unwrap(), revoked.unwrap()), (Some(2), 1));
+    }
+}
