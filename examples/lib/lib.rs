@@ -87,5 +87,73 @@ impl Place {
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/cancellation.md")]
+struct Cancellation;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/composing.md")]
+struct Composing;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/fair.md")]
+struct Fair;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/fencing.md")]
+struct Fencing;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-redis-py.md")]
+struct FromRedisPy;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-redisson.md")]
+struct FromRedisson;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-redsync.md")]
+struct FromRedsync;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/getting-started.md")]
+struct GettingStarted;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/multi.md")]
+struct Multi;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/mutex.md")]
+struct Mutex;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/operations.md")]
+struct Operations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/redlock.md")]
+struct Redlock;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reentrant.md")]
+struct Reentrant;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rwlock.md")]
+struct Rwlock;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/testing.md")]
+struct Testing;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/waiting.md")]
+struct Waiting;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/watchdog.md")]
+struct Watchdog;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/wire-format.md")]
 struct WireFormat;

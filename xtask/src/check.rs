@@ -2,15 +2,19 @@
 
 use anyhow::{Result, bail};
 
+use crate::book;
 use crate::house::House;
 use crate::laws::LAWS;
+use crate::pictures;
 use crate::steps::{Steps, cargo, execute};
 
-/// Format, lints, laws.
+/// Format, lints, laws, the book.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.cargo("fmt --all --check")?;
     steps.cargo("clippy --workspace --all-targets -- -D warnings")?;
     steps.run("the laws of the house", laws)?;
+    steps.run("the pictures of the book", pictures::check)?;
+    steps.run("the book: summary, links, pictures, Rust", book::check)?;
     steps.run("cargo package of the published members", package)
 }
 

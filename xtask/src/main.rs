@@ -1,10 +1,13 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `book`,
+//! `pictures`, `lock-scripts`.
 
 mod bench;
+mod book;
 mod check;
 mod examples;
 mod house;
 mod laws;
+mod pictures;
 mod prove;
 mod scripts;
 mod simulate;
@@ -33,7 +36,7 @@ enum Command {
     ///
     /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
     Test,
-    /// Format, lints and the laws of the house: no tests, no server.
+    /// Format, lints, the laws of the house, the links of the book: no tests, no server.
     Check,
     /// Every example, inside its own process and on a real server.
     Examples(examples::Options),
@@ -43,6 +46,10 @@ enum Command {
     Prove(prove::Options),
     /// The real engine over a simulated network, history after history, each from a seed.
     Simulate(simulate::Options),
+    /// Renders the book into target/book, by mdBook.
+    Book(book::render::Options),
+    /// Draws the pictures of the book anew.
+    Pictures(pictures::Options),
     /// Writes lua/scripts.lock anew after a script has changed.
     LockScripts,
 }
@@ -67,6 +74,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Bench(options) => bench::run(&mut steps, options),
         Command::Prove(options) => prove::run(&mut steps, options),
         Command::Simulate(options) => simulate::run(&mut steps, options),
+        Command::Book(options) => book::render::run(options),
+        Command::Pictures(options) => pictures::run(options),
         Command::LockScripts => scripts::lock(),
     };
     steps.print_summary();

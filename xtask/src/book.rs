@@ -1,0 +1,197 @@
+//! The book in `docs/`, checked without mdBook: the summary is whole, every link and anchor resolves, every picture is shown,
+//! and the Rust in it is tested.
+
+pub(crate) mod render;
+mod text;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::house::root;
+use text::{anchors, links};
+
+/// Where the texts are tested: as the documentation of this file.
+const TESTED_IN: &str = "examples/lib/lib.rs";
+
+/// A text that people read.
+#[derive(Debug, Clone)]
+struct Page {
+    /// From the top of the repository.
+    path: PathBuf,
+    text: String,
+}
+
+/// Everything that a check may ask about.
+#[derive(Debug, Clone)]
+struct Book {
+    pages: Vec<Page>,
+    pictures: Vec<PathBuf>,
+    /// Every other file that there is, for links.
+    others: BTreeSet<PathBuf>,
+    tested: String,
+}
+
+/// Fails with everything that is wrong.
+pub(crate) fn check() -> Result<()> {
+    let book = Book::read()?;
+    let mut offences = summary(&book);
+    offences.extend(dead_links(&book));
+    offences.extend(unseen_pictures(&book));
+    offences.extend(untested_rust(&book));
+    for offence in &offences {
+        println!("        - {offence}");
+    }
+    if !offences.is_empty() {
+        bail!("{} things are wrong with the book", offences.len());
+    }
+    println!(
+        "{} pages, {} pictures",
+        book.pages.len(),
+        book.pictures.len()
+    );
+    Ok(())
+}
+
+impl Book {
+    fn read() -> Result<Self> {
+        let mut book = Self {
+            pages: Vec::new(),
+            pictures: Vec::new(),
+            others: BTreeSet::new(),
+            tested: fs::read_to_string(root().join(TESTED_IN))?,
+        };
+        book.collect(Path::new(""))?;
+        Ok(book)
+    }
+
+    fn collect(&mut self, folder: &Path) -> Result<()> {
+        self.others.insert(folder.to_path_buf());
+        for entry in fs::read_dir(root().join(folder))? {
+            let name = entry?.file_name();
+            let path = folder.join(&name);
+            let ending = path.extension().unwrap_or_default();
+            if name == "target" || name.to_string_lossy().starts_with('.') {
+                continue;
+            } else if root().join(&path).is_dir() {
+                self.collect(&path)?;
+            } else if ending == "md" {
+                let text = fs::read_to_string(root().join(&path))?;
+                self.pages.push(Page { path, text });
+            } else {
+                if ending == "svg" {
+                    self.pictures.push(path.clone());
+                }
+                self.others.insert(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&self, path: &Path) -> Option<&Page> {
+        self.pages.iter().find(|page| page.path == path)
+    }
+}
+
+/// Every chapter is in the summary. Records of decisions may be.
+fn summary(book: &Book) -> Vec<String> {
+    let Some(summary) = book.page(Path::new("docs/SUMMARY.md")) else {
+        return vec!["there is no docs/SUMMARY.md".to_owned()];
+    };
+    let listed: Vec<_> = links(&summary.text)
+        .into_iter()
+        .map(|(_, target)| resolved(&summary.path, &target))
+        .collect();
+    let chapters = book.pages.iter().map(|page| &page.path).filter(|path| {
+        path.starts_with("docs") && !path.starts_with("docs/decisions") && **path != summary.path
+    });
+    chapters
+        .filter(|path| !listed.contains(path))
+        .map(|path| format!("{} is not in the summary", path.display()))
+        .collect()
+}
+
+fn dead_links(book: &Book) -> Vec<String> {
+    let mut dead = Vec::new();
+    for page in &book.pages {
+        for (line, target) in links(&page.text) {
+            if !resolves(book, page, &target) {
+                dead.push(format!(
+                    "{}:{line}: {target} leads nowhere",
+                    page.path.display()
+                ));
+            }
+        }
+    }
+    dead
+}
+
+fn resolves(book: &Book, page: &Page, target: &str) -> bool {
+    // Elsewhere, or a chapter that is not written yet.
+    if target.contains("://") || target.is_empty() {
+        return true;
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() {
+        page.path.clone()
+    } else {
+        resolved(&page.path, file)
+    };
+    match book.page(&path) {
+        Some(page) => anchor.is_empty() || anchors(&page.text).iter().any(|it| it == anchor),
+        None => anchor.is_empty() && book.others.contains(&path),
+    }
+}
+
+/// Where a link of a page leads, from the top of the repository.
+fn resolved(page: &Path, target: &str) -> PathBuf {
+    let mut path = page.parent().unwrap_or(page).to_path_buf();
+    for part in Path::new(target).components() {
+        match part {
+            Component::ParentDir => {
+                // At the top there is nothing to go up to; then nothing is found either.
+                if !path.pop() {
+                    path.push("..");
+                }
+            }
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+    }
+    path
+}
+
+fn unseen_pictures(book: &Book) -> Vec<String> {
+    let shown: BTreeSet<_> = book
+        .pages
+        .iter()
+        .flat_map(|page| {
+            let links = links(&page.text).into_iter();
+            links.map(|(_, target)| resolved(&page.path, &target))
+        })
+        .collect();
+    let pictures = book.pictures.iter();
+    pictures
+        .filter(|picture| !shown.contains(*picture))
+        .map(|picture| format!("{} is shown nowhere", picture.display()))
+        .collect()
+}
+
+/// Rust in a page of the book is tested, and so is that of the first page of the repository.
+fn untested_rust(book: &Book) -> Vec<String> {
+    let pages = book
+        .pages
+        .iter()
+        .filter(|page| page.path.starts_with("docs") || page.path == Path::new("README.md"));
+    pages
+        .filter(|page| page.text.lines().any(|line| line.starts_with("```rust")))
+        .map(|page| page.path.display().to_string())
+        .filter(|path| !book.tested.contains(&format!("../{path}\"")))
+        .map(|path| format!("the Rust in {path} is not tested: name it in {TESTED_IN}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! `cargo xtask pictures`: the diagrams of the book, drawn as SVG. They carry no script and no font, and their colours follow
+//! whether the reader prefers light or dark.
+
+mod canvas;
+mod protocols;
+mod schemes;
+mod sequence;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::house::root;
+
+/// A picture: its file without the ending, and how it is drawn.
+type Picture = (&'static str, fn() -> String);
+
+const PICTURES: &[Picture] = &[
+    ("which-lock", schemes::which_lock),
+    ("lease", schemes::lease),
+    ("queue", schemes::queue),
+    ("evolution", schemes::evolution),
+    ("mutex", protocols::mutex),
+    ("reentrant", protocols::reentrant),
+    ("fair", protocols::fair),
+    ("rwlock", protocols::rwlock),
+    ("multi", protocols::multi),
+    ("redlock", protocols::redlock),
+    ("scout", protocols::scout),
+    ("fencing", protocols::fencing),
+];
+
+/// What to do.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Writes nothing, and fails if a picture is not as it would be drawn.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.check {
+        return check();
+    }
+    for (name, draw) in PICTURES {
+        let path = path(name);
+        fs::write(&path, draw()).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    println!("{} pictures drawn", PICTURES.len());
+    Ok(())
+}
+
+/// Fails unless the committed pictures are those that are drawn here, and no others.
+pub(crate) fn check() -> Result<()> {
+    for (name, draw) in PICTURES {
+        if fs::read_to_string(path(name)).ok() != Some(draw()) {
+            bail!("docs/pictures/{name}.svg is out of date: run cargo xtask pictures");
+        }
+    }
+    let drawn = fs::read_dir(root().join("docs/pictures"))?.count();
+    if drawn != PICTURES.len() {
+        bail!(
+            "docs/pictures has {drawn} files, {} are drawn",
+            PICTURES.len()
+        );
+    }
+    Ok(())
+}
+
+fn path(name: &str) -> PathBuf {
+    root().join("docs/pictures").join(format!("{name}.svg"))
+}

@@ -1,0 +1,204 @@
+//! The protocols, as sequences.
+
+use super::sequence::Step::{End, Hold, Note, Pass, Refused, Send, Tell, Wait};
+use super::sequence::sequence;
+
+pub(super) fn mutex() -> String {
+    sequence(
+        "A mutex: Ann acquires, Bob waits without asking, Ann leaves, a message wakes Bob",
+        &["Ann", "server", "Bob"],
+        &[
+            Send(0, 1, "acquire"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "holds"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "BUSY, 29.8 s left"),
+            Wait(2, "waits"),
+            Send(2, 1, "subscribe, acquire: BUSY"),
+            Pass("a third of the ttl"),
+            Send(0, 1, "renew"),
+            Send(1, 0, "RENEWED"),
+            Pass("Ann is done"),
+            Send(0, 1, "leave"),
+            End(0),
+            Tell(1, 2, "free"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "GRANTED, token 8"),
+            Hold(2, "holds"),
+        ],
+    )
+}
+
+pub(super) fn reentrant() -> String {
+    sequence(
+        "A re-entrant lock: two claims of one owner hold, another owner is kept out until both have left",
+        &["Ann's task", "server", "Bob"],
+        &[
+            Send(0, 1, "acquire, owner A"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "holds once"),
+            Send(0, 1, "acquire, owner A"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "twice"),
+            Send(2, 1, "acquire, owner B"),
+            Send(1, 2, "BUSY"),
+            Wait(2, "waits"),
+            Send(0, 1, "leave (inner)"),
+            Send(1, 0, "LEFT, 1 hold is left"),
+            Hold(0, "once"),
+            Send(0, 1, "leave (outer)"),
+            End(0),
+            Tell(1, 2, "free"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "GRANTED, token 8"),
+            Hold(2, "holds"),
+        ],
+    )
+}
+
+pub(super) fn fair() -> String {
+    sequence(
+        "A fair lock: Bob and Carl stand in a queue; as Ann leaves, Bob holds by the same script and is told",
+        &["Ann", "server", "Bob", "Carl"],
+        &[
+            Send(0, 1, "acquire"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "holds"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "WAITING, place 1"),
+            Wait(2, "waits"),
+            Send(3, 1, "acquire: place 2"),
+            Wait(3, "waits"),
+            Pass("every third of the waiter ttl"),
+            Send(2, 1, "beat: still here"),
+            Send(3, 1, "beat: still here"),
+            Pass("Ann is done"),
+            Send(0, 1, "leave"),
+            End(0),
+            Tell(1, 2, "granted, token 8"),
+            Hold(2, "holds"),
+            Send(2, 1, "leave"),
+            End(2),
+            Tell(1, 3, "granted, token 9"),
+            Hold(3, "holds"),
+        ],
+    )
+}
+
+pub(super) fn rwlock() -> String {
+    sequence(
+        "A read-write lock: readers share a token, a reader who comes after a waiting writer waits behind it",
+        &["readers", "server", "writer", "late reader"],
+        &[
+            Send(0, 1, "read, read, read"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "three read"),
+            Send(2, 1, "write"),
+            Send(1, 2, "WAITING, place 1"),
+            Wait(2, "waits"),
+            Send(3, 1, "read: place 2"),
+            Wait(3, "waits"),
+            Send(0, 1, "the last one leaves"),
+            End(0),
+            Tell(1, 2, "granted, token 8"),
+            Hold(2, "writes"),
+            Send(2, 1, "leave"),
+            End(2),
+            Tell(1, 3, "granted, token 9"),
+            Hold(3, "reads"),
+        ],
+    )
+}
+
+pub(super) fn multi() -> String {
+    sequence(
+        "A multi-lock: one script takes both accounts or none; while one is busy, nothing is held",
+        &["Ann", "server", "Bob"],
+        &[
+            Send(0, 1, "acquire {a, b}"),
+            Send(1, 0, "GRANTED: a 7, b 4"),
+            Hold(0, "a and b"),
+            Send(2, 1, "acquire {b, c}"),
+            Send(1, 2, "b is BUSY"),
+            Wait(2, "holds none"),
+            Note(1, "c stays free for others"),
+            Send(0, 1, "leave {a, b}"),
+            End(0),
+            Tell(1, 2, "b is free"),
+            Send(2, 1, "acquire {b, c}"),
+            Send(1, 2, "GRANTED: b 5, c 9"),
+            Hold(2, "b and c"),
+        ],
+    )
+}
+
+pub(super) fn redlock() -> String {
+    sequence(
+        "A Redlock on three servers, one of which is down: two grant, the larger token is written back, and the lock is held",
+        &["Ann", "server A", "server B", "server C"],
+        &[
+            Send(0, 1, "acquire"),
+            Send(0, 2, "acquire"),
+            Refused(0, 3, "acquire"),
+            Send(1, 0, "GRANTED, token 12"),
+            Send(2, 0, "GRANTED, token 15"),
+            Note(0, "2 of 3: a majority"),
+            Send(0, 1, "raise to 15"),
+            Send(1, 0, "RAISED"),
+            Note(0, "time is left: holds, token 15"),
+            Hold(0, ""),
+            Pass(
+                "each part is renewed by its own client; the lock lasts as long as those of a majority",
+            ),
+            Send(0, 1, "leave"),
+            Send(0, 2, "leave"),
+            Refused(0, 3, "leave, too"),
+            End(0),
+        ],
+    )
+}
+
+pub(super) fn scout() -> String {
+    sequence(
+        "Waiting for a mutex: of all waiters of a client one asks the server, the others sleep",
+        &["task 1", "task 2", "client", "server"],
+        &[
+            Send(0, 2, "acquire"),
+            Wait(0, "scout"),
+            Send(2, 3, "acquire: BUSY, 12 s left"),
+            Send(2, 3, "subscribe"),
+            Send(1, 2, "acquire"),
+            Wait(1, "sleeps"),
+            Pass("nothing is sent until a message, the end of the lease, or 5 s"),
+            Tell(3, 2, "free"),
+            Send(2, 3, "acquire: GRANTED"),
+            Send(2, 0, "granted"),
+            Hold(0, "holds"),
+            Send(2, 1, "next: you are the scout"),
+            Wait(1, "scout"),
+        ],
+    )
+}
+
+pub(super) fn fencing() -> String {
+    sequence(
+        "Fencing: Ann sleeps past her lease, Bob writes with a larger token, Ann's late write is refused",
+        &["Ann", "lock", "Bob", "storage"],
+        &[
+            Send(0, 1, "acquire"),
+            Send(1, 0, "GRANTED, token 33"),
+            Hold(0, ""),
+            Note(0, "holds, and falls asleep"),
+            Pass("her lease ends on the server"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "GRANTED, token 34"),
+            Hold(2, "holds"),
+            Send(2, 3, "write, token 34"),
+            Note(3, "has seen 34"),
+            Note(0, "wakes up"),
+            Refused(0, 3, "write, token 33"),
+            End(0),
+            Note(3, "33 < 34: refused"),
+        ],
+    )
+}
