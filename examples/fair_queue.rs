@@ -5,22 +5,15 @@
 //! server, for all processes. `cargo run --example fair_queue` needs no server; `-- --url redis://127.0.0.1:6379` runs the
 //! very same program on one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use clap::Parser;
+use clap::Parser as _;
 use lockkeeper::{Client, Error, FairLock, Owner};
+use lockkeeper_examples::{Arguments, Story};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-/// Workers in a queue, from the first ticket to the last.
-#[derive(Parser)]
-struct Arguments {
-    /// Where the lock lives: `memory://` inside this program, or `redis://HOST:PORT`.
-    #[arg(long, default_value = "memory://")]
-    url: String,
-}
 
 const WORKERS: [&str; 5] = ["ann", "bob", "carl", "dora", "emil"];
 
@@ -136,23 +129,4 @@ async fn walk_away(printer: &FairLock, job: JoinHandle<anyhow::Result<()>>) -> a
     timeout(Duration::from_secs(5), shorter)
         .await
         .context("nobody left the queue")?
-}
-
-/// Prints what happens, when, to whom.
-#[derive(Clone, Copy)]
-struct Story {
-    begun: Instant,
-}
-
-impl Story {
-    fn new() -> Self {
-        Self {
-            begun: Instant::now(),
-        }
-    }
-
-    fn tell(self, who: &str, what: impl AsRef<str>) {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        println!("  {seconds:>6.3} s  {who:<6} {}", what.as_ref());
-    }
 }

@@ -9,17 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use clap::Parser;
+use clap::Parser as _;
 use lockkeeper::{Client, Error, LeaseState, Mutex};
+use lockkeeper_examples::{Arguments, Story};
 use tokio::task::JoinSet;
-
-/// Locks at work, from the first grant to a clean shutdown.
-#[derive(Parser)]
-struct Arguments {
-    /// Where the locks live: `memory://` inside this program, or `redis://HOST:PORT`.
-    #[arg(long, default_value = "memory://")]
-    url: String,
-}
 
 const WORKERS: u32 = 4;
 const SALES_EACH: u32 = 2;
@@ -174,27 +167,4 @@ async fn a_holder_loses_its_lease(client: &Client, story: Story) -> anyhow::Resu
     );
     dora.release().await?;
     Ok(())
-}
-
-/// Prints what happens, when, to whom.
-#[derive(Clone, Copy)]
-struct Story {
-    begun: Instant,
-}
-
-impl Story {
-    fn new() -> Self {
-        Self {
-            begun: Instant::now(),
-        }
-    }
-
-    fn chapter(self, title: &str) {
-        println!("\n{title}");
-    }
-
-    fn tell(self, who: &str, what: impl AsRef<str>) {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        println!("  {seconds:>6.3} s  {who:<9} {}", what.as_ref());
-    }
 }

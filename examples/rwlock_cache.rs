@@ -6,22 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
+use clap::Parser as _;
 use lockkeeper::{Client, Error, FencingToken, ReadGuard, RwLock, Upgrade};
+use lockkeeper_examples::{Arguments, Story};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-
-/// A table of prices under a read-write lock.
-#[derive(Parser)]
-struct Arguments {
-    /// Where the lock lives: `memory://` inside this program, or `redis://HOST:PORT`.
-    #[arg(long, default_value = "memory://")]
-    url: String,
-}
 
 /// What the lock protects, as a database would keep it: it refuses whoever comes with a smaller token than it has seen.
 #[derive(Clone, Default)]
@@ -208,22 +201,4 @@ async fn reload(lock: RwLock, table: Table, story: Story) -> Result<FencingToken
     );
     guard.release().await?;
     Ok(token)
-}
-
-/// Prints what happens, when, to whom.
-#[derive(Clone, Copy)]
-struct Story {
-    begun: Instant,
-}
-
-impl Story {
-    fn new() -> Self {
-        let begun = Instant::now();
-        Self { begun }
-    }
-
-    fn tell(self, who: &str, what: impl AsRef<str>) {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        println!("  {seconds:>6.3} s  {who:<6} {}", what.as_ref());
-    }
 }

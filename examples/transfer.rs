@@ -9,18 +9,11 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use clap::Parser;
+use clap::Parser as _;
 use lockkeeper::{Client, Error, FencingToken, MultiGuard, MultiLock, Mutex};
+use lockkeeper_examples::Arguments;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-
-/// Transfers between two accounts, by clerks who do not know of one another.
-#[derive(Parser)]
-struct Arguments {
-    /// Where the locks live: `memory://` inside this program, or `redis://HOST:PORT`.
-    #[arg(long, default_value = "memory://")]
-    url: String,
-}
 
 const ANN: &str = "account:ann";
 const BOB: &str = "account:bob";

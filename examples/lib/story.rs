@@ -1,11 +1,9 @@
-use std::time::Instant;
-
-use tokio::time::Instant as TokioInstant;
+use tokio::time::Instant;
 
 /// Prints what happens, when, to whom.
 #[derive(Debug, Clone, Copy)]
 pub struct Story {
-    begun: TokioInstant,
+    begun: Instant,
 }
 
 impl Story {
@@ -16,7 +14,7 @@ impl Story {
         reason = "a story begins at the moment at which it is made"
     )]
     pub fn new() -> Self {
-        let begun = TokioInstant::now();
+        let begun = Instant::now();
         Self { begun }
     }
 
@@ -29,11 +27,5 @@ impl Story {
     pub fn tell(self, who: &str, what: impl AsRef<str>) {
         let seconds = self.begun.elapsed().as_secs_f64();
         println!("  {seconds:>7.3} s  {who:<9} {}", what.as_ref());
-    }
-
-    /// When the story began.
-    #[must_use]
-    pub fn begun(self) -> Instant {
-        self.begun.into_std()
     }
 }
