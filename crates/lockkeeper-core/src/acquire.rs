@@ -24,6 +24,31 @@ use crate::tenure::Terms;
 ///
 /// Cancel safe: dropping the future at any point gives the claim up. If it had already been granted unseen, a leave is
 /// sent for it in the background; at worst it ends with its ttl. The place among this client's waiters is lost.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_mutex::Mutex;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let lock = Mutex::new(&client, "report");
+/// let guard = lock
+///     .acquire()
+///     .ttl(Duration::from_secs(10)) // renewed while the guard lives
+///     .max_hold(Duration::from_secs(60)) // but for no longer than this
+///     .wait_for(Duration::from_secs(5))
+///     .await?;
+///
+/// let next = tokio::spawn(lock.acquire().into_future());
+/// guard.release().await?;
+/// assert!(next.await.is_ok_and(|guard| guard.is_ok()));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an acquisition does nothing unless awaited"]
 pub struct Acquire<G> {
     lock: Lock,
@@ -130,6 +155,26 @@ impl<G> Acquire<G> {
     ///
     /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config), and so is more than
     /// [`max_hold`](Self::max_hold) or a year.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Released};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let nightly = Mutex::new(&client, "nightly");
+    /// let guard = nightly.acquire().min_hold(Duration::from_secs(60)).await?;
+    /// assert!(matches!(guard.release().await?, Released::Kept(_)));
+    /// assert!(nightly.try_acquire().await?.is_none()); // a machine whose clock is late
+    /// tokio::time::sleep(Duration::from_secs(61)).await;
+    /// assert!(nightly.try_acquire().await?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn min_hold(mut self, shortest: Duration) -> Self {
         self.wishes.min_hold = Some(shortest);
         self
@@ -145,6 +190,25 @@ impl<G> Acquire<G> {
 
     /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's time, which tests can pause; make
     /// it from a `tokio::time::Instant` there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let lock = Mutex::new(&client, "report");
+    /// let _guard = lock.acquire().await?;
+    /// let noon = tokio::time::Instant::now() + Duration::from_secs(60);
+    /// let late = lock.acquire().wait_until(noon.into_std()).await;
+    /// assert!(matches!(late, Err(Error::Timeout { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn wait_until(mut self, instant: Instant) -> Self {
         self.wishes.wait = Wait::Until(instant);
         self

@@ -79,6 +79,26 @@ impl ClientBuilder {
     /// number of the process, `host:pid`; none with a [`seed`](Self::seed)). At most 256 bytes; empty: no label. It is
     /// written with the first grant and while the client holds, and stands on the server for ten minutes after the last
     /// time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// let settings = Client::builder().label("nightly report");
+    /// let client = settings.build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let _guard = Mutex::new(&client, "report").acquire().await?;
+    /// // The client introduces itself in the background.
+    /// tokio::time::sleep(Duration::from_secs(1)).await;
+    /// let holder = client.inspect("report").await?.holders.remove(0);
+    /// assert_eq!(holder.label.as_deref(), Some("nightly report"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.settings.label = Some(label.into());
         self

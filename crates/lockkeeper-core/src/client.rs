@@ -39,6 +39,23 @@ impl Client {
     }
 
     /// A new logical holder, unlike any other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Owner};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let owner = client.new_owner();
+    /// assert_ne!(owner, client.new_owner());
+    /// // It can be handed to another process, which then is the same holder.
+    /// let told: Owner = owner.to_string().parse()?;
+    /// assert_eq!(told, owner);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new_owner(&self) -> Owner {
         self.engine.new_owner()
     }
@@ -250,6 +267,26 @@ impl Client {
     ///
     /// The client is closed as soon as the future was polled once; dropping it later only leaves the rest to the
     /// background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// let forgotten = Mutex::new(&client, "desk").acquire().await?;
+    /// guard.release().await?;
+    ///
+    /// let report = client.close().await;
+    /// assert_eq!(report.expiring, 1);
+    /// assert_eq!(forgotten.lost().await, LossReason::ClientClosed);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(&self) -> CloseReport {
         self.engine.close().await
     }

@@ -20,6 +20,28 @@ use crate::tenure::Tenure;
 ///
 /// What a lease says is decided by a local, monotonic deadline that is counted from before the granting or renewing
 /// request was sent: a lease ends for its holder before it can end on the server.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// # use lockkeeper_core::{Client, End, LeaseState};
+/// # use lockkeeper_mutex::Mutex;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let guard = Mutex::new(&client, "report").acquire().await?;
+/// // Somebody who only watches, and never releases.
+/// let lease = guard.clone();
+/// let watcher = tokio::spawn(async move { lease.ended().await });
+/// assert_eq!(guard.state(), LeaseState::Held);
+/// assert!(guard.remaining() > Duration::from_secs(29));
+/// guard.release().await?;
+/// assert_eq!(watcher.await.ok(), Some(End::Released));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lease {
     tenure: Arc<Tenure>,
@@ -138,6 +160,25 @@ impl Lease {
     /// # Errors
     ///
     /// [`Error::Lost`] with the reason; [`Error::NotHeld`] if the guard has been released.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let ttl = Duration::from_secs(10);
+    /// let guard = Mutex::new(&client, "report").acquire().ttl(ttl).no_renewal().await?;
+    /// guard.ensure_held()?; // … and now the step that matters
+    /// tokio::time::sleep(ttl).await;
+    /// assert!(matches!(guard.ensure_held(), Err(Error::Lost { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ensure_held(&self) -> Result<()> {
         match self.state() {
             LeaseState::Held | LeaseState::Uncertain => Ok(()),
@@ -160,6 +201,26 @@ impl Lease {
     ///
     /// Cancel safe: the question changes nothing on the server, but for a lease whose acquire once got no answer: that is
     /// verified by renewing it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Error, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// guard.verify().await?;
+    /// // Somebody takes the lock away.
+    /// let holder = client.inspect("report").await?.holders.remove(0);
+    /// client.force_release("report", &holder.claim).await?;
+    /// let verified = guard.verify().await;
+    /// assert!(matches!(verified, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn verify(&self) -> Result<()> {
         self.ensure_held()?;
         let backend = |error| Error::backend(format!("verify lock {:?}", self.name()), error);
@@ -196,6 +257,26 @@ impl Lease {
     ///
     /// It resolves at most about 2 ms after the deadline on a runtime that is not blocked, at once if the server reports
     /// the claim gone or revoked, and within a second of a sleeping machine waking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// client.revoke("report").await?;
+    /// tokio::select! {
+    ///     reason = guard.lost() => assert_eq!(reason, LossReason::Revoked),
+    ///     () = tokio::time::sleep(Duration::from_secs(60)) => unreachable!("the work was stopped"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lost(&self) -> Lost {
         let lease = self.clone();
         Lost::new(async move {
@@ -222,6 +303,26 @@ impl Lease {
     /// # Cancel safety
     ///
     /// As cancel safe as `future`; the lease is not touched.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// assert_eq!(guard.run(async { 12 }).await?, 12);
+    ///
+    /// client.revoke("report").await?;
+    /// let outcome = guard.run(tokio::time::sleep(Duration::from_secs(60))).await;
+    /// assert!(matches!(outcome, Err(Error::Lost { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         tokio::select! {
             biased;

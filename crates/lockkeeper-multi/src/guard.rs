@@ -35,6 +35,26 @@ impl MultiGuard {
 
     /// The fencing token of each member and the member's name, in the order of the leases. Tokens are of their names: those of
     /// different members cannot be compared.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let (order, stock) = (Mutex::new(&client, "order:7"), Mutex::new(&client, "stock"));
+    /// let guard = MultiLock::new([order.member(), stock.member()])?.acquire().await?;
+    /// for (name, token) in guard.fencing_tokens() {
+    ///     println!("what {name} protects is told {token}");
+    /// }
+    /// assert_eq!(guard.leases().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         let leases = self.leases().iter();
         leases.map(|lease| (lease.name(), lease.fencing_token()))
@@ -83,6 +103,25 @@ impl MultiGuard {
     }
 
     /// Resolves when a member is lost, and the whole with it; never if the guard is released. For `select!`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, LossReason};
+    /// # use lockkeeper_multi::MultiLock;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let (order, stock) = (Mutex::new(&client, "order:7"), Mutex::new(&client, "stock"));
+    /// let guard = MultiLock::new([order.member(), stock.member()])?.acquire().await?;
+    /// client.revoke("stock").await?;
+    /// let lost = guard.lost().await;
+    /// assert_eq!((lost.name.as_str(), lost.reason), ("stock", LossReason::Revoked));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lost(&self) -> impl Future<Output = LostMember> + Send + use<> {
         self.0.lost()
     }

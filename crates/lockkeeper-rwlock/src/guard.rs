@@ -18,6 +18,29 @@ pub struct ReadGuard {
 }
 
 /// What came of an upgrade.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_rwlock::{RwLock, Upgrade};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let prices = RwLock::new(&client, "prices");
+/// let (mine, other) = (prices.read().await?, prices.read().await?);
+/// let Upgrade::Busy(mine) = mine.try_upgrade().await? else {
+///     unreachable!("somebody else reads");
+/// };
+/// other.release().await?;
+/// let Upgrade::Write(mine) = mine.try_upgrade().await? else {
+///     unreachable!("nobody else reads");
+/// };
+/// mine.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 #[expect(clippy::exhaustive_enums, reason = "there is no third way")]
