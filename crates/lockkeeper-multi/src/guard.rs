@@ -111,7 +111,7 @@ impl MultiGuard {
     /// # use lockkeeper_core::{Client, LossReason};
     /// # use lockkeeper_multi::MultiLock;
     /// # use lockkeeper_mutex::Mutex;
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> lockkeeper_core::Result<()> {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let (order, stock) = (Mutex::new(&client, "order:7"), Mutex::new(&client, "stock"));
