@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = Mutex::new(&place.client, "ledger");
 
     story.chapter("Ann holds, and falls asleep right before she writes");
-    let ttl = Duration::from_millis(300);
+    let ttl = Duration::from_millis(600);
     let ann = lock.acquire().ttl(ttl).no_renewal().await?;
     let old = ann.fencing_token();
     ann.ensure_held()?;

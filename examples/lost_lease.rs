@@ -45,7 +45,7 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     drop(guard);
 
     story.chapter("It was not renewed in time: a check before the step that matters");
-    let ttl = Duration::from_millis(200);
+    let ttl = Duration::from_millis(600);
     let guard = lock.acquire().ttl(ttl).no_renewal().await?;
     guard.ensure_held()?;
     sleep(ttl).await;

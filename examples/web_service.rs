@@ -41,7 +41,7 @@ async fn try_pay(client: &Client, order: u32) -> lockkeeper::Result<Option<()>> 
 
 /// The bank: slow, and told the token.
 async fn charge(_order: u32, _token: u64) {
-    sleep(Duration::from_millis(300)).await;
+    sleep(Duration::from_millis(500)).await;
 }
 
 #[tokio::main]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) const LOCK: &str = "example:lock";
 
 /// How long a lock lives by itself.
-pub(crate) const LEASE: Duration = Duration::from_millis(600);
+pub(crate) const LEASE: Duration = Duration::from_millis(800);
 
 /// After this long it is over for sure.
 pub(crate) const OVER: Duration = LEASE.saturating_add(Duration::from_millis(50));
