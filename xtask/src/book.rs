@@ -41,6 +41,7 @@ pub(crate) fn check() -> Result<()> {
     offences.extend(dead_links(&book));
     offences.extend(unseen_pictures(&book));
     offences.extend(untested_rust(&book));
+    offences.extend(untold_examples(&book));
     for offence in &offences {
         println!("        - {offence}");
     }
@@ -190,6 +191,27 @@ fn untested_rust(book: &Book) -> Vec<String> {
         .map(|page| page.path.display().to_string())
         .filter(|path| !book.tested.contains(&format!("../{path}\"")))
         .map(|path| format!("the Rust in {path} is not tested: name it in {TESTED_IN}"))
+        .collect()
+}
+
+/// Every example is in the list of them: its file, or the folder that it is in.
+fn untold_examples(book: &Book) -> Vec<String> {
+    let Some(list) = book.page(Path::new("examples/README.md")) else {
+        return vec!["there is no examples/README.md".to_owned()];
+    };
+    let listed: BTreeSet<_> = links(&list.text)
+        .into_iter()
+        .map(|(_, target)| resolved(&list.path, &target))
+        .collect();
+    let programs = book.others.iter().filter(|path| {
+        let folder = path.parent().unwrap_or(path);
+        let main = path.file_name().is_some_and(|name| name == "main.rs");
+        path.extension().is_some_and(|ending| ending == "rs")
+            && (folder == Path::new("examples") || folder.starts_with("examples") && main)
+    });
+    programs
+        .filter(|path| !listed.contains(*path))
+        .map(|path| format!("{} is not in examples/README.md", path.display()))
         .collect()
 }
 

@@ -79,6 +79,16 @@ fn rust_that_is_not_tested_is_found() {
 }
 
 #[test]
+fn an_example_that_the_list_lacks_is_named() {
+    let mut book = book(&[("examples/README.md", "[a](a.rs) [b](b/main.rs)")]);
+    for file in ["a.rs", "b/main.rs", "b/part.rs", "c.rs", "lib/lib.rs"] {
+        book.others.insert(Path::new("examples").join(file));
+    }
+    let offences = untold_examples(&book);
+    assert_eq!(offences, ["examples/c.rs is not in examples/README.md"]);
+}
+
+#[test]
 fn the_book_of_this_repository_is_whole() {
     check().unwrap();
 }
