@@ -2,6 +2,7 @@
 
 use lockkeeper::{FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::common::Majority;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Several;
@@ -22,6 +23,13 @@ contract!(
     worker_threads = 2
 );
 contract!(
+    mutex_on_a_cluster,
+    Mutex,
+    Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
     reentrant_on_memory,
     Reentrant,
     MemoryStore::new(),
@@ -31,6 +39,13 @@ contract!(
     reentrant_on_a_server,
     Reentrant,
     Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    reentrant_on_a_cluster,
+    Reentrant,
+    Cluster::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
@@ -48,6 +63,13 @@ contract!(
     worker_threads = 2
 );
 contract!(
+    fair_on_a_cluster,
+    FairLock,
+    Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
     writers_on_memory,
     RwLock,
     MemoryStore::new(),
@@ -57,6 +79,13 @@ contract!(
     writers_on_a_server,
     RwLock,
     Server::start().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    writers_on_a_cluster,
+    RwLock,
+    Cluster::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
@@ -78,4 +107,11 @@ common_contract!(
     Majority,
     Several((0..3).map(|_| MemoryStore::new()).collect()),
     start_paused = true
+);
+contract!(
+    readers_on_a_cluster,
+    Readers,
+    Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
 );

@@ -28,7 +28,9 @@ async fn urls_that_cannot_be_are_refused_with_a_hint() -> Result<()> {
         ("http://127.0.0.1", "unknown scheme"),
         ("redis://", "host"),
         ("redis://127.0.0.1/seven", "database"),
-        ("redis-cluster://127.0.0.1", "not supported"),
+        ("rediss-cluster://127.0.0.1", "not supported"),
+        ("redis-sentinel://127.0.0.1", "not supported"),
+        ("redis-cluster://127.0.0.1/3", "number 0 alone"),
         ("rediss://127.0.0.1", "not supported"),
     ] {
         let error = refused(url).await?;

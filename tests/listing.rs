@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Error, FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::time::timeout;
@@ -49,6 +50,14 @@ async fn all_names_that_match_are_listed(site: &impl Site) -> Result<usize> {
     ensure!(names(&bare, "ba*").await?.0 == ["bare".to_owned()].into());
     drop(held);
     Ok(pages)
+}
+
+#[tokio::test]
+async fn all_names_that_match_are_listed_on_a_cluster() -> Result<()> {
+    let cluster = Cluster::pooled().await?;
+    let pages = timeout(LIMIT, all_names_that_match_are_listed(&cluster)).await??;
+    ensure!(pages >= 9, "{pages} pages of three nodes, three times over");
+    Ok(())
 }
 
 #[tokio::test]

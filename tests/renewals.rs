@@ -161,3 +161,28 @@ async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<
     }
     Ok(())
 }
+
+/// More of its leases than may be renewed at once.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another() -> Result<()> {
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    store.split_groups("far");
+    let client = Client::builder()
+        .ttl(TTL)
+        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let near = Mutex::new(&client, "near").acquire().await?;
+    let mut far = Vec::new();
+    for number in 0..4_000 {
+        let name = format!("far {number}");
+        far.push(Mutex::new(&client, &name).acquire().await?);
+    }
+    store.silence("far");
+    for _ in 0..60 {
+        tokio::time::sleep(TTL / 20).await;
+        let left = near.remaining();
+        ensure!(left > TTL * 6 / 10, "renewed late: {left:?} left");
+    }
+    drop(far);
+    Ok(())
+}

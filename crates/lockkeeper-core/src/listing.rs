@@ -24,21 +24,25 @@ const READERS: &str = "readers";
 ///
 /// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
 /// found; one that begins or ends to meanwhile may be, and one that goes from reading to writing. A page may be empty, and a
-/// name may be on several.
+/// name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
+/// that wanders from one to another meanwhile may be missed.
 pub struct Names {
     client: Client,
     pattern: String,
-    /// Of the keys that are still to be looked for, the ones of now last.
-    searches: Vec<String>,
+    /// The keys that are still to be looked for, and on which server; the ones of now last.
+    searches: Vec<(u32, String)>,
     cursor: String,
 }
 
 impl Names {
     pub(crate) fn new(client: &Client, pattern: &str) -> Self {
+        let wanted = searches(&client.engine.settings.namespace, pattern);
+        let servers = client.engine.line.store.servers().into_iter().rev();
+        let on = |server| wanted.iter().map(move |search| (server, search.clone()));
         Self {
             client: client.clone(),
             pattern: pattern.to_owned(),
-            searches: searches(&client.engine.settings.namespace, pattern),
+            searches: servers.flat_map(on).collect(),
             cursor: "0".to_owned(),
         }
     }
@@ -65,12 +69,12 @@ impl Names {
                 self.pattern
             )));
         }
-        let Some(search) = self.searches.last() else {
+        let Some((server, search)) = self.searches.last() else {
             return Ok(None);
         };
         let item = || {
             let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
-            Item::new(&server::SCAN, [], args)
+            Item::new(&server::SCAN, [], args).on(*server)
         };
         let engine = Arc::clone(&self.client.engine);
         let reply = ask(&engine, "list locks", item).await?;

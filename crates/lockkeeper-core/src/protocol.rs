@@ -31,6 +31,9 @@ pub struct Item {
     pub keys: Vec<String>,
     /// `ARGV` from its second on.
     pub args: Vec<String>,
+    /// Of a script without keys: where it runs, one of [`Store::servers`](crate::store::Store::servers); any of them if
+    /// that is `None`.
+    pub server: Option<u32>,
 }
 
 impl Item {
@@ -48,6 +51,7 @@ impl Item {
             script,
             keys: keys.into_iter().collect(),
             args: args.into_iter().collect(),
+            server: None,
         };
         debug_assert_eq!(item.keys.len(), script.keys.len(), "{}: KEYS", script.name);
         debug_assert_eq!(
@@ -57,6 +61,13 @@ impl Item {
             script.name
         );
         item
+    }
+
+    /// The same on this server. The script has no keys.
+    #[must_use]
+    pub const fn on(mut self, server: u32) -> Self {
+        self.server = Some(server);
+        self
     }
 
     /// Many items of one batch script as one run of it; `None` of no items.

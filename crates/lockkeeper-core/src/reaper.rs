@@ -2,6 +2,7 @@
 //!
 //! It tries for one ttl, then the claim has ended by itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
@@ -16,11 +17,28 @@ use crate::notify::Hub;
 use crate::pause::Pauses;
 use crate::tenure::Tenure;
 
-/// How many first attempts are on their way at once; more would only wait in the client library.
+/// How many first attempts are on their way to one server at once; more would only wait in the client library.
 const ABREAST: usize = 256;
 
-/// How many repeated attempts are on their way at once: those that a dead server keeps waiting do not keep others.
+/// How many repeated attempts are on their way to one server at once: those that it keeps waiting while it is dead do not
+/// keep others.
 const REPEATED_ABREAST: usize = 64;
+
+/// Bounds what is on its way to one server.
+#[derive(Debug)]
+struct Bounds {
+    first: Semaphore,
+    repeated: Semaphore,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            first: Semaphore::new(ABREAST),
+            repeated: Semaphore::new(REPEATED_ABREAST),
+        }
+    }
+}
 
 /// Where given-up claims are posted. Posting never waits.
 #[derive(Debug, Clone)]
@@ -124,7 +142,7 @@ async fn run(
     mut posts: mpsc::UnboundedReceiver<Post>,
     working: Working,
 ) {
-    let bounds = (Semaphore::new(ABREAST), Semaphore::new(REPEATED_ABREAST));
+    let mut bounds: BTreeMap<u32, Arc<Bounds>> = BTreeMap::new();
     let mut leaves = FuturesUnordered::new();
     let mut open = true;
     while open || !leaves.is_empty() {
@@ -132,7 +150,18 @@ async fn run(
             biased;
             Some((left, unconfirmed)) = leaves.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
-                Some((tenures, until)) => leaves.push(leave(&line, &hub, tenures, until, &bounds)),
+                Some((tenures, until)) => {
+                    // Servers come and go; those of which nothing is on its way are forgotten with the leaves.
+                    if leaves.is_empty() {
+                        bounds.clear();
+                    }
+                    let server = tenures.first().map_or(0, |tenure| {
+                        let main = tenure.protocol.name().main();
+                        line.store.server_of(line.store.group(main))
+                    });
+                    let bounds = Arc::clone(bounds.entry(server).or_default());
+                    leaves.push(leave(&line, &hub, tenures, until, bounds));
+                }
                 None => open = false,
             },
         }
@@ -145,11 +174,11 @@ async fn leave(
     hub: &Hub,
     mut open: Vec<Arc<Tenure>>,
     until: Moment,
-    (first, repeated): &(Semaphore, Semaphore),
+    bounds: Arc<Bounds>,
 ) -> (usize, usize) {
     let mut pauses = Pauses::new(open.first().map_or(0, |tenure| tenure.number));
     let (mut left, mut unconfirmed) = (0, 0);
-    let mut bound = first;
+    let mut bound = &bounds.first;
     loop {
         let attempts = {
             // An error means that the semaphore is closed, which nobody does.
@@ -177,6 +206,6 @@ async fn leave(
             return (left, unconfirmed);
         }
         tokio::time::sleep(pauses.next()).await;
-        bound = repeated;
+        bound = &bounds.repeated;
     }
 }

@@ -360,6 +360,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// The server that has the keys of a group now: what one of them keeps waiting is nothing to those on another.
+    fn server_of(&self, _group: u32) -> u32 {
+        0
+    }
+
+    /// The servers that share the keys now. A script without keys runs on one of them, named in
+    /// [`Item::server`](crate::protocol::Item::server).
+    fn servers(&self) -> Vec<u32> {
+        vec![0]
+    }
+
     /// Which server it is, for people, without any password: in errors about several servers.
     fn address(&self) -> String {
         String::new()

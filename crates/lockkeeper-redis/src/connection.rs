@@ -251,6 +251,11 @@ impl fmt::Debug for Connection {
 }
 
 impl Lifeline {
+    /// Whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.router.0.is_finished()
+    }
+
     /// Waits until the connection has ended and says why. Not to be called again afterwards.
     pub(crate) async fn end(&mut self) -> String {
         match self.router.end().await {
@@ -321,7 +326,7 @@ fn build(target: &Target, options: &RedisOptions, line: Line) -> Result<Client, 
         })
         .with_performance_config(|performance| {
             performance.default_command_timeout = options.silence_timeout;
-            if line == Line::Messages {
+            if matches!(line, Line::Messages | Line::NodeMessages) {
                 performance.broadcast_channel_capacity = MESSAGE_BUFFER;
             }
         })

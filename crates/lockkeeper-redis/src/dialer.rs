@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use lockkeeper_core::store::StoreError;
+use tokio::sync::Notify;
 
 use crate::connection::{Connection, Lifeline};
 use crate::events::Line;
@@ -24,6 +25,8 @@ pub(crate) struct Dialer {
     pub(crate) target: Target,
     pub(crate) options: RedisOptions,
     pub(crate) line: Line,
+    /// Rung when a connection is lost.
+    pub(crate) alarm: Arc<Notify>,
 }
 
 impl Dialer {
@@ -53,8 +56,9 @@ impl Dialer {
         }
     }
 
-    /// Logs the end of a connection.
-    pub(crate) fn log_lost(&self, why: &str) {
+    /// Tells of the end of a connection.
+    pub(crate) fn report_lost(&self, why: &str) {
+        self.alarm.notify_one();
         tracing::warn!(
             server = %self.target, line = self.line.as_str(), reason = why,
             "connection lost, it will be replaced"

@@ -1,24 +1,29 @@
 //! The stream of events, and the rule for [`Event::Reconnected`]: it is told only when both connections are up, for it
-//! promises that requests run and that every subscription is in place.
+//! promises that requests run and that every subscription is in place. In a cluster it is told whenever a node is back,
+//! whatever the others do: what another one misses it tells when that one is.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockkeeper_core::store::Event;
 use tokio::sync::mpsc;
 
-/// Which of the two connections.
+/// Which connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
     Scripts,
     Messages,
+    /// The one for scripts of one node of several.
+    NodeScripts,
+    /// The one for messages of one node of several.
+    NodeMessages,
 }
 
 impl Line {
     /// As it stands in logs.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Scripts => "scripts",
-            Self::Messages => "messages",
+            Self::Scripts | Self::NodeScripts => "scripts",
+            Self::Messages | Self::NodeMessages => "messages",
         }
     }
 }
@@ -64,18 +69,18 @@ impl Events {
     /// A connection has ended.
     pub(crate) fn lost(&self, line: Line) {
         let mut state = self.lock();
-        *state.down(line) = true;
+        state.set_down(line, true);
         state.tell(Event::Disconnected);
     }
 
     /// A connection is back, its subscriptions in place.
     pub(crate) fn restored(&self, line: Line) {
         let mut state = self.lock();
-        *state.down(line) = false;
+        state.set_down(line, false);
         state.tell_reconnected();
     }
 
-    /// Messages have been dropped on the way although the connection held.
+    /// Messages have been missed, or the server may be another, although the connections hold.
     pub(crate) fn missed(&self) {
         self.lock().tell_reconnected();
     }
@@ -91,10 +96,11 @@ impl Events {
 }
 
 impl State {
-    const fn down(&mut self, line: Line) -> &mut bool {
+    const fn set_down(&mut self, line: Line, down: bool) {
         match line {
-            Line::Scripts => &mut self.scripts_down,
-            Line::Messages => &mut self.messages_down,
+            Line::Scripts => self.scripts_down = down,
+            Line::Messages => self.messages_down = down,
+            Line::NodeScripts | Line::NodeMessages => {}
         }
     }
 
@@ -138,6 +144,17 @@ mod tests {
         assert_eq!(drain(&mut stream), [Event::Reconnected]);
         events.missed();
         assert_eq!(drain(&mut stream), [Event::Reconnected]);
+    }
+
+    #[test]
+    fn a_node_that_is_back_is_told_of_whatever_the_others_do() {
+        let events = Events::default();
+        let mut stream = events.stream().unwrap();
+        events.lost(Line::NodeScripts);
+        events.lost(Line::NodeMessages);
+        events.restored(Line::NodeScripts);
+        let told = [Event::Disconnected, Event::Disconnected, Event::Reconnected];
+        assert_eq!(drain(&mut stream), told);
     }
 
     #[test]

@@ -19,7 +19,10 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod cluster;
 mod connection;
+mod current;
+mod deployment;
 mod dialer;
 mod events;
 mod failure;
@@ -27,7 +30,7 @@ mod options;
 mod reply;
 mod request;
 mod script_line;
-mod slot;
+mod single;
 mod store;
 mod subscriber;
 mod target;

@@ -13,6 +13,16 @@ pub(crate) fn error_text(frame: &Frame) -> Option<String> {
     }
 }
 
+/// The text of a string; `None` for any other reply.
+pub(crate) fn text(frame: &Frame) -> Option<String> {
+    match frame {
+        Frame::BlobString { data, .. }
+        | Frame::SimpleString { data, .. }
+        | Frame::VerbatimString { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    }
+}
+
 /// The value of a reply. What no script of ours answers (maps, floating-point numbers, an error inside an array)
 /// becomes `Nil`, which no reader of a reply takes for anything.
 pub(crate) fn value(frame: Frame) -> Value {

@@ -1,43 +1,52 @@
 //! Keeps the connection that runs scripts: watches it, replaces it, puts it where callers find it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
 use crate::connection::{Connection, Lifeline};
+use crate::current::{CloseOnDrop, Current, closed};
 use crate::dialer::Dialer;
 use crate::events::{Events, Line};
-use crate::slot::{CloseOnDrop, Slot, closed};
+
+/// A node that cannot serve ends every connection by its answers (fred does, at `CLUSTERDOWN`). One that lived for less
+/// than this is not replaced at once.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// The pause then. Others of the cluster say meanwhile whom to ask.
+const REST: Duration = Duration::from_millis(250);
 
 /// Runs until `closing` says so, or until the store is dropped. Without a connection yet it makes one first.
 pub(crate) async fn keep(
     dialer: Dialer,
-    slot: Arc<Slot>,
+    current: Arc<Current>,
     events: Arc<Events>,
     opened: Option<(Arc<Connection>, Lifeline)>,
     mut closing: watch::Receiver<bool>,
 ) {
-    let slot = CloseOnDrop(slot);
+    let current = CloseOnDrop(current);
     let redial = async |closing: &mut watch::Receiver<bool>| {
         let opened = tokio::select! {
             biased;
             () = closed(closing) => return None,
             opened = dialer.redial() => opened,
         };
-        slot.0.raise(Arc::clone(&opened.0));
-        events.restored(Line::Scripts);
+        current.0.raise(Arc::clone(&opened.0));
+        events.restored(dialer.line);
         Some(opened)
     };
-    let mut current = match opened {
+    let mut kept = match opened {
         Some(opened) => Some(opened),
         None => redial(&mut closing).await,
     };
-    while let Some(mut opened) = current {
+    while let Some(mut opened) = kept {
+        let since = Instant::now();
         let (connection, lifeline) = &mut opened;
         let why = tokio::select! {
             biased;
             () = closed(&mut closing) => {
-                slot.0.close();
+                current.0.close();
                 connection.quit().await;
                 return;
             }
@@ -45,10 +54,17 @@ pub(crate) async fn keep(
             () = connection.condemned() => "a reply belonged to another request".to_owned(),
             why = connection.pulse() => why,
         };
-        slot.0.lower(connection, &why);
-        events.lost(Line::Scripts);
-        dialer.log_lost(&why);
+        current.0.lower(connection, &why);
+        events.lost(dialer.line);
+        dialer.report_lost(&why);
         drop(opened);
-        current = redial(&mut closing).await;
+        if dialer.line == Line::NodeScripts && since.elapsed() < SHORT_LIFE {
+            tokio::select! {
+                biased;
+                () = closed(&mut closing) => return,
+                () = tokio::time::sleep(REST) => {}
+            }
+        }
+        kept = redial(&mut closing).await;
     }
 }

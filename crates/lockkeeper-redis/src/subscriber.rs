@@ -19,9 +19,9 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::connection::{Connection, Lifeline, Pong, Verb};
+use crate::current::closed;
 use crate::dialer::Dialer;
-use crate::events::{Events, Line};
-use crate::slot::closed;
+use crate::events::Events;
 
 /// How many commands share one `PING`.
 const BATCH: usize = 256;
@@ -37,6 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) channel: String,
+    /// A subscription that is not given up: what this connection fails to do, the next one does.
+    pub(crate) lasting: bool,
     pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -87,7 +89,7 @@ impl Subscriber {
                     () = closed(&mut closing) => return,
                     made = self.restore() => made,
                 };
-                self.events.restored(Line::Messages);
+                self.events.restored(self.dialer.line);
                 made
             }
         };
@@ -101,15 +103,15 @@ impl Subscriber {
                 why = lifeline.end() => why,
                 why = self.serve(&connection) => why,
             };
-            self.events.lost(Line::Messages);
-            self.dialer.log_lost(&why);
+            self.events.lost(self.dialer.line);
+            self.dialer.report_lost(&why);
             drop((connection, lifeline, pump));
             (connection, lifeline, pump) = tokio::select! {
                 biased;
                 () = closed(&mut closing) => return,
                 restored = self.restore() => restored,
             };
-            self.events.restored(Line::Messages);
+            self.events.restored(self.dialer.line);
         }
     }
 
@@ -148,7 +150,7 @@ impl Subscriber {
                     Err(Broken(error)) => error.to_string(),
                 },
             };
-            self.dialer.log_lost(&why);
+            self.dialer.report_lost(&why);
         }
     }
 
@@ -161,11 +163,16 @@ impl Subscriber {
                 opened = &mut redial => return opened,
                 Some(request) = self.requests.recv() => {
                     let result = match request.verb {
-                        Verb::Subscribe if !self.channels.contains(&request.channel) => {
+                        Verb::Subscribe
+                            if !request.lasting && !self.channels.contains(&request.channel) =>
+                        {
                             Err(StoreError::not_sent("not connected"))
                         }
-                        // It will be subscribed to again before `Reconnected` is told.
-                        Verb::Subscribe => Ok(()),
+                        // It will be subscribed to before `Reconnected` is told.
+                        Verb::Subscribe => {
+                            self.channels.insert(request.channel);
+                            Ok(())
+                        }
                         Verb::Unsubscribe => {
                             self.channels.remove(&request.channel);
                             Ok(())
@@ -246,6 +253,9 @@ impl Subscriber {
     fn finish(&mut self, request: Request, result: Result<(), StoreError>) {
         match (request.verb, &result) {
             (Verb::Subscribe, Ok(())) => {
+                self.channels.insert(request.channel);
+            }
+            (Verb::Subscribe, Err(_)) if request.lasting => {
                 self.channels.insert(request.channel);
             }
             (Verb::Subscribe, Err(_)) | (Verb::Unsubscribe, _) => {

@@ -34,6 +34,17 @@ pub(crate) enum Address {
     },
 }
 
+impl Address {
+    /// A host as a node of a cluster writes it, where IPv6 has no brackets.
+    pub(crate) fn tcp(host: &str, port: u16) -> Self {
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        Self::Tcp { host, port }
+    }
+}
+
 /// A password, and the user it belongs to unless that is the default user.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
@@ -44,6 +55,11 @@ pub(crate) struct Credentials {
 impl Target {
     /// Reads a URL.
     pub(crate) fn parse(url: &str) -> Result<Self> {
+        Self::parse_with_port(url, PORT)
+    }
+
+    /// Reads a URL that means `port` if it names none.
+    pub(crate) fn parse_with_port(url: &str, port: u16) -> Result<Self> {
         let url = Url::parse(url).map_err(|error| {
             config(format!(
                 "the URL of the server cannot be read ({error}); it looks like redis://user:password@host:6379/0, \
@@ -56,19 +72,28 @@ impl Target {
             ));
         }
         match url.scheme() {
-            "redis" | "valkey" => Self::tcp(&url),
+            "redis" | "valkey" => Self::tcp(&url, port),
             "unix" => Self::unix(&url),
             "rediss" => Err(unsupported("TLS (rediss://) is")),
-            "redis-cluster" | "rediss-cluster" => Err(unsupported("clusters are")),
+            "rediss-cluster" => Err(unsupported("TLS (rediss-cluster://) is")),
             "redis-sentinel" | "rediss-sentinel" => Err(unsupported("sentinels are")),
             _ => Err(config(
                 "the URL of the server has an unknown scheme; use redis://host:6379, valkey://host:6379, \
+                 redis-cluster://host:6379, \
                  unix:///path/to.sock or memory://",
             )),
         }
     }
 
-    fn tcp(url: &Url) -> Result<Self> {
+    /// Another server that is logged in to in the same way.
+    pub(crate) fn elsewhere(&self, address: Address) -> Self {
+        Self {
+            address,
+            ..self.clone()
+        }
+    }
+
+    fn tcp(url: &Url, default_port: u16) -> Result<Self> {
         let host = match url.host() {
             Some(Host::Domain(name)) if !name.is_empty() => decode(name)?,
             Some(Host::Ipv4(address)) => address.to_string(),
@@ -94,7 +119,7 @@ impl Target {
         Ok(Self {
             address: Address::Tcp {
                 host,
-                port: url.port().unwrap_or(PORT),
+                port: url.port().unwrap_or(default_port),
             },
             database,
             credentials: credentials(Some(user), password)?,
@@ -166,7 +191,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-fn config(message: impl Into<String>) -> Error {
+pub(crate) fn config(message: impl Into<String>) -> Error {
     Error::config(message)
 }
 
@@ -176,7 +201,7 @@ fn unsupported(what: &str) -> Error {
     ))
 }
 
-fn decode(text: &str) -> Result<String> {
+pub(crate) fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| {
         config("the URL of the server has percent-encoded bytes that are not UTF-8 text")
@@ -290,7 +315,6 @@ mod tests {
             ("unix:///r.sock?database=1", "unknown setting"),
             ("unix:///r.sock?db=-1", "0 to 255"),
             ("rediss://h", "not supported yet by this version"),
-            ("redis-cluster://h", "not supported yet by this version"),
             ("rediss-cluster://h", "not supported yet by this version"),
             ("redis-sentinel://h", "not supported yet by this version"),
             ("rediss-sentinel://h", "not supported yet by this version"),
@@ -314,7 +338,7 @@ mod tests {
             "redis://user:pass#hunter2@host",
             "redis://user:hunter2@host/hunter2",
             "rediss://user:hunter2@host",
-            "redis-cluster://user:hunter2@host",
+            "rediss-cluster://user:hunter2@host",
             "hunter2://host",
             "hunter2",
             "unix:///r.sock?hunter2",

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`server`] | a Redis or Valkey server of a test's own |
+//! | [`cluster`] | six servers that share the keys: failover, migration of slots |
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
@@ -19,6 +20,7 @@
 //! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
+pub mod cluster;
 pub mod common;
 pub mod contract;
 pub mod history;

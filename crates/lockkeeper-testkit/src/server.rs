@@ -36,6 +36,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often another free port is tried when somebody else took the one just found.
 const PORT_ATTEMPTS: usize = 10;
 
+/// How far behind its port a node of a cluster listens to the others.
+const BUS: u16 = 10_000;
+
 /// A server that this process started and that ends with it.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, a watching shell does
@@ -273,6 +276,7 @@ impl Server {
 pub struct Options {
     password: Option<String>,
     configuration: Vec<String>,
+    cluster: bool,
 }
 
 impl Options {
@@ -290,6 +294,13 @@ impl Options {
         self
     }
 
+    /// Makes it a node of a cluster, which knows no other one and has no slots yet.
+    #[must_use]
+    pub fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self.configuration("cluster-enabled yes")
+    }
+
     /// Starts the server.
     ///
     /// # Errors
@@ -303,14 +314,25 @@ impl Options {
             directory: tempfile::Builder::new().prefix("lockkeeper-").tempdir()?,
         };
         for _ in 0..PORT_ATTEMPTS {
-            server.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-                .local_addr()?
-                .port();
+            server.port = free_port(server.options.cluster)?;
             if server.launch().await? {
                 return Ok(server);
             }
         }
         bail!("no free port in {PORT_ATTEMPTS} attempts")
+    }
+}
+
+/// A port on which nobody listens, nor, for a node of a cluster, on the one behind it.
+fn free_port(cluster: bool) -> Result<u16> {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let bus = port.checked_add(BUS);
+        if !cluster || bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok())
+        {
+            return Ok(port);
+        }
     }
 }
 

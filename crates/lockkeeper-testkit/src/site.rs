@@ -11,6 +11,7 @@ use lockkeeper_core::store::{Store, Value};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_redis::RedisStore;
 
+use crate::cluster::{Cluster, Pooled};
 use crate::server::{Reply, Server};
 
 /// A server to make clients of, and to meddle with as a stranger.
@@ -34,6 +35,13 @@ pub trait Site: Send + Sync {
 
     /// Every key there is.
     async fn keys(&self) -> Result<Vec<String>>;
+
+    /// How many clients listen on a channel.
+    async fn listeners(&self, channel: &str) -> Result<u64> {
+        let script = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
+        let listeners = self.command(&["EVAL", script, "0", channel]).await?;
+        Ok(listeners.parse()?)
+    }
 
     /// Waits until a key is not there. Polls, because a server tells nobody.
     async fn vanished(&self, key: &str) -> Result<()> {
@@ -105,6 +113,58 @@ impl Site for MemoryStore {
 
     async fn keys(&self) -> Result<Vec<String>> {
         Ok(Self::keys(self))
+    }
+}
+
+#[async_trait]
+impl Site for Cluster {
+    async fn store(&self) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
+    }
+
+    async fn command(&self, words: &[&str]) -> Result<String> {
+        match self.command(words).await? {
+            Reply::Nil => Ok(String::new()),
+            reply => reply.into_text(),
+        }
+    }
+
+    async fn keys(&self) -> Result<Vec<String>> {
+        self.keys().await
+    }
+
+    async fn listeners(&self, channel: &str) -> Result<u64> {
+        let mut listeners = 0;
+        for node in self.primaries().await? {
+            let Reply::List(counts) = self.nodes()[node]
+                .command(&["PUBSUB", "NUMSUB", channel])
+                .await?
+            else {
+                continue;
+            };
+            let count = counts.into_iter().nth(1).map(Reply::into_integer);
+            listeners += u64::try_from(count.transpose()?.unwrap_or(0))?;
+        }
+        Ok(listeners)
+    }
+}
+
+#[async_trait]
+impl Site for Pooled {
+    async fn store(&self) -> Result<Arc<dyn Store>> {
+        Site::store(&**self).await
+    }
+
+    async fn command(&self, words: &[&str]) -> Result<String> {
+        Site::command(&**self, words).await
+    }
+
+    async fn keys(&self) -> Result<Vec<String>> {
+        Site::keys(&**self).await
+    }
+
+    async fn listeners(&self, channel: &str) -> Result<u64> {
+        Site::listeners(&**self, channel).await
     }
 }
 

@@ -38,6 +38,18 @@ impl Store for Stalling {
         self.0.events()
     }
 
+    fn group(&self, key: &str) -> u32 {
+        self.0.group(key)
+    }
+
+    fn server_of(&self, group: u32) -> u32 {
+        self.0.server_of(group)
+    }
+
+    fn servers(&self) -> Vec<u32> {
+        self.0.servers()
+    }
+
     fn clock(&self) -> Arc<dyn Clock> {
         self.0.clock()
     }

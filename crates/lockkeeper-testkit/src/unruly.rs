@@ -246,6 +246,10 @@ impl Store for Unruly {
         u32::from(self.state().apart.as_ref().is_some_and(apart))
     }
 
+    fn server_of(&self, group: u32) -> u32 {
+        group
+    }
+
     fn address(&self) -> String {
         self.inner.address()
     }

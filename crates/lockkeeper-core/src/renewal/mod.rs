@@ -29,7 +29,7 @@ use schedule::{LeaseId, Schedule};
 /// How many leases one script renews at most: some 50 µs on the server, which others wait for.
 const BATCH: usize = 100;
 
-/// How many batches are on their way at once. More would only queue before the server, and take its time from others.
+/// How many batches are on their way to one server at once. More would only queue before it, and take its time from others.
 const ABREAST: usize = 32;
 
 /// How many words about claims without a lease are remembered. Between an answer and the word that overtook it there is
@@ -66,6 +66,13 @@ const NEVER: Moment = Moment::from_elapsed(Duration::MAX);
 
 /// Leases that one script renews.
 type Batch = Vec<Arc<Tenure>>;
+
+/// What is to be renewed on one server. Each has its own, so that one that is silent delays no other.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Batch>,
+    under_way: usize,
+}
 
 impl Renewals {
     pub(crate) fn new(line: Arc<Line>) -> Self {
@@ -252,15 +259,24 @@ impl Renewals {
 
     /// Renews what is due and ends what has run out, until dropped.
     pub(crate) async fn run(&self) {
-        let mut waiting: VecDeque<Batch> = VecDeque::new();
-        let mut under_way: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        let mut lanes: BTreeMap<u32, Lane> = BTreeMap::new();
+        let mut under_way: FuturesUnordered<BoxFuture<'_, u32>> = FuturesUnordered::new();
         loop {
-            waiting.extend(self.take_due());
-            while under_way.len() < ABREAST
-                && let Some(batch) = waiting.pop_front()
-            {
-                under_way.push(Box::pin(self.renew(batch)));
+            for (server, batch) in self.take_due() {
+                lanes.entry(server).or_default().waiting.push_back(batch);
             }
+            for (&server, lane) in &mut lanes {
+                while lane.under_way < ABREAST
+                    && let Some(batch) = lane.waiting.pop_front()
+                {
+                    lane.under_way += 1;
+                    under_way.push(Box::pin(async move {
+                        self.renew(batch).await;
+                        server
+                    }));
+                }
+            }
+            lanes.retain(|_, lane| lane.under_way > 0);
             let now = self.line.clock.now();
             let armed = self.with(|state| {
                 // If leases have come since the last look, it looks again soon even with none left: locks that are taken
@@ -274,15 +290,19 @@ impl Renewals {
             tokio::select! {
                 biased;
                 () = self.bell.notified() => {}
-                Some(()) = under_way.next() => {}
+                Some(server) = under_way.next() => {
+                    if let Some(lane) = lanes.get_mut(&server) {
+                        lane.under_way -= 1;
+                    }
+                }
                 () = sleep_until_some(&self.line.clock, armed) => {}
             }
         }
     }
 
-    /// Ends what has run out and gathers what is due into batches, each of one script and one group of keys, the most
-    /// urgent leases first.
-    fn take_due(&self) -> impl Iterator<Item = Batch> + use<> {
+    /// Ends what has run out and gathers what is due into batches, each of one script and one group of keys and with the
+    /// server that has them, the most urgent leases first.
+    fn take_due(&self) -> impl Iterator<Item = (u32, Batch)> + use<> {
         let now = self.line.clock.now();
         let (overdue, due) = self.with(|state| {
             let overdue = state.schedule.take_overdue(now);
@@ -324,12 +344,12 @@ impl Renewals {
                 continue;
             }
             let verb = tenure.claim().renewal();
+            let group = self.line.store.group(tenure.protocol.name().main());
             if verb == Verb::Acquire {
-                alone.push(vec![tenure]);
+                alone.push((self.line.store.server_of(group), vec![tenure]));
                 continue;
             }
             let word = tenure.protocol.batch();
-            let group = self.line.store.group(tenure.protocol.name().main());
             let batches = batches
                 .entry((word, verb == Verb::Beat, group, tenure.terms.timeout))
                 .or_default();
@@ -338,7 +358,12 @@ impl Renewals {
                 _ => batches.push(vec![tenure]),
             }
         }
-        alone.into_iter().chain(batches.into_values().flatten())
+        let store = Arc::clone(&self.line.store);
+        let batches = batches.into_iter().flat_map(move |(of, batches)| {
+            let server = store.server_of(of.2);
+            batches.into_iter().map(move |batch| (server, batch))
+        });
+        alone.into_iter().chain(batches)
     }
 
     /// Renews a batch. One that the server refuses as a whole is halved until it is clear which lease is to blame.

@@ -132,16 +132,7 @@ async fn listening(site: &impl Site, lease: &lockkeeper::Lease) -> Result<()> {
         bail!("{owner} has no client")
     };
     let channel = format!("lockkeeper.client:{client}");
-    while site
-        .command(&[
-            "EVAL",
-            "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]",
-            "0",
-            &channel,
-        ])
-        .await?
-        != "1"
-    {
+    while site.listeners(&channel).await? != 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())

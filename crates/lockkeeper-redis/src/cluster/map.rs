@@ -1,0 +1,349 @@
+//! Which node has which slot. Pure: what nodes say goes in, where to send comes out.
+//!
+//! Nodes do not learn of a change at the same time, and one that was cut off, or stopped for a while, says what was so
+//! before. Every claim to a slot carries the claimant's *configuration epoch*, by which the nodes themselves settle who has
+//! it: the larger one wins. So does it here, and an answer from the past takes nothing back. `CLUSTER NODES` is the one
+//! command that tells it, in every version.
+
+use std::fmt;
+
+use crate::target::{Address, Target};
+
+/// How many slots there are.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// Where a node listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Endpoint {
+    /// IPv6 addresses stand without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// A node as the map knows it; its number stays the same.
+pub(crate) type NodeId = u32;
+
+/// What one node says about all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct View(Vec<Member>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    endpoint: Endpoint,
+    epoch: u64,
+    /// First and last of each range.
+    slots: Vec<(u16, u16)>,
+}
+
+/// The map. Empty at first.
+#[derive(Debug)]
+pub(crate) struct Map {
+    endpoints: Vec<Endpoint>,
+    owners: Vec<Option<Owner>>,
+    /// Everybody whom the last view named, replicas too.
+    members: Vec<NodeId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    node: NodeId,
+    epoch: u64,
+}
+
+impl View {
+    /// Reads an answer to `CLUSTER NODES` that came from `asked`; `None` if it is no such answer.
+    pub(crate) fn read(text: &str, asked: &Endpoint) -> Option<Self> {
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let members: Option<Vec<Option<Member>>> = lines.map(|line| member(line, asked)).collect();
+        let members: Vec<Member> = members?.into_iter().flatten().collect();
+        (!members.is_empty()).then_some(Self(members))
+    }
+}
+
+/// `<id> <ip:port@bus[,hostname[,…]]> <flags> <primary> <ping> <pong> <epoch> <link> <slot> <first-last> …`. The inner `None` is
+/// a node that nobody can talk to.
+fn member(line: &str, asked: &Endpoint) -> Option<Option<Member>> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, address, flags, _, _, _, epoch, _, slots @ ..] = &words[..] else {
+        return None;
+    };
+    if flags
+        .split(',')
+        .any(|flag| flag == "noaddr" || flag == "handshake")
+    {
+        return Some(None);
+    }
+    let address = address.split(['@', ',']).next()?;
+    let endpoint = Endpoint::read(address, asked)?;
+    let primary = flags.split(',').any(|flag| flag == "master");
+    // In brackets: a slot on its way, which the owner lists among its own as well.
+    let slots = slots
+        .iter()
+        .filter(|slot| primary && !slot.starts_with('['));
+    let slots: Option<Vec<(u16, u16)>> = slots.map(|slot| range(slot)).collect();
+    Some(Some(Member {
+        endpoint,
+        epoch: epoch.parse().ok()?,
+        slots: slots?,
+    }))
+}
+
+fn range(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last && last < SLOTS).then_some((first, last))
+}
+
+impl Endpoint {
+    /// Reads `host:port` as nodes write it. Without a host, or with `?` for one, it is the node that was asked.
+    pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        let host = if matches!(host, "" | "?") {
+            &asked.host
+        } else {
+            host
+        };
+        Some(Self {
+            host: host.to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+}
+
+impl Endpoint {
+    /// The node there, logged in to as `template` is.
+    pub(crate) fn target(&self, template: &Target) -> Target {
+        template.elsewhere(Address::tcp(&self.host, self.port))
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl Map {
+    pub(crate) fn new() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            owners: vec![None; SLOTS.into()],
+            members: Vec::new(),
+        }
+    }
+
+    /// The node that has a slot.
+    pub(crate) fn owner(&self, slot: u16) -> Option<NodeId> {
+        self.owners[usize::from(slot % SLOTS)].map(|owner| owner.node)
+    }
+
+    /// Every node that has a slot, in the order of their numbers.
+    pub(crate) fn primaries(&self) -> Vec<NodeId> {
+        let mut has = vec![false; self.endpoints.len()];
+        for owner in self.owners.iter().flatten() {
+            has[owner.node as usize] = true;
+        }
+        let has = has.into_iter().enumerate().filter(|(_, has)| *has);
+        has.filter_map(|(node, _)| node.try_into().ok()).collect()
+    }
+
+    /// How many slots nobody has.
+    pub(crate) fn unserved(&self) -> usize {
+        self.owners.iter().filter(|owner| owner.is_none()).count()
+    }
+
+    /// Where a node listens.
+    pub(crate) fn endpoint(&self, node: NodeId) -> Option<&Endpoint> {
+        self.endpoints.get(node as usize)
+    }
+
+    /// Where to ask when nobody answers: everybody who was named, replicas too.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Endpoint> {
+        self.members.iter().filter_map(|&node| self.endpoint(node))
+    }
+
+    /// The number of the node at `endpoint`, a new one if need be.
+    pub(crate) fn node_at(&mut self, endpoint: &Endpoint) -> NodeId {
+        let known = self.endpoints.iter().position(|known| known == endpoint);
+        let node = known.unwrap_or_else(|| {
+            self.endpoints.push(endpoint.clone());
+            self.endpoints.len() - 1
+        });
+        NodeId::try_from(node).unwrap_or(NodeId::MAX)
+    }
+
+    /// A node has said who has the slot. That is good until a view says otherwise.
+    pub(crate) fn hint(&mut self, slot: u16, endpoint: &Endpoint) -> NodeId {
+        let node = self.node_at(endpoint);
+        let owner = &mut self.owners[usize::from(slot % SLOTS)];
+        let epoch = owner.map_or(0, |owner| owner.epoch);
+        *owner = Some(Owner { node, epoch });
+        node
+    }
+
+    /// Takes in what a node says; whether a slot has another owner now.
+    pub(crate) fn merge(&mut self, view: &View) -> bool {
+        self.members = view.0.iter().map(|it| self.node_at(&it.endpoint)).collect();
+        let mut changed = false;
+        for (member, node) in view.0.iter().zip(self.members.clone()) {
+            for slot in member.slots.iter().flat_map(|&(first, last)| first..=last) {
+                changed |= self.claim(slot, node, member.epoch);
+            }
+        }
+        changed
+    }
+
+    /// A node is said to have a slot by an epoch; whether that is news.
+    fn claim(&mut self, slot: u16, node: NodeId, epoch: u64) -> bool {
+        let owner = &mut self.owners[usize::from(slot)];
+        let before = *owner;
+        match before {
+            Some(current) if current.node == node => {
+                *owner = Some(Owner {
+                    node,
+                    epoch: epoch.max(current.epoch),
+                });
+                return false;
+            }
+            // Unless the cluster has forgotten the one that outbids it.
+            Some(current) if current.epoch > epoch && self.members.contains(&current.node) => {
+                return false;
+            }
+            _ => *owner = Some(Owner { node, epoch }),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(port: u16) -> Endpoint {
+        Endpoint {
+            host: "10.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    fn view(nodes: &[(u16, u64, &str)]) -> View {
+        let line = |(port, epoch, slots): &(u16, u64, &str)| {
+            format!("id{port} 10.0.0.1:{port}@1{port},, master - 0 0 {epoch} connected {slots}\n")
+        };
+        View::read(&nodes.iter().map(line).collect::<String>(), &at(1)).unwrap()
+    }
+
+    fn owner(map: &Map, slot: u16) -> Option<u16> {
+        map.endpoint(map.owner(slot)?).map(|endpoint| endpoint.port)
+    }
+
+    #[test]
+    fn an_answer_of_a_real_server_is_read() {
+        // redis-server 7.0.15, a slot on its way, one node down.
+        let text = "\
+            07c37df 127.0.0.1:30004@31004,hostname4 slave e7d1eec 0 1426238317239 4 connected\n\
+            67ed2db 127.0.0.1:30002@31002,,shard-id=x master - 0 1426238316232 2 connected 5461-10922\n\
+            292f8b3 ::1:30003@31003 master,fail - 0 1426238318243 3 connected 10923-16382 16383\n\
+            6ec2392 :0@0 master,noaddr - 0 0 0 disconnected\n\
+            e7d1eec :30001@31001 myself,master - 0 0 1 connected 0-5460 [93-<-67ed2db]\n";
+        let mut map = Map::new();
+        let asked = Endpoint {
+            host: "here".to_owned(),
+            port: 30001,
+        };
+        assert!(map.merge(&View::read(text, &asked).unwrap()));
+        let shown = |slot| map.endpoint(map.owner(slot).unwrap()).unwrap().to_string();
+        assert_eq!(shown(93), "here:30001");
+        assert_eq!(shown(5461), "127.0.0.1:30002");
+        assert_eq!(shown(16_383), "[::1]:30003");
+        assert_eq!((map.unserved(), map.members().count()), (0, 4));
+        assert_eq!(map.primaries().len(), 3);
+    }
+
+    #[test]
+    fn what_is_no_such_answer_is_none() {
+        for text in [
+            "",
+            "ERR This instance has cluster support disabled",
+            "a b c d e f g h 1-2-3",
+        ] {
+            assert_eq!(View::read(text, &at(1)), None, "{text}");
+        }
+        let beyond = "id 10.0.0.1:1@2 master - 0 0 1 connected 16384";
+        assert_eq!(View::read(beyond, &at(1)), None);
+    }
+
+    #[test]
+    fn a_view_from_the_past_takes_nothing_back() {
+        let mut map = Map::new();
+        let before = view(&[(1, 1, "0-9"), (2, 2, "10-19"), (3, 0, "")]);
+        assert!(map.merge(&before));
+        assert!(map.merge(&view(&[(1, 1, ""), (2, 2, "10-19"), (3, 7, "0-9")])));
+        assert_eq!(owner(&map, 5), Some(3));
+        assert!(!map.merge(&before));
+        assert_eq!(owner(&map, 5), Some(3));
+    }
+
+    #[test]
+    fn a_slot_that_was_given_away_before_its_old_owner_rose_is_found() {
+        let mut map = Map::new();
+        map.merge(&view(&[(1, 1, "0-9"), (2, 2, "10-19")]));
+        // The first gave slot 5 to the second, epoch 3, and was then given slot 15, epoch 4.
+        assert!(map.merge(&view(&[(1, 4, "0-4 6-9 15"), (2, 3, "5 10-14 16-19")])));
+        assert_eq!((owner(&map, 5), owner(&map, 15)), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn a_hint_is_good_until_a_view_knows_better() {
+        let mut map = Map::new();
+        map.merge(&view(&[(1, 1, "0-9"), (2, 2, "10-19")]));
+        map.hint(5, &at(2));
+        assert_eq!(owner(&map, 5), Some(2));
+        assert!(map.merge(&view(&[(1, 1, "0-9"), (2, 2, "10-19")])));
+        assert_eq!(owner(&map, 5), Some(1));
+    }
+
+    #[test]
+    fn whom_the_cluster_has_forgotten_outbids_nobody() {
+        let mut map = Map::new();
+        map.merge(&view(&[(1, 9, "0-9"), (2, 2, "10-19")]));
+        assert!(map.merge(&view(&[(2, 2, "0-19")])));
+        assert_eq!(owner(&map, 5), Some(2));
+    }
+
+    proptest! {
+        #[test]
+        fn views_in_any_order_end_with_the_largest_epoch(
+            claims in proptest::collection::vec((1u16..5, 0u64..8), 1..20),
+        ) {
+            let mut map = Map::new();
+            let everybody = |(port, epoch): (u16, u64)| {
+                let mut nodes: Vec<_> = (1..5).map(|other| (other, 0, "")).collect();
+                nodes[usize::from(port) - 1] = (port, epoch, "7");
+                view(&nodes)
+            };
+            for &claim in &claims {
+                map.merge(&everybody(claim));
+            }
+            let largest = claims.iter().map(|(_, epoch)| *epoch).max();
+            let winners: Vec<_> = claims.iter().filter(|(_, epoch)| Some(*epoch) == largest).collect();
+            prop_assert!(winners.iter().any(|(port, _)| Some(*port) == owner(&map, 7)));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*", words in "([a-z0-9:@,\\[\\]-]+ ){8}[0-9-]+") {
+            let _ = View::read(&text, &at(1));
+            let _ = View::read(&words, &at(1));
+        }
+    }
+}

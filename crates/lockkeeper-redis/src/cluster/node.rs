@@ -1,0 +1,260 @@
+//! One node: connections of its own, so that what happens to it is nothing to the others.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fred::interfaces::Resp3Frame as Frame;
+use fred::types::{CustomCommand, Value as FredValue};
+use lockkeeper_core::store::StoreError;
+use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::map::Endpoint;
+use crate::connection::{Connection, Lifeline, Verb, command};
+use crate::current::{Current, closed, closed_error};
+use crate::dialer::Dialer;
+use crate::events::{Events, Line};
+use crate::options::RedisOptions;
+use crate::reply;
+use crate::script_line;
+use crate::subscriber::{Request, Subscriber};
+use crate::target::Target;
+
+/// See the module. Dropping it closes its connections; what is under way may finish first, within a second.
+pub(crate) struct Node {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) current: Arc<Current>,
+    requests: mpsc::UnboundedSender<Request>,
+    /// For requests behind an `ASKING`, one after the other: nobody else's may come between the two.
+    asking: Mutex<Option<Asking>>,
+    asking_dialer: Dialer,
+    /// It was asked for a slot that is on its way to it, lately.
+    asked: AtomicBool,
+    closing: watch::Sender<bool>,
+    keepers: Mutex<JoinSet<()>>,
+}
+
+struct Asking {
+    connection: Arc<Connection>,
+    lifeline: Lifeline,
+    used: Instant,
+}
+
+impl Node {
+    /// Begins to connect to the node at `endpoint`, with the credentials of `template`.
+    pub(crate) fn start(
+        endpoint: Endpoint,
+        template: &Target,
+        options: &RedisOptions,
+        events: &Arc<Events>,
+        alarm: &Arc<Notify>,
+    ) -> Self {
+        let dialer = |line| Dialer {
+            target: endpoint.target(template),
+            options: options.clone(),
+            line,
+            alarm: Arc::clone(alarm),
+        };
+        let current = Arc::new(Current::opening());
+        let (closing, closed) = watch::channel(false);
+        let (requests, received) = mpsc::unbounded_channel();
+        // Not to be aborted when the node is dropped: each ends by itself, after a farewell.
+        let mut keepers = JoinSet::new();
+        let scripts = keep_scripts(
+            dialer(Line::NodeScripts),
+            Arc::clone(&current),
+            Arc::clone(events),
+            closed.clone(),
+        );
+        keepers.spawn(scripts);
+        let messages = dialer(Line::NodeMessages);
+        keepers.spawn(keep_messages(
+            messages,
+            Arc::clone(events),
+            received,
+            closed,
+        ));
+        Self {
+            asking_dialer: dialer(Line::NodeScripts),
+            endpoint,
+            current,
+            requests,
+            asking: Mutex::new(None),
+            asked: AtomicBool::new(false),
+            closing,
+            keepers: Mutex::new(keepers),
+        }
+    }
+
+    /// Sends one command and waits for its reply, which may be an error reply. Nothing is awaited before it is queued,
+    /// unless the first connection is only being made.
+    pub(crate) async fn exchange(
+        &self,
+        command: CustomCommand,
+        args: Vec<FredValue>,
+        deadline: Instant,
+    ) -> Result<(Arc<Connection>, Frame), StoreError> {
+        let connection = match self.current.connection() {
+            Ok(connection) => connection,
+            Err(_) => {
+                // At once, unless the first attempt to connect is under way.
+                let decided = timeout_at(deadline, self.current.decided()).await;
+                decided.map_err(|_| StoreError::not_sent("not connected yet"))?;
+                self.current.connection()?
+            }
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let frame = connection.exchange(command, args, left).await?;
+        Ok((connection, frame))
+    }
+
+    /// The same for a key of a slot that is on its way to this node.
+    pub(crate) async fn ask(
+        &self,
+        script: CustomCommand,
+        args: Vec<FredValue>,
+        deadline: Instant,
+    ) -> Result<(Arc<Connection>, Frame), StoreError> {
+        self.asked.store(true, Ordering::Relaxed);
+        let late = |_| StoreError::not_sent("no time left to ask the slot's next owner");
+        let mut place = timeout_at(deadline, self.asking.lock())
+            .await
+            .map_err(late)?;
+        let fresh = |asking: &Asking| {
+            let patience = self.asking_dialer.options.silence_timeout;
+            !asking.lifeline.has_ended() && asking.used.elapsed() < patience
+        };
+        let asking = match place.take().filter(fresh) {
+            Some(asking) => place.insert(asking),
+            None => {
+                let dialled = timeout_at(deadline, self.asking_dialer.dial()).await;
+                let (connection, lifeline) = dialled.map_err(late)??;
+                place.insert(Asking {
+                    connection,
+                    lifeline,
+                    used: Instant::now(),
+                })
+            }
+        };
+        asking.used = Instant::now();
+        let connection = Arc::clone(&asking.connection);
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Queued in this order when they are first polled, and nobody else uses the connection.
+        let (asked, frame) = tokio::join!(
+            connection.exchange(command("ASKING", 0), Vec::new(), left),
+            connection.exchange(script, args, left),
+        );
+        if asked.is_err() || frame.is_err() {
+            *place = None;
+        }
+        let frame = frame?;
+        match asked.as_ref().ok().and_then(reply::error_text) {
+            Some(refusal) => Err(StoreError::refused(refusal)),
+            None => Ok((connection, frame)),
+        }
+    }
+
+    /// Forgets that it was asked; whether it was.
+    pub(crate) fn take_asked(&self) -> bool {
+        self.asked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Changes a subscription. A lasting one is made by a later connection if this one cannot.
+    pub(crate) async fn subscribe(
+        &self,
+        verb: Verb,
+        channel: &str,
+        lasting: bool,
+    ) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request {
+            verb,
+            channel: channel.to_owned(),
+            lasting,
+            answer,
+        };
+        self.requests.send(request).map_err(|_| closed_error())?;
+        let answered = answered.await;
+        answered.unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))
+    }
+
+    /// Replaces the connection, which gave a caller what belonged to another one.
+    pub(crate) fn condemn(&self, connection: &Arc<Connection>) {
+        self.current
+            .lower(connection, "its replies were out of step");
+        connection.condemn();
+    }
+
+    /// Closes its connections and waits until they are.
+    pub(crate) async fn close(&self) {
+        self.current.close();
+        self.closing.send_replace(true);
+        let mut keepers = self.keepers.lock().await;
+        while keepers.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+        self.keepers.get_mut().detach_all();
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn keep_scripts(
+    dialer: Dialer,
+    current: Arc<Current>,
+    events: Arc<Events>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let opened = match first(&dialer, &mut closing).await {
+        Ok(opened) => {
+            current.raise(Arc::clone(&opened.0));
+            events.restored(dialer.line);
+            Some(opened)
+        }
+        Err(error) => {
+            current.give_up_opening(&error.to_string());
+            dialer.alarm.notify_one();
+            None
+        }
+    };
+    script_line::keep(dialer, current, events, opened, closing).await;
+}
+
+async fn keep_messages(
+    dialer: Dialer,
+    events: Arc<Events>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let opened = first(&dialer, &mut closing).await.ok();
+    let subscriber = Subscriber::new(dialer, events, requests);
+    subscriber.keep(opened, closing).await;
+}
+
+/// The first attempt to connect.
+async fn first(
+    dialer: &Dialer,
+    closing: &mut watch::Receiver<bool>,
+) -> Result<(Arc<Connection>, Lifeline), StoreError> {
+    tokio::select! {
+        biased;
+        () = closed(closing) => Err(closed_error()),
+        opened = dialer.dial() => opened,
+    }
+}
+
+/// How long the nodes may take to answer a question about the cluster.
+pub(crate) const SURVEY_PATIENCE: Duration = Duration::from_secs(1);

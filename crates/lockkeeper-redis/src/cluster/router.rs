@@ -1,0 +1,121 @@
+//! Sends a script to the node that has its keys, and on when that one says that another has them.
+//!
+//! A redirection says that nothing was executed, so sending again executes once. Whatever is not answered at all stays
+//! unknown and is never sent again here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::store::{Call, Form, Outcome, Reply, StoreError};
+use tokio::time::{Instant, sleep};
+
+use super::Shared;
+use super::answer::Answer;
+use super::node::Node;
+use crate::connection::command;
+use crate::reply;
+use crate::request;
+
+/// How often one request is sent on. Two are the most that a consistent cluster asks for.
+const REDIRECTIONS: u32 = 5;
+
+/// How often a request is sent again while its slot is on the way. More often would only keep a batch of renewals waiting,
+/// which the engine takes apart once it knows: with one key each they pass.
+const REPEATS: u32 = 3;
+
+/// The first pause before something is sent again; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// As [`Store::call`](lockkeeper_core::store::Store::call).
+pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, StoreError> {
+    // Nothing is awaited before the request is queued, so those for one node leave in the order of their first polls.
+    let deadline = Instant::now() + call.timeout;
+    let script = call.item.script;
+    let (name, script) = match call.form {
+        Form::Sha => ("EVALSHA", script.sha1),
+        Form::Source => ("EVAL", script.source),
+        _ => return Err(StoreError::not_sent("unknown form of a call")),
+    };
+    let slot = request::slot(&call.item);
+    let owner = || match (call.item.server, call.item.keys.is_empty()) {
+        (Some(server), _) => {
+            let gone = || StoreError::not_sent("this node has no slots any more");
+            shared.node(server).ok_or_else(gone)
+        }
+        (None, true) => shared.any_node(),
+        (None, false) => Ok(shared.owner(slot)?.1),
+    };
+    let args = request::arguments(script, call.request, &call.item);
+    let (mut node, mut asking) = (owner()?, false);
+    let (mut redirections, mut repeats) = (0, 0);
+    loop {
+        let sent = if asking {
+            node.ask(command(name, slot), args.clone(), deadline).await
+        } else {
+            node.exchange(command(name, slot), args.clone(), deadline)
+                .await
+        };
+        let (connection, frame) = sent.inspect_err(|error| {
+            if error.outcome() != Outcome::Refused {
+                shared.alarm.notify_one();
+            }
+        })?;
+        let Some(text) = reply::error_text(&frame) else {
+            return Reply::read(call.request, reply::value(frame)).map_err(|bad| {
+                node.condemn(&connection);
+                StoreError::unknown(bad.to_string()).with_source(bad)
+            });
+        };
+        match Answer::read(&text, &node.endpoint) {
+            Answer::Moved(endpoint) if redirections < REDIRECTIONS => {
+                // The second time they do not agree; they will.
+                pause(redirections, deadline).await?;
+                redirections += 1;
+                shared.change(|map| map.hint(slot, &endpoint));
+                shared.alarm.notify_one();
+                (node, asking) = (owner()?, false);
+            }
+            Answer::Ask(endpoint) if redirections < REDIRECTIONS => {
+                redirections += 1;
+                (node, asking) = (stranger(shared, &endpoint)?, true);
+            }
+            Answer::Moved(_) | Answer::Ask(_) => {
+                return Err(StoreError::not_sent(format!(
+                    "nobody admits to have slot {slot}"
+                )));
+            }
+            Answer::TryAgain if repeats < REPEATS => {
+                repeats += 1;
+                pause(repeats, deadline).await?;
+                (node, asking) = (owner()?, false);
+            }
+            Answer::NotNow => {
+                shared.alarm.notify_one();
+                return Err(StoreError::refused(text));
+            }
+            Answer::TryAgain | Answer::Other => return Err(StoreError::refused(text)),
+        }
+    }
+}
+
+fn stranger(
+    shared: &Arc<Shared>,
+    endpoint: &super::map::Endpoint,
+) -> Result<Arc<Node>, StoreError> {
+    shared
+        .node_at(endpoint)
+        .ok_or_else(crate::current::closed_error)
+}
+
+/// Waits a little the second time, a little longer each further one.
+async fn pause(times: u32, deadline: Instant) -> Result<(), StoreError> {
+    if times == 0 {
+        return Ok(());
+    }
+    let pause = PAUSE * 2_u32.pow(times - 1);
+    if Instant::now() + pause >= deadline {
+        return Err(StoreError::not_sent("the slot is on its way"));
+    }
+    sleep(pause).await;
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Learns who has which slot: at first from the seeds, then from whoever answers, when there is a reason and now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::types::Value as FredValue;
+use lockkeeper_core::store::StoreError;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::Shared;
+use super::channels;
+use super::map::{Endpoint, View};
+use super::node::{Node, SURVEY_PATIENCE};
+use crate::connection::{Connection, command};
+use crate::current::closed;
+use crate::events::Line;
+use crate::options::RedisOptions;
+use crate::reply;
+use crate::target::Target;
+
+/// How often the map is looked at without a reason. A slot that has wandered is found by the answer to the first request
+/// for it; this is for names of which nothing is asked, but whose messages are waited for.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// How soon after a survey the next one may follow: a node that has just learnt something tells others within that.
+const FIRST_GAP: Duration = Duration::from_millis(50);
+
+/// How rare they become while nothing changes for the better: a failover takes a second and more, and many clients ask.
+const LONGEST_GAP: Duration = Duration::from_millis(500);
+
+/// How many nodes are asked when there is a reason. One may be cut off from the others, two seldom are.
+const WITNESSES: usize = 3;
+
+/// Runs until `closing` says so, or until the store is dropped.
+pub(crate) async fn keep(shared: Arc<Shared>, mut closing: watch::Receiver<bool>) {
+    let mut gap = FIRST_GAP;
+    loop {
+        let troubled = shared.is_troubled();
+        let pause = if troubled { gap } else { PERIOD };
+        let alarmed = tokio::select! {
+            biased;
+            () = closed(&mut closing) => return,
+            () = shared.alarm.notified() => true,
+            () = tokio::time::sleep(pause) => false,
+        };
+        if alarmed {
+            tokio::select! {
+                biased;
+                () = closed(&mut closing) => return,
+                () = tokio::time::sleep(gap) => {}
+            }
+        }
+        let witnesses = if alarmed || troubled { WITNESSES } else { 1 };
+        let changed = tokio::select! {
+            biased;
+            () = closed(&mut closing) => return,
+            changed = look(&shared, witnesses) => changed,
+        };
+        let calm = changed || !(alarmed || troubled);
+        gap = if calm {
+            FIRST_GAP
+        } else {
+            (gap * 2).min(LONGEST_GAP)
+        };
+    }
+}
+
+/// Asks for the map once; whether it has changed.
+async fn look(shared: &Arc<Shared>, witnesses: usize) -> bool {
+    let views = ask_nodes(shared.witnesses(witnesses)).await;
+    if !views.is_empty() {
+        return shared.learn(&views);
+    }
+    let strangers = shared.strangers();
+    match ask_strangers(&shared.seeds.template, &shared.options, strangers).await {
+        Ok(view) => shared.learn(&[view]),
+        Err(error) => {
+            tracing::debug!(cluster = %shared.seeds, %error, "nobody says who has which slot");
+            false
+        }
+    }
+}
+
+impl Shared {
+    /// Takes in what nodes say, and sees to what follows from it; whether a slot has another owner.
+    pub(super) fn learn(self: &Arc<Self>, views: &[View]) -> bool {
+        let changed = self.change(|map| {
+            let changed = views.iter().map(|view| map.merge(view));
+            changed.fold(false, |any, changed| any | changed)
+        });
+        if changed {
+            tracing::info!(cluster = %self.seeds, "the map of the slots has changed");
+            // Whoever was told something meanwhile was told it elsewhere.
+            self.events.missed();
+        }
+        changed
+    }
+
+    /// Sends channels after their slots.
+    pub(super) fn follow_channels(self: &Arc<Self>) {
+        let strays = {
+            let table = self.table();
+            self.channels.stray(|slot| table.map.owner(slot))
+        };
+        if !strays.is_empty() {
+            tokio::spawn(channels::follow(Arc::clone(self), strays));
+        }
+    }
+}
+
+/// What nodes to which there is a connection say.
+async fn ask_nodes(nodes: Vec<Arc<Node>>) -> Vec<View> {
+    let mut questions = JoinSet::new();
+    for node in nodes {
+        questions.spawn(async move {
+            let deadline = Instant::now() + SURVEY_PATIENCE;
+            let (name, args) = question();
+            let (_, frame) = node.exchange(name, args, deadline).await.ok()?;
+            let text = reply::text(&frame)?;
+            View::read(&text, &node.endpoint)
+        });
+    }
+    let mut views = Vec::new();
+    while let Some(answer) = questions.join_next().await {
+        views.extend(answer.ok().flatten());
+    }
+    views
+}
+
+/// What the first one says of those to whom there is no connection, or why none of them does.
+pub(crate) async fn ask_strangers(
+    template: &Target,
+    options: &RedisOptions,
+    endpoints: Vec<Endpoint>,
+) -> Result<View, StoreError> {
+    let mut questions = JoinSet::new();
+    for endpoint in endpoints {
+        let (target, options) = (endpoint.target(template), options.clone());
+        questions.spawn(async move {
+            let patience = options.connect_timeout;
+            let asked = ask_stranger(target, options, &endpoint);
+            let late = |_| StoreError::not_sent(format!("no answer within {patience:?}"));
+            timeout(patience, asked).await.map_err(late)?
+        });
+    }
+    let mut trouble = StoreError::not_sent("there is nobody to ask");
+    while let Some(answer) = questions.join_next().await {
+        match answer {
+            Ok(Ok(view)) => return Ok(view),
+            Ok(Err(error)) => trouble = error,
+            Err(_) => {}
+        }
+    }
+    Err(trouble)
+}
+
+async fn ask_stranger(
+    target: Target,
+    options: RedisOptions,
+    endpoint: &Endpoint,
+) -> Result<View, StoreError> {
+    let patience = options.connect_timeout;
+    let (connection, _lifeline) = Connection::open(&target, &options, Line::NodeScripts).await?;
+    let (name, args) = question();
+    let frame = connection.exchange(name, args, patience).await?;
+    if let Some(refusal) = reply::error_text(&frame) {
+        return Err(StoreError::refused(refusal));
+    }
+    let text = reply::text(&frame);
+    let view = text.and_then(|text| View::read(&text, endpoint));
+    view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
+}
+
+fn question() -> (fred::types::CustomCommand, Vec<FredValue>) {
+    (
+        command("CLUSTER", 0),
+        vec![FredValue::from_static_str("NODES")],
+    )
+}

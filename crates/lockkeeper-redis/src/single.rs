@@ -1,0 +1,166 @@
+//! One server: two kept connections behind the engine's seam.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lockkeeper_core::clock::{BootClock, Clock};
+use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
+use lockkeeper_core::{Error, Result};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::connection::{self, Verb};
+use crate::current::{self, Current};
+use crate::dialer::Dialer;
+use crate::events::{Events, Line};
+use crate::failure;
+use crate::options::RedisOptions;
+use crate::reply;
+use crate::request;
+use crate::script_line;
+use crate::subscriber::{Request, Subscriber};
+use crate::target::Target;
+
+/// One server that holds every key.
+pub(crate) struct Single {
+    target: Target,
+    current: Arc<Current>,
+    events: Arc<Events>,
+    requests: mpsc::UnboundedSender<Request>,
+    closing: watch::Sender<bool>,
+    /// Both keepers; dropping the set ends them, and with them the connections they own.
+    keepers: Mutex<JoinSet<()>>,
+}
+
+impl Single {
+    /// Connects; with `later`, in the background if the server is out of reach.
+    pub(crate) async fn open(target: Target, options: RedisOptions, later: bool) -> Result<Self> {
+        let dialer = |line| Dialer {
+            target: target.clone(),
+            options: options.clone(),
+            line,
+            alarm: Arc::default(),
+        };
+        let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
+        let opened = tokio::try_join!(scripts.dial(), messages.dial());
+        let events = Arc::new(Events::default());
+        let (current, scripts_opened, messages_opened) = match opened {
+            Ok((scripts, messages)) => {
+                let current = Current::new(Arc::clone(&scripts.0));
+                (Arc::new(current), Some(scripts), Some(messages))
+            }
+            Err(error) if later && error.is_transient() => {
+                tracing::warn!(server = %target, %error, "not connected yet");
+                events.lost(Line::Scripts);
+                events.lost(Line::Messages);
+                (Arc::new(Current::down(&error.to_string())), None, None)
+            }
+            Err(error) => {
+                let context = format!("connect to {target}{}", failure::advice(&error));
+                return Err(Error::backend(context, error));
+            }
+        };
+        let (requests, received) = mpsc::unbounded_channel();
+        let (closing, closed) = watch::channel(false);
+        let subscriber = Subscriber::new(messages, Arc::clone(&events), received);
+        let mut keepers = JoinSet::new();
+        keepers.spawn(script_line::keep(
+            scripts,
+            Arc::clone(&current),
+            Arc::clone(&events),
+            scripts_opened,
+            closed.clone(),
+        ));
+        keepers.spawn(subscriber.keep(messages_opened, closed));
+        Ok(Self {
+            target,
+            current,
+            events,
+            requests,
+            closing,
+            keepers: Mutex::new(keepers),
+        })
+    }
+
+    async fn ask(&self, verb: Verb, channel: &str) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request {
+            verb,
+            channel: channel.to_owned(),
+            lasting: false,
+            answer,
+        };
+        self.requests
+            .send(request)
+            .map_err(|_| current::closed_error())?;
+        answered
+            .await
+            .unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))
+    }
+}
+
+#[async_trait]
+impl Store for Single {
+    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+        // Nothing is awaited before the request is queued, so calls leave in the order of their first polls.
+        let connection = self.current.connection()?;
+        let script = call.item.script;
+        let (name, script) = match call.form {
+            Form::Sha => ("EVALSHA", script.sha1),
+            Form::Source => ("EVAL", script.source),
+            _ => return Err(StoreError::not_sent("unknown form of a call")),
+        };
+        let command = connection::command(name, request::slot(&call.item));
+        let args = request::arguments(script, call.request, &call.item);
+        drop(call.item);
+
+        let frame = connection.exchange(command, args, call.timeout).await?;
+        if let Some(text) = reply::error_text(&frame) {
+            return Err(StoreError::refused(text));
+        }
+        Reply::read(call.request, reply::value(frame)).map_err(|bad| {
+            self.current
+                .lower(&connection, "its replies were out of step");
+            connection.condemn();
+            StoreError::unknown(bad.to_string()).with_source(bad)
+        })
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.ask(Verb::Subscribe, channel).await
+    }
+
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.ask(Verb::Unsubscribe, channel).await
+    }
+
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+        self.events.stream()
+    }
+
+    fn address(&self) -> String {
+        self.target.to_string()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(BootClock)
+    }
+
+    async fn close(&self) {
+        self.current.close();
+        self.closing.send_replace(true);
+        let mut keepers = self.keepers.lock().await;
+        while keepers.join_next().await.is_some() {}
+        self.events.end();
+        tracing::info!(server = %self.target, "closed");
+    }
+}
+
+impl fmt::Debug for Single {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Single")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}

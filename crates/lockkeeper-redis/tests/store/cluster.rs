@@ -1,0 +1,376 @@
+//! A cluster: scripts and subscriptions find the nodes that have their slots, whatever happens to these.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockkeeper_core::Error;
+use lockkeeper_core::store::{Event, Form, Outcome, Store};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::server::Server;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::support::{acquire, bounded, eventually, leave, until, verify, within};
+
+/// What is answered within this has waited for nobody.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// How long a failover may take on a busy machine.
+const FAILOVER: Duration = Duration::from_secs(60);
+
+/// Names on each of the three nodes, `count` each. All keys of a name have its tag.
+async fn names(cluster: &Cluster, count: usize) -> Vec<Vec<String>> {
+    let mut names = vec![Vec::new(); 3];
+    let mut number = 0;
+    while names.iter().any(|names| names.len() < count) {
+        let name = format!("{{name{number}}}");
+        number += 1;
+        let slot = cluster.slot_of(&name).await.unwrap();
+        let node = cluster.primary_of(slot).await.unwrap();
+        if names[node].len() < count {
+            names[node].push(name);
+        }
+    }
+    names
+}
+
+async fn teach(store: &RedisStore, names: &[Vec<String>]) {
+    for name in names.iter().filter_map(|names| names.first()) {
+        for call in [
+            acquire(name, "teacher", Form::Source),
+            verify(name, "teacher", Form::Source),
+            leave(name, "teacher", Form::Source),
+        ] {
+            store.call(call).await.unwrap();
+        }
+    }
+}
+
+/// How many scripts were executed on all nodes.
+async fn executed(cluster: &Cluster) -> u64 {
+    let mut executed = 0;
+    for node in cluster.nodes().iter().filter(|node| node.pid().is_some()) {
+        executed += node.commandstats("evalsha").await.unwrap();
+    }
+    executed
+}
+
+async fn status(store: &RedisStore, name: &str, claim: &str) -> Status {
+    let reply = store.call(verify(name, claim, Form::Sha)).await;
+    reply.unwrap().status()
+}
+
+async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> i64 {
+    let count = [
+        "EVAL",
+        "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]",
+        "0",
+        channel,
+    ];
+    let count = cluster.nodes()[node].command(&count).await.unwrap();
+    count.into_integer().unwrap()
+}
+
+#[tokio::test]
+async fn each_script_finds_the_node_of_its_keys() {
+    bounded(async {
+        let cluster = Cluster::pooled().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let names = names(&cluster, 5).await;
+        teach(&store, &names).await;
+        for names in names {
+            for name in names {
+                let reply = store.call(acquire(&name, "a", Form::Sha)).await;
+                assert_eq!(reply.unwrap().status(), Status::Granted);
+                assert_eq!(status(&store, &name, "a").await, Status::Held);
+            }
+        }
+        store.close().await;
+        let error = store
+            .call(verify("name", "a", Form::Sha))
+            .await
+            .unwrap_err();
+        assert_eq!(error.outcome(), Outcome::NotSent);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_seed_that_answers_is_enough_and_a_replica_will_do() {
+    bounded(async {
+        let cluster = Cluster::pooled().await.unwrap();
+        let replica = cluster.nodes()[3].address();
+        let url = format!("redis-cluster://127.0.0.1:1?node={replica}");
+        let store = RedisStore::connect(&url).await.unwrap();
+        let reply = store.call(acquire("{seed}", "a", Form::Source)).await;
+        assert_eq!(reply.unwrap().status(), Status::Granted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_or_nobody_is_refused_with_advice() {
+    bounded(async {
+        let server = Server::start().await.unwrap();
+        let url = format!("redis-cluster://{}", server.address());
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert!(error.to_string().contains("use redis://"), "{error}");
+        assert!(!error.is_transient());
+        let error = RedisStore::connect("redis-cluster://127.0.0.1:1").await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+        assert!(error.is_transient(), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slot_that_has_moved_costs_one_redirection_and_no_second_execution() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let names = names(&cluster, 1).await;
+        teach(&store, &names).await;
+        let name = &names[0][0];
+        store.call(acquire(name, "a", Form::Sha)).await.unwrap();
+        let slot = cluster.slot_of(name).await.unwrap();
+        cluster.migrate(slot, 1).await.unwrap();
+        let before = executed(&cluster).await;
+        assert_eq!(status(&store, name, "a").await, Status::Held);
+        assert_eq!(executed(&cluster).await, before + 1);
+        let redirected = async || {
+            let errors = cluster.nodes()[0].command(&["INFO", "errorstats"]).await;
+            let errors = errors.unwrap().into_text().unwrap();
+            errors.contains("errorstat_MOVED:count=1\r\n")
+        };
+        assert!(redirected().await);
+        assert_eq!(status(&store, name, "a").await, Status::Held);
+        assert!(redirected().await, "it was sent to the wrong node again");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let all = names(&cluster, 1).await;
+        teach(&store, &all).await;
+        let tag = all[0][0].clone();
+        let slot = cluster.slot_of(&tag).await.unwrap();
+        // All in one slot, each held by a claim that is called as it is.
+        let names: Vec<_> = (0..64).map(|number| format!("{tag}{number}")).collect();
+        for name in &names {
+            store.call(acquire(name, name, Form::Sha)).await.unwrap();
+        }
+        cluster.begin_migration(slot, 0, 1).await.unwrap();
+        for (name, stays) in names.iter().zip([true, false].into_iter().cycle()) {
+            if !stays {
+                let port = cluster.nodes()[1].port().to_string();
+                let words = ["MIGRATE", "127.0.0.1", &port, name, "0", "5000"];
+                cluster.nodes()[0].command(&words).await.unwrap();
+            }
+        }
+        let before = executed(&cluster).await;
+        let mut questions = JoinSet::new();
+        let store = Arc::new(store);
+        for round in 0..640 {
+            let (store, name) = (Arc::clone(&store), names[round % 64].clone());
+            let claim = if round < 320 {
+                name.clone()
+            } else {
+                "other".to_owned()
+            };
+            let expected = if round < 320 {
+                Status::Held
+            } else {
+                Status::Gone
+            };
+            questions.spawn(async move {
+                let reply = store.call(verify(&name, &claim, Form::Sha)).await;
+                assert_eq!(reply.unwrap().status(), expected);
+            });
+        }
+        while let Some(answered) = questions.join_next().await {
+            answered.unwrap();
+        }
+        assert_eq!(executed(&cluster).await, before + 640);
+
+        // An acquire names keys that are nowhere, and those are on both sides.
+        let begun = Instant::now();
+        let error = store
+            .call(acquire(&format!("{tag}new"), "a", Form::Sha))
+            .await;
+        let error = error.unwrap_err();
+        assert_eq!(error.code(), Some("TRYAGAIN"), "{error}");
+        assert!(error.is_transient() && begun.elapsed() < PROMPT);
+
+        cluster.move_keys(slot, 0, 1).await.unwrap();
+        cluster.end_migration(slot, 0, 1).await.unwrap();
+        let reply = store
+            .call(acquire(&format!("{tag}new"), "a", Form::Sha))
+            .await;
+        assert_eq!(reply.unwrap().status(), Status::Granted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
+    timeout(FAILOVER, async {
+        let mut cluster = Cluster::start().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let mut events = store.events().unwrap();
+        let names = names(&cluster, 2).await;
+        teach(&store, &names).await;
+        for name in names.iter().flatten() {
+            store.call(acquire(name, "a", Form::Sha)).await.unwrap();
+        }
+        store.subscribe(&names[1][0]).await.unwrap();
+        cluster.nodes()[1]
+            .command(&["WAIT", "1", "1000"])
+            .await
+            .unwrap();
+        cluster.kill(1).unwrap();
+        let begun = Instant::now();
+        loop {
+            let one = Instant::now();
+            assert_eq!(status(&store, &names[0][0], "a").await, Status::Held);
+            assert_eq!(status(&store, &names[2][1], "a").await, Status::Held);
+            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
+            let one = Instant::now();
+            let reply = store.call(verify(&names[1][1], "a", Form::Source)).await;
+            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
+            match reply {
+                Ok(reply) => break assert_eq!(reply.status(), Status::Held),
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        println!("failed over for the store after {:?}", begun.elapsed());
+        until(&mut events, &Event::Reconnected).await;
+        let listening = async || listeners(&cluster, 4, &names[1][0]).await == 1;
+        eventually("the subscription follows", listening).await;
+        let words = ["PUBLISH", &names[1][0], "hello"];
+        cluster.nodes()[4].command(&words).await.unwrap();
+        until(&mut events, &Event::message(names[1][0].clone(), "hello")).await;
+    })
+    .await
+    .expect("the test hangs");
+}
+
+#[tokio::test]
+async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
+    timeout(FAILOVER, async {
+        let mut cluster = Cluster::start().await.unwrap();
+        let options = RedisOptions::new().silence_timeout(Duration::from_secs(60));
+        let store = options.connect(&cluster.url()).await.unwrap();
+        let names = names(&cluster, 1).await;
+        teach(&store, &names).await;
+        for name in names.iter().flatten() {
+            store.call(acquire(name, "a", Form::Sha)).await.unwrap();
+        }
+        cluster.nodes()[1]
+            .command(&["WAIT", "1", "1000"])
+            .await
+            .unwrap();
+        cluster.freeze(1).unwrap();
+        let begun = Instant::now();
+        let patience = Duration::from_millis(500);
+        let frozen = store.call(within(verify(&names[1][0], "a", Form::Sha), patience));
+        let others = async {
+            while begun.elapsed() < patience {
+                let one = Instant::now();
+                assert_eq!(status(&store, &names[0][0], "a").await, Status::Held);
+                assert_eq!(status(&store, &names[2][0], "a").await, Status::Held);
+                assert!(one.elapsed() < patience / 2, "{:?}", one.elapsed());
+            }
+        };
+        let (error, ()) = tokio::join!(frozen, others);
+        assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
+        assert!(begun.elapsed() < patience + PROMPT, "{:?}", begun.elapsed());
+        // Others say that a replica has taken its place; that the connection to it stands says nothing.
+        cluster.failed_over(1).await.unwrap();
+        let found = async || {
+            let call = within(verify(&names[1][0], "a", Form::Source), patience);
+            store
+                .call(call)
+                .await
+                .is_ok_and(|reply| reply.status() == Status::Held)
+        };
+        eventually("the replica is found", found).await;
+        cluster.thaw(1).unwrap();
+        cluster.healed().await.unwrap();
+        assert_eq!(status(&store, &names[1][0], "a").await, Status::Held);
+    })
+    .await
+    .expect("the test hangs");
+}
+
+#[tokio::test]
+async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let mut events = store.events().unwrap();
+        let names = names(&cluster, 1).await;
+        teach(&store, &names).await;
+        let channel = &names[0][0];
+        store.subscribe(channel).await.unwrap();
+        assert_eq!(listeners(&cluster, 0, channel).await, 1);
+        let said = async |from: usize, text: &str| {
+            let words = ["PUBLISH", channel, text];
+            cluster.nodes()[from].command(&words).await.unwrap();
+        };
+        // By whichever node it is published.
+        for node in 0..3 {
+            said(node, &node.to_string()).await;
+            let heard = events.recv().await.unwrap();
+            assert_eq!(heard, Event::message(channel.clone(), node.to_string()));
+        }
+
+        let slot = cluster.slot_of(channel).await.unwrap();
+        cluster.migrate(slot, 1).await.unwrap();
+        // A request finds out, and nobody else has to say so.
+        store.call(acquire(channel, "a", Form::Sha)).await.unwrap();
+        until(&mut events, &Event::Reconnected).await;
+        assert_eq!(listeners(&cluster, 1, channel).await, 1);
+        let left = async || listeners(&cluster, 0, channel).await == 0;
+        eventually("the old place is left", left).await;
+        said(2, "later").await;
+        until(&mut events, &Event::message(channel.clone(), "later")).await;
+
+        store.unsubscribe(channel).await.unwrap();
+        assert_eq!(listeners(&cluster, 1, channel).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closing_ends_every_connection() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let open = async || {
+            let mut open = 0;
+            for node in cluster.nodes() {
+                open += crate::support::connections(node).await;
+            }
+            open
+        };
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        eventually("two for each node", async || open().await == 6).await;
+        store.close().await;
+        eventually("none is left", async || open().await == 0).await;
+
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        drop(store);
+        eventually("none is left of one that was dropped", async || {
+            open().await == 0
+        })
+        .await;
+    })
+    .await;
+}

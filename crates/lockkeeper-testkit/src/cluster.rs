@@ -1,0 +1,465 @@
+//! A cluster that belongs to one test: servers that share the keys among them, by default three primaries with a replica
+//! each.
+//!
+//! Nodes are killed, frozen and started again, and slots wander, by the words that an operator would use.
+
+mod pool;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures_util::future::try_join_all;
+use tokio::time::sleep;
+
+use crate::server::{Reply, Server};
+
+pub use pool::Pooled;
+
+/// How many slots there are in every cluster.
+pub const SLOTS: u16 = 16_384;
+
+/// A cluster agrees within some seconds; this much only for a machine that is busy with a build.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the keys of a slot may take on their way to another node, milliseconds.
+const MIGRATE_TIMEOUT: &str = "5000";
+
+/// Servers that this process started and that know one another.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Server>,
+    ids: Vec<String>,
+    frozen: Vec<bool>,
+}
+
+/// How a [`Cluster`] is to be started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    primaries: usize,
+    replicas: usize,
+    node_timeout: Duration,
+    configuration: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            primaries: 3,
+            replicas: 1,
+            // The shortest with which nodes on a busy machine do not suspect one another.
+            node_timeout: Duration::from_millis(1500),
+            configuration: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// How many nodes share the slots.
+    #[must_use]
+    pub const fn primaries(mut self, primaries: usize) -> Self {
+        self.primaries = primaries;
+        self
+    }
+
+    /// How many replicas each of these has.
+    #[must_use]
+    pub const fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// After how long without an answer a node is taken to be dead.
+    #[must_use]
+    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// Adds a line to the configuration file of every node.
+    #[must_use]
+    pub fn configuration(mut self, line: impl Into<String>) -> Self {
+        self.configuration.push(line.into());
+        self
+    }
+
+    /// Starts the servers and makes a cluster of them. When this returns, all of it works.
+    ///
+    /// # Errors
+    ///
+    /// If no server program is found, or the nodes do not agree in time.
+    pub async fn start(self) -> Result<Cluster> {
+        let servers = (0..self.primaries * (1 + self.replicas)).map(|_| self.node().start());
+        let nodes = try_join_all(servers).await?;
+        let ids = nodes
+            .iter()
+            .map(async |node| node.command(&["CLUSTER", "MYID"]).await?.into_text());
+        let ids = try_join_all(ids).await?;
+        let frozen = vec![false; nodes.len()];
+        let cluster = Cluster { nodes, ids, frozen };
+        cluster.join(self.primaries).await?;
+        Ok(cluster)
+    }
+
+    fn node(&self) -> crate::server::Options {
+        let options = Server::options()
+            .cluster()
+            .configuration("cluster-config-file nodes.conf")
+            .configuration(format!(
+                "cluster-node-timeout {}",
+                self.node_timeout.as_millis()
+            ))
+            // What is left of a cluster goes on serving.
+            .configuration("cluster-require-full-coverage no")
+            // Nobody's replica becomes another's.
+            .configuration("cluster-migration-barrier 100")
+            .configuration("repl-diskless-sync-delay 0");
+        let lines = self.configuration.iter();
+        lines.fold(options, |options, line| options.configuration(line))
+    }
+}
+
+impl Cluster {
+    /// Three primaries with a replica each.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Options::start`].
+    pub async fn start() -> Result<Self> {
+        Self::options().start().await
+    }
+
+    /// A cluster of another size, or with settings of its own.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// Its nodes; the primaries stand first as long as nobody has failed.
+    pub fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    /// `redis-cluster://…`, with every node as a seed.
+    pub fn url(&self) -> String {
+        let seeds: Vec<_> = self.nodes.iter().map(Server::address).collect();
+        let (first, rest) = (seeds[0], &seeds[1..]);
+        let rest: Vec<_> = rest.iter().map(|seed| format!("node={seed}")).collect();
+        format!("redis-cluster://{first}?{}", rest.join("&"))
+    }
+
+    /// Sends a command to the node that has its first key, as another client would, and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// If nobody answers within five seconds, or with an error.
+    pub async fn command(&self, words: &[&str]) -> Result<Reply> {
+        let mut node = self.running()?;
+        loop {
+            let error = match node.command(words).await {
+                Err(error) => error,
+                reply => return reply,
+            };
+            let text = format!("{error:#}");
+            let owner = text.split("MOVED ").nth(1);
+            let port = owner.and_then(|owner| owner.rsplit(':').next()?.parse().ok());
+            let Some(port) = port else { return Err(error) };
+            node = self.listening_on(port)?;
+        }
+    }
+
+    /// The nodes that have slots, of those that run and by the word of one of them.
+    ///
+    /// # Errors
+    ///
+    /// If no node answers.
+    pub async fn primaries(&self) -> Result<Vec<usize>> {
+        let mut primaries = Vec::new();
+        for (_, _, node) in ranges(self.running()?).await? {
+            let node = self.index_of(&node)?;
+            if self.nodes[node].pid().is_some() && !primaries.contains(&node) {
+                primaries.push(node);
+            }
+        }
+        Ok(primaries)
+    }
+
+    /// The node that has a slot, by the word of one that runs.
+    ///
+    /// # Errors
+    ///
+    /// If no node answers, or none has it.
+    pub async fn primary_of(&self, slot: u16) -> Result<usize> {
+        let ranges = ranges(self.running()?).await?;
+        let of_slot = |(first, last, _): &&(u16, u16, String)| (*first..=*last).contains(&slot);
+        let range = ranges.iter().find(of_slot);
+        let (_, _, node) = range.with_context(|| format!("nobody has slot {slot}"))?;
+        self.index_of(node)
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Errors
+    ///
+    /// If no node answers.
+    pub async fn slot_of(&self, key: &str) -> Result<u16> {
+        let words = ["CLUSTER", "KEYSLOT", key];
+        let slot = self.running()?.command(&words).await?.into_integer()?;
+        Ok(u16::try_from(slot)?)
+    }
+
+    /// Every key there is.
+    ///
+    /// # Errors
+    ///
+    /// If a primary does not answer.
+    pub async fn keys(&self) -> Result<Vec<String>> {
+        let mut keys = Vec::new();
+        for node in self.primaries().await? {
+            let more = self.nodes[node].command(&["KEYS", "*"]).await?;
+            keys.extend(more.into_texts()?);
+        }
+        Ok(keys)
+    }
+
+    /// Ends a node as a crash would.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be signalled.
+    pub fn kill(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].kill()
+    }
+
+    /// Stops a node's time: its connections stay open and answer nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn freeze(&mut self, node: usize) -> Result<()> {
+        self.frozen[node] = true;
+        self.nodes[node].freeze()
+    }
+
+    /// Lets a frozen node go on.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn thaw(&mut self, node: usize) -> Result<()> {
+        self.frozen[node] = false;
+        self.nodes[node].thaw()
+    }
+
+    /// Starts a node again that was killed, empty and with what it knew of the others.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer in time.
+    pub async fn restart(&mut self, node: usize) -> Result<()> {
+        self.nodes[node].restart().await
+    }
+
+    /// Waits until every node that answers sees another primary than `node` in its place.
+    ///
+    /// # Errors
+    ///
+    /// If that does not happen within a minute.
+    pub async fn failed_over(&self, node: usize) -> Result<()> {
+        let old = &self.ids[node];
+        self.agreed(async |witness| {
+            let ranges = ranges(witness).await?;
+            Ok(ranges.iter().all(|(_, _, id)| id != old))
+        })
+        .await
+    }
+
+    /// Waits until every node that runs sees all slots served, and every replica follows its primary.
+    ///
+    /// # Errors
+    ///
+    /// If that does not happen within a minute.
+    pub async fn healed(&self) -> Result<()> {
+        let servers = self.answering().count();
+        self.agreed(async |witness| {
+            let info = witness.command(&["CLUSTER", "INFO"]).await?.into_text()?;
+            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+            let well = |line: &&str| !line.contains("fail") && !line.contains("handshake");
+            let replication = witness
+                .command(&["INFO", "replication"])
+                .await?
+                .into_text()?;
+            Ok(info.contains("cluster_state:ok")
+                && info.contains("cluster_slots_ok:16384")
+                && nodes.lines().filter(well).count() >= servers
+                && !replication.contains("master_link_status:down"))
+        })
+        .await
+    }
+
+    /// Brings a slot and all its keys to another node, as an operator would.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses.
+    pub async fn migrate(&self, slot: u16, to: usize) -> Result<()> {
+        let from = self.primary_of(slot).await?;
+        if from == to {
+            return Ok(());
+        }
+        self.begin_migration(slot, from, to).await?;
+        self.move_keys(slot, from, to).await?;
+        self.end_migration(slot, from, to).await
+    }
+
+    /// Opens a slot on both sides: what `from` has it still serves, for the rest it sends callers to `to`.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses.
+    pub async fn begin_migration(&self, slot: u16, from: usize, to: usize) -> Result<()> {
+        let slot = slot.to_string();
+        let setslot = |verb, id| ["CLUSTER", "SETSLOT", &slot, verb, id];
+        let importing = setslot("IMPORTING", &self.ids[from]);
+        self.nodes[to].command(&importing).await?;
+        let migrating = setslot("MIGRATING", &self.ids[to]);
+        self.nodes[from].command(&migrating).await?;
+        Ok(())
+    }
+
+    /// Moves every key of an open slot.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses.
+    pub async fn move_keys(&self, slot: u16, from: usize, to: usize) -> Result<()> {
+        let (slot, port) = (slot.to_string(), self.nodes[to].port().to_string());
+        loop {
+            let some = ["CLUSTER", "GETKEYSINSLOT", &slot, "100"];
+            let keys = self.nodes[from].command(&some).await?.into_texts()?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            let start = [
+                "MIGRATE",
+                "127.0.0.1",
+                &port,
+                "",
+                "0",
+                MIGRATE_TIMEOUT,
+                "KEYS",
+            ];
+            let keys = keys.iter().map(String::as_str);
+            let words: Vec<&str> = start.into_iter().chain(keys).collect();
+            self.nodes[from].command(&words).await?;
+        }
+    }
+
+    /// Gives an open slot, from which every key has gone, to its new node. Keys that came back meanwhile go along.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses.
+    pub async fn end_migration(&self, slot: u16, from: usize, to: usize) -> Result<()> {
+        let slot = slot.to_string();
+        let node = ["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]];
+        self.nodes[to].command(&node).await?;
+        self.nodes[from].command(&node).await?;
+        Ok(())
+    }
+
+    async fn join(&self, primaries: usize) -> Result<()> {
+        let share = usize::from(SLOTS).div_ceil(primaries);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let epoch = (number + 1).to_string();
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
+                .await?;
+            let slots = number * share..((number + 1) * share).min(SLOTS.into());
+            let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+            if !slots.is_empty() {
+                let start = ["CLUSTER", "ADDSLOTS"].into_iter();
+                let words: Vec<&str> = start.chain(slots.iter().map(String::as_str)).collect();
+                node.command(&words).await?;
+            }
+            let port = node.port().to_string();
+            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port];
+            self.nodes[0].command(&meet).await?;
+        }
+        let all = self.nodes.len();
+        self.agreed(async |witness| {
+            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+            let known = nodes.lines().filter(|line| !line.contains("handshake"));
+            Ok(known.count() == all)
+        })
+        .await?;
+        for (number, node) in self.nodes.iter().enumerate().skip(primaries) {
+            let primary = &self.ids[number % primaries];
+            node.command(&["CLUSTER", "REPLICATE", primary]).await?;
+        }
+        self.agreed(async |witness| {
+            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+            let replicas = nodes.lines().filter(|line| line.contains("slave"));
+            Ok(replicas.count() == all - primaries)
+        })
+        .await?;
+        self.healed().await
+    }
+
+    /// Waits until every node that runs says yes.
+    async fn agreed(&self, yes: impl AsyncFn(&Server) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        for node in self.answering() {
+            while !yes(node).await? {
+                if Instant::now() > deadline {
+                    let nodes = node.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+                    bail!("the nodes do not agree, one of them says:\n{nodes}");
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn running(&self) -> Result<&Server> {
+        self.answering().next().context("no node runs")
+    }
+
+    /// The nodes that run and are not frozen.
+    fn answering(&self) -> impl Iterator<Item = &Server> {
+        let nodes = self.nodes.iter().zip(&self.frozen);
+        let answering = nodes.filter(|(node, frozen)| node.pid().is_some() && !**frozen);
+        answering.map(|(node, _)| node)
+    }
+
+    fn listening_on(&self, port: u16) -> Result<&Server> {
+        let node = self.nodes.iter().find(|node| node.port() == port);
+        let node = node.with_context(|| format!("no node listens on {port}"))?;
+        ensure!(node.pid().is_some(), "the node on {port} does not run");
+        Ok(node)
+    }
+
+    fn index_of(&self, id: &str) -> Result<usize> {
+        let index = self.ids.iter().position(|known| known == id);
+        index.with_context(|| format!("no node is called {id}"))
+    }
+}
+
+/// Which node has which slots, first and last of each range, as one of them sees it.
+async fn ranges(witness: &Server) -> Result<Vec<(u16, u16, String)>> {
+    let Reply::List(ranges) = witness.command(&["CLUSTER", "SLOTS"]).await? else {
+        bail!("no list of slots");
+    };
+    let read = ranges.into_iter().map(|range| {
+        let Reply::List(fields) = range else {
+            bail!("no range of slots: {range:?}");
+        };
+        let [first, last, Reply::List(primary), ..] = &fields[..] else {
+            bail!("a range without a primary: {fields:?}");
+        };
+        let number = |field: &Reply| anyhow::Ok(u16::try_from(field.clone().into_integer()?)?);
+        let id = primary.get(2).context("a node without an id")?;
+        Ok((number(first)?, number(last)?, id.clone().into_text()?))
+    });
+    read.collect()
+}
+
+#[cfg(test)]
+mod tests;
