@@ -4,6 +4,7 @@ use lockkeeper::{FairLock, Mutex, RwLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::common::Majority;
+use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Several;
 use lockkeeper_testkit::subject::{Readers, Reentrant};
@@ -30,6 +31,13 @@ contract!(
     worker_threads = 2
 );
 contract!(
+    mutex_by_sentinels,
+    Mutex,
+    Watched::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
     reentrant_on_memory,
     Reentrant,
     MemoryStore::new(),
@@ -46,6 +54,13 @@ contract!(
     reentrant_on_a_cluster,
     Reentrant,
     Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    reentrant_by_sentinels,
+    Reentrant,
+    Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
@@ -70,6 +85,13 @@ contract!(
     worker_threads = 2
 );
 contract!(
+    fair_by_sentinels,
+    FairLock,
+    Watched::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
     writers_on_memory,
     RwLock,
     MemoryStore::new(),
@@ -86,6 +108,13 @@ contract!(
     writers_on_a_cluster,
     RwLock,
     Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    writers_by_sentinels,
+    RwLock,
+    Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
@@ -112,6 +141,13 @@ contract!(
     readers_on_a_cluster,
     Readers,
     Cluster::pooled().await?,
+    flavor = "multi_thread",
+    worker_threads = 2
+);
+contract!(
+    readers_by_sentinels,
+    Readers,
+    Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );

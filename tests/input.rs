@@ -29,7 +29,8 @@ async fn urls_that_cannot_be_are_refused_with_a_hint() -> Result<()> {
         ("redis://", "host"),
         ("redis://127.0.0.1/seven", "database"),
         ("rediss-cluster://127.0.0.1", "not supported"),
-        ("redis-sentinel://127.0.0.1", "not supported"),
+        ("rediss-sentinel://127.0.0.1/x", "not supported"),
+        ("redis-sentinel://127.0.0.1", "what they call the service"),
         ("redis-cluster://127.0.0.1/3", "number 0 alone"),
         ("rediss://127.0.0.1", "not supported"),
     ] {

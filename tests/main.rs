@@ -31,6 +31,7 @@ mod rwlock;
 mod rwlock_scripts;
 mod rwlock_swaps;
 mod scripts;
+mod sentinel;
 mod support;
 mod tracing;
 

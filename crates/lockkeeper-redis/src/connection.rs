@@ -43,6 +43,7 @@ const ATTEMPTS: u32 = 2;
 /// The callers' half.
 pub(crate) struct Connection {
     client: Client,
+    target: Target,
     condemned: Notify,
     ended: watch::Receiver<()>,
     nonces: AtomicU64,
@@ -89,6 +90,7 @@ impl Connection {
         let (sender, ended) = watch::channel(());
         let connection = Self {
             client,
+            target: target.clone(),
             condemned: Notify::new(),
             ended,
             nonces: AtomicU64::new(0),
@@ -220,6 +222,11 @@ impl Connection {
                 Err(error) => return error.to_string(),
             }
         }
+    }
+
+    /// Where it leads.
+    pub(crate) const fn target(&self) -> &Target {
+        &self.target
     }
 
     /// The messages that arrive from now on.

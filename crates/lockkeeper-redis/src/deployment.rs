@@ -1,9 +1,11 @@
 //! What stands behind a URL: one server, or several that share the keys.
 
+use std::fmt;
+
 use lockkeeper_core::{Error, Result};
 
 use crate::cluster::Seeds;
-use crate::target::{Target, config, decode};
+use crate::target::{Target, config, credentials, database, decode};
 
 /// What a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +14,31 @@ pub(crate) enum Deployment {
     Single(Target),
     /// Servers that share the keys by slots.
     Cluster(Seeds),
+    /// One server that has every key, and which one it is sentinels say.
+    Sentinel(Watch),
+}
+
+/// A primary that sentinels watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Watch {
+    /// What the sentinels call it.
+    pub(crate) service: String,
+    /// They have credentials of their own.
+    pub(crate) sentinels: Vec<Target>,
+    /// How to log in to the primary, wherever it is.
+    pub(crate) template: Target,
+}
+
+/// Where, and nothing else: good for logs and errors.
+impl fmt::Display for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as the sentinels at ", self.service)?;
+        for (number, sentinel) in self.sentinels.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{sentinel}")?;
+        }
+        f.write_str(" see it")
+    }
 }
 
 impl Deployment {
@@ -19,6 +46,9 @@ impl Deployment {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         match url.split_once("://") {
             Some(("redis-cluster" | "valkey-cluster", rest)) => Ok(Self::Cluster(cluster(rest)?)),
+            Some(("redis-sentinel" | "valkey-sentinel", rest)) => {
+                Ok(Self::Sentinel(sentinel(rest)?))
+            }
             _ => Ok(Self::Single(Target::parse(url)?)),
         }
     }
@@ -41,6 +71,48 @@ fn cluster(rest: &str) -> Result<Seeds> {
     }
     let targets = several.targets(6379)?;
     Seeds::new(targets).ok_or_else(|| config("the URL of a cluster names no host"))
+}
+
+/// `[[user]:password@]host[:port][,…]/service[/db][?node=…&sentinel_user=…&sentinel_password=…]`: user and password are those
+/// of the primary.
+fn sentinel(rest: &str) -> Result<Watch> {
+    let several = several(rest, "redis-sentinel://host:26379/service")?;
+    let (service, number) = several.path.split_once('/').unwrap_or((several.path, ""));
+    if service.is_empty() {
+        return Err(config(
+            "the URL of sentinels does not say what they call the service; it looks like redis-sentinel://host:26379/service",
+        ));
+    }
+    let (mut user, mut password) = (None, None);
+    for (key, value) in &several.settings {
+        match *key {
+            "node" => {}
+            "sentinel_user" => user = Some(decode(value)?),
+            "sentinel_password" => password = Some(decode(value)?),
+            _ => {
+                return Err(config(
+                    "the URL of sentinels has an unknown setting; node, sentinel_user and sentinel_password are known",
+                ));
+            }
+        }
+    }
+    let targets = several.targets(26379)?;
+    let template = targets.first().cloned();
+    let mut template = template.ok_or_else(|| config("the URL of sentinels names no host"))?;
+    template.database = match number {
+        "" => 0,
+        number => database(number)?,
+    };
+    let credentials = credentials(user, password)?;
+    let sentinels = targets.into_iter().map(|target| Target {
+        credentials: credentials.clone(),
+        ..target
+    });
+    Ok(Watch {
+        service: decode(service)?,
+        sentinels: sentinels.collect(),
+        template,
+    })
 }
 
 /// A URL that names several servers.
@@ -138,6 +210,39 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_watch_a_service_and_have_credentials_of_their_own() {
+        for (url, expected) in [
+            (
+                "redis-sentinel://a/locks",
+                "locks as the sentinels at a:26379 see it",
+            ),
+            (
+                "valkey-sentinel://:pw@a:1,b:2/my%20locks/3?node=c:3",
+                "my locks as the sentinels at a:1,b:2,c:3 see it",
+            ),
+        ] {
+            let Deployment::Sentinel(watch) = Deployment::parse(url).unwrap() else {
+                panic!("{url}");
+            };
+            assert_eq!(watch.to_string(), expected, "{url}");
+        }
+        let url = "redis-sentinel://ann:own@a/locks/3?sentinel_user=sam&sentinel_password=s%26";
+        let Deployment::Sentinel(watch) = Deployment::parse(url).unwrap() else {
+            panic!("{url}");
+        };
+        let login = |user: &str, password: &str| {
+            credentials(Some(user.to_owned()), Some(password.to_owned())).unwrap()
+        };
+        assert_eq!(watch.template.credentials, login("ann", "own"));
+        assert_eq!(
+            (watch.template.database, watch.sentinels[0].database),
+            (3, 0)
+        );
+        assert_eq!(watch.sentinels[0].credentials, login("sam", "s&"));
+        assert!(!shown(url).contains("own"));
+    }
+
+    #[test]
     fn one_server_is_read_as_ever() {
         assert!(matches!(
             Deployment::parse("redis://a").unwrap(),
@@ -157,6 +262,17 @@ mod tests {
             ("redis-cluster://a:b", "looks like"),
             ("redis-cluster://a,,b", "no host"),
             ("redis-cluster://:hun#ter2@a", "%23"),
+            ("redis-sentinel://a", "what they call the service"),
+            ("redis-sentinel:///locks", "no host"),
+            ("redis-sentinel://a/locks/x", "0 to 255"),
+            (
+                "redis-sentinel://a/locks?password=hunter2",
+                "unknown setting",
+            ),
+            (
+                "redis-sentinel://a/locks?sentinel_user=hunter2",
+                "without a password",
+            ),
         ] {
             let error = Deployment::parse(url).unwrap_err();
             assert!(matches!(error, Error::Config { .. }), "{url}: {error:?}");

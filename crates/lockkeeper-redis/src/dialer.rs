@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::connection::{Connection, Lifeline};
 use crate::events::Line;
 use crate::options::RedisOptions;
-use crate::target::Target;
+use crate::whereabouts::Whereabouts;
 
 /// The pause before the first new attempt; jitter makes it up to twice as long. Short, for the usual case is one broken
 /// connection to a server that is well; not zero, for the other case is a thousand clients of one that restarts.
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Knows how to connect one of the two lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
-    pub(crate) target: Target,
+    pub(crate) whereabouts: Whereabouts,
     pub(crate) options: RedisOptions,
     pub(crate) line: Line,
     /// Rung when a connection is lost.
@@ -32,8 +32,10 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// Connects, or says at once why not.
     pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
-        let opened = Connection::open(&self.target, &self.options, self.line).await?;
-        tracing::info!(server = %self.target, line = self.line.as_str(), "connected");
+        let target = self.whereabouts.find().await?;
+        let opened = Connection::open(&target, &self.options, self.line).await?;
+        self.whereabouts.check(&opened.0).await?;
+        tracing::info!(server = %target, line = self.line.as_str(), "connected");
         Ok(opened)
     }
 
@@ -50,17 +52,22 @@ impl Dialer {
             match self.dial().await {
                 Ok(opened) => return opened,
                 Err(error) => tracing::debug!(
-                    server = %self.target, line = self.line.as_str(), %error, "still not connected"
+                    server = %self.whereabouts, line = self.line.as_str(), %error, "still not connected"
                 ),
             }
         }
+    }
+
+    /// Resolves once the server to use is another than that of the connection, and says so.
+    pub(crate) async fn moved(&self, connection: &Connection) -> String {
+        self.whereabouts.moved(connection.target()).await
     }
 
     /// Tells of the end of a connection.
     pub(crate) fn report_lost(&self, why: &str) {
         self.alarm.notify_one();
         tracing::warn!(
-            server = %self.target, line = self.line.as_str(), reason = why,
+            server = %self.whereabouts, line = self.line.as_str(), reason = why,
             "connection lost, it will be replaced"
         );
     }

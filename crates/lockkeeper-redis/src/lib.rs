@@ -1,6 +1,7 @@
-//! Lockkeeper's store over [fred](https://docs.rs/fred): one Redis or Valkey server, by TCP or by unix socket.
+//! Lockkeeper's store over [fred](https://docs.rs/fred): a Redis or Valkey server, a cluster of them, or the primary that
+//! sentinels watch.
 //!
-//! [`RedisStore`] keeps two connections: one runs scripts, the other receives messages. Each is a client of fred that
+//! [`RedisStore`] keeps two connections to each server: one runs scripts, the other receives messages. Each is a client of fred that
 //! lives exactly as long as its socket. fred never reconnects here and so never sends anything again; when a connection
 //! ends, a fresh client takes its place. A request that was under way is then "unknown", and the engine decides what to
 //! do about it.
@@ -13,9 +14,11 @@
 //! |---|---|
 //! | `redis://[[user]:password@]host[:port][/db]` | a server by TCP; port 6379 and database 0 unless given |
 //! | `unix:///path/to.sock[?db=N&user=…&password=…]` | a server by unix socket |
+//! | `redis-cluster://[[user]:password@]host[:port][,…][?node=…]` | a cluster, by any of its nodes |
+//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service[/db][?sentinel_password=…]` | the primary that sentinels watch |
 //!
-//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. TLS, clusters and
-//! sentinels are not supported yet and are refused with a message that says so.
+//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. TLS is not supported
+//! yet and is refused with a message that says so.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -30,10 +33,12 @@ mod options;
 mod reply;
 mod request;
 mod script_line;
+mod sentinel;
 mod single;
 mod store;
 mod subscriber;
 mod target;
+mod whereabouts;
 
 pub use options::RedisOptions;
 pub use store::RedisStore;

@@ -23,6 +23,14 @@ pub(crate) fn text(frame: &Frame) -> Option<String> {
     }
 }
 
+/// The texts in a list, what is none left out; none for any other reply.
+pub(crate) fn texts(frame: &Frame) -> Vec<String> {
+    match frame {
+        Frame::Array { data, .. } => data.iter().filter_map(text).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The value of a reply. What no script of ours answers (maps, floating-point numbers, an error inside an array)
 /// becomes `Nil`, which no reader of a reply takes for anything.
 pub(crate) fn value(frame: Frame) -> Value {

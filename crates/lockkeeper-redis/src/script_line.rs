@@ -51,6 +51,7 @@ pub(crate) async fn keep(
                 return;
             }
             why = lifeline.end() => why,
+            why = dialer.moved(connection) => why,
             () = connection.condemned() => "a reply belonged to another request".to_owned(),
             why = connection.pulse() => why,
         };

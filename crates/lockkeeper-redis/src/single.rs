@@ -20,24 +20,31 @@ use crate::reply;
 use crate::request;
 use crate::script_line;
 use crate::subscriber::{Request, Subscriber};
-use crate::target::Target;
+use crate::whereabouts::Whereabouts;
 
-/// One server that holds every key.
+/// One server that holds every key: always the same, or the one that sentinels name.
 pub(crate) struct Single {
-    target: Target,
+    whereabouts: Whereabouts,
     current: Arc<Current>,
     events: Arc<Events>,
     requests: mpsc::UnboundedSender<Request>,
     closing: watch::Sender<bool>,
     /// Both keepers; dropping the set ends them, and with them the connections they own.
     keepers: Mutex<JoinSet<()>>,
+    /// Those that listen to sentinels.
+    listeners: Mutex<JoinSet<()>>,
 }
 
 impl Single {
     /// Connects; with `later`, in the background if the server is out of reach.
-    pub(crate) async fn open(target: Target, options: RedisOptions, later: bool) -> Result<Self> {
+    pub(crate) async fn open(
+        whereabouts: Whereabouts,
+        listeners: JoinSet<()>,
+        options: RedisOptions,
+        later: bool,
+    ) -> Result<Self> {
         let dialer = |line| Dialer {
-            target: target.clone(),
+            whereabouts: whereabouts.clone(),
             options: options.clone(),
             line,
             alarm: Arc::default(),
@@ -51,13 +58,13 @@ impl Single {
                 (Arc::new(current), Some(scripts), Some(messages))
             }
             Err(error) if later && error.is_transient() => {
-                tracing::warn!(server = %target, %error, "not connected yet");
+                tracing::warn!(server = %whereabouts, %error, "not connected yet");
                 events.lost(Line::Scripts);
                 events.lost(Line::Messages);
                 (Arc::new(Current::down(&error.to_string())), None, None)
             }
             Err(error) => {
-                let context = format!("connect to {target}{}", failure::advice(&error));
+                let context = format!("connect to {whereabouts}{}", failure::advice(&error));
                 return Err(Error::backend(context, error));
             }
         };
@@ -74,12 +81,13 @@ impl Single {
         ));
         keepers.spawn(subscriber.keep(messages_opened, closed));
         Ok(Self {
-            target,
+            whereabouts,
             current,
             events,
             requests,
             closing,
             keepers: Mutex::new(keepers),
+            listeners: Mutex::new(listeners),
         })
     }
 
@@ -117,6 +125,9 @@ impl Store for Single {
 
         let frame = connection.exchange(command, args, call.timeout).await?;
         if let Some(text) = reply::error_text(&frame) {
+            if text.starts_with("READONLY") {
+                self.whereabouts.doubt();
+            }
             return Err(StoreError::refused(text));
         }
         Reply::read(call.request, reply::value(frame)).map_err(|bad| {
@@ -140,7 +151,7 @@ impl Store for Single {
     }
 
     fn address(&self) -> String {
-        self.target.to_string()
+        self.whereabouts.to_string()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -152,15 +163,16 @@ impl Store for Single {
         self.closing.send_replace(true);
         let mut keepers = self.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
+        self.listeners.lock().await.shutdown().await;
         self.events.end();
-        tracing::info!(server = %self.target, "closed");
+        tracing::info!(server = %self.whereabouts, "closed");
     }
 }
 
 impl fmt::Debug for Single {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Single")
-            .field("target", &self.target)
+            .field("whereabouts", &self.whereabouts)
             .finish_non_exhaustive()
     }
 }

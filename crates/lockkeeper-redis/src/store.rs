@@ -8,11 +8,14 @@ use lockkeeper_core::Result;
 use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
 use crate::deployment::Deployment;
 use crate::options::RedisOptions;
+use crate::sentinel::Sentinels;
 use crate::single::Single;
+use crate::whereabouts::Whereabouts;
 
 /// A Redis or Valkey server, or a cluster of them, as the engine of Lockkeeper sees it.
 ///
@@ -48,7 +51,15 @@ impl RedisStore {
     /// Connects; with `later`, in the background if nobody is within reach.
     pub(crate) async fn open(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
         Ok(Self(match Deployment::parse(url)? {
-            Deployment::Single(target) => Box::new(Single::open(target, options, later).await?),
+            Deployment::Single(target) => {
+                let fixed = Whereabouts::Fixed(target);
+                Box::new(Single::open(fixed, JoinSet::new(), options, later).await?)
+            }
+            Deployment::Sentinel(watch) => {
+                let (sentinels, listeners) = Sentinels::start(watch, options.clone());
+                let watched = Whereabouts::Watched(sentinels);
+                Box::new(Single::open(watched, listeners, options, later).await?)
+            }
             Deployment::Cluster(seeds) => Box::new(Cluster::open(seeds, options, later).await?),
         }))
     }

@@ -93,6 +93,7 @@ impl Subscriber {
                 made
             }
         };
+        let dialer = self.dialer.clone();
         loop {
             let why = tokio::select! {
                 biased;
@@ -101,6 +102,7 @@ impl Subscriber {
                     return;
                 }
                 why = lifeline.end() => why,
+                why = dialer.moved(&connection) => why,
                 why = self.serve(&connection) => why,
             };
             self.events.lost(self.dialer.line);
@@ -196,7 +198,7 @@ impl Subscriber {
             for (verb, channel) in commands {
                 if let Err(error) = settle(connection, [(verb, channel)].into_iter()).await? {
                     tracing::warn!(
-                        server = %self.dialer.target, channel, %error, "cannot subscribe again"
+                        server = %self.dialer.whereabouts, channel, %error, "cannot subscribe again"
                     );
                 }
             }

@@ -76,10 +76,11 @@ impl Target {
             "unix" => Self::unix(&url),
             "rediss" => Err(unsupported("TLS (rediss://) is")),
             "rediss-cluster" => Err(unsupported("TLS (rediss-cluster://) is")),
-            "redis-sentinel" | "rediss-sentinel" => Err(unsupported("sentinels are")),
+            "rediss-sentinel" => Err(unsupported("TLS (rediss-sentinel://) is")),
             _ => Err(config(
                 "the URL of the server has an unknown scheme; use redis://host:6379, valkey://host:6379, \
                  redis-cluster://host:6379, \
+                 redis-sentinel://host:26379/service, \
                  unix:///path/to.sock or memory://",
             )),
         }
@@ -208,13 +209,16 @@ pub(crate) fn decode(text: &str) -> Result<String> {
     })
 }
 
-fn database(number: &str) -> Result<u8> {
+pub(crate) fn database(number: &str) -> Result<u8> {
     number.parse().map_err(|_| {
         config("the URL of the server names no valid database; it is a number from 0 to 255")
     })
 }
 
-fn credentials(user: Option<String>, password: Option<String>) -> Result<Option<Credentials>> {
+pub(crate) fn credentials(
+    user: Option<String>,
+    password: Option<String>,
+) -> Result<Option<Credentials>> {
     let user = user.filter(|user| !user.is_empty());
     match (user, password) {
         (user, Some(password)) => Ok(Some(Credentials { user, password })),
@@ -316,7 +320,6 @@ mod tests {
             ("unix:///r.sock?db=-1", "0 to 255"),
             ("rediss://h", "not supported yet by this version"),
             ("rediss-cluster://h", "not supported yet by this version"),
-            ("redis-sentinel://h", "not supported yet by this version"),
             ("rediss-sentinel://h", "not supported yet by this version"),
         ];
         for (url, part) in cases {

@@ -3,17 +3,14 @@
 //!
 //! Nodes are killed, frozen and started again, and slots wander, by the words that an operator would use.
 
-mod pool;
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
+use crate::pool::Shared;
 use crate::server::{Reply, Server};
-
-pub use pool::Pooled;
 
 /// How many slots there are in every cluster.
 pub const SLOTS: u16 = 16_384;
@@ -182,17 +179,21 @@ impl Cluster {
         Ok(primaries)
     }
 
-    /// The node that has a slot, by the word of one that runs.
+    /// The node that has a slot, by its own word: others learn of a change a moment later.
     ///
     /// # Errors
     ///
-    /// If no node answers, or none has it.
+    /// If no node says so.
     pub async fn primary_of(&self, slot: u16) -> Result<usize> {
-        let ranges = ranges(self.running()?).await?;
-        let of_slot = |(first, last, _): &&(u16, u16, String)| (*first..=*last).contains(&slot);
-        let range = ranges.iter().find(of_slot);
-        let (_, _, node) = range.with_context(|| format!("nobody has slot {slot}"))?;
-        self.index_of(node)
+        for node in self.answering() {
+            for (first, last, id) in ranges(node).await? {
+                let owner = self.index_of(&id)?;
+                if (first..=last).contains(&slot) && self.nodes[owner].port() == node.port() {
+                    return Ok(owner);
+                }
+            }
+        }
+        bail!("nobody has slot {slot}")
     }
 
     /// The slot of a key.
@@ -338,17 +339,11 @@ impl Cluster {
             if keys.is_empty() {
                 return Ok(());
             }
-            let start = [
-                "MIGRATE",
-                "127.0.0.1",
-                &port,
-                "",
-                "0",
-                MIGRATE_TIMEOUT,
-                "KEYS",
-            ];
+            // A node that was a replica when the slot left it may have missed that, and still have the keys of then.
+            let start = ["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_TIMEOUT];
+            let start = start.into_iter().chain(["REPLACE", "KEYS"]);
             let keys = keys.iter().map(String::as_str);
-            let words: Vec<&str> = start.into_iter().chain(keys).collect();
+            let words: Vec<&str> = start.chain(keys).collect();
             self.nodes[from].command(&words).await?;
         }
     }
@@ -439,6 +434,19 @@ impl Cluster {
     fn index_of(&self, id: &str) -> Result<usize> {
         let index = self.ids.iter().position(|known| known == id);
         index.with_context(|| format!("no node is called {id}"))
+    }
+}
+
+impl Shared for Cluster {
+    async fn start() -> Result<Self> {
+        Self::start().await
+    }
+
+    async fn clean(&self) -> Result<()> {
+        for node in self.primaries().await? {
+            self.nodes[node].clean().await?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`server`] | a Redis or Valkey server of a test's own |
 //! | [`cluster`] | six servers that share the keys: failover, migration of slots |
+//! | [`sentinel`] | a primary, its replica and the sentinels that watch them |
+//! | [`pool`] | deployments of many servers, used by one test after the other |
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
@@ -27,9 +29,11 @@ pub mod history;
 pub mod load;
 pub mod majority;
 pub mod mutants;
+pub mod pool;
 pub mod proxy;
 pub mod rounds;
 pub mod search;
+pub mod sentinel;
 pub mod server;
 pub mod sets;
 pub mod simulation;

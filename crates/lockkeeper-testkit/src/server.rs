@@ -129,6 +129,15 @@ impl Server {
             .with_context(|| format!("failed to send {words:?} to the server on {}", self.port))
     }
 
+    /// Empties it and cuts everybody off.
+    pub(crate) async fn clean(&self) -> Result<()> {
+        for clients in ["normal", "pubsub"] {
+            self.command(&["CLIENT", "KILL", "TYPE", clients]).await?;
+        }
+        self.command(&["FLUSHALL"]).await?;
+        Ok(())
+    }
+
     /// How often a command was called since the start or `CONFIG RESETSTAT`, failed calls included. Subcommands are
     /// named as the server does, `client|list`; those called by scripts count too.
     ///
@@ -222,7 +231,9 @@ impl Server {
     /// Starts the process and waits until it answers; `false` if its port was taken.
     async fn launch(&mut self) -> Result<bool> {
         std::fs::write(self.configuration_file(), self.configuration())?;
-        let mut process = Process::start(&self.configuration_file(), self.directory.path())?;
+        let sentinel = self.options.sentinel;
+        let (file, directory) = (self.configuration_file(), self.directory.path());
+        let mut process = Process::start(&file, directory, sentinel)?;
         let deadline = Instant::now() + START_TIMEOUT;
         // Only this server has this socket, so an answer on it comes from no other.
         while let Err(error) = self.command(&["PING"]).await {
@@ -277,6 +288,7 @@ pub struct Options {
     password: Option<String>,
     configuration: Vec<String>,
     cluster: bool,
+    sentinel: bool,
 }
 
 impl Options {
@@ -299,6 +311,13 @@ impl Options {
     pub fn cluster(mut self) -> Self {
         self.cluster = true;
         self.configuration("cluster-enabled yes")
+    }
+
+    /// Makes it a sentinel: it holds no keys, and its configuration says what it watches.
+    #[must_use]
+    pub const fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
     }
 
     /// Starts the server.
@@ -344,8 +363,8 @@ struct Process {
 }
 
 impl Process {
-    fn start(configuration: &Path, directory: &Path) -> Result<Self> {
-        let mut server = spawn(configuration)?;
+    fn start(configuration: &Path, directory: &Path, sentinel: bool) -> Result<Self> {
+        let mut server = spawn(configuration, sentinel)?;
         // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
         // code, and follows the thread that started the server rather than the process. Groups of their own, because
         // an interrupt from the keyboard would end the watcher before a frozen server.
@@ -405,7 +424,7 @@ impl Drop for Process {
 }
 
 /// Starts the first server program there is.
-fn spawn(configuration: &Path) -> Result<Child> {
+fn spawn(configuration: &Path, sentinel: bool) -> Result<Child> {
     let chosen = std::env::var(PROGRAM_VARIABLE).ok();
     let programs = match &chosen {
         Some(program) => vec![program.as_str()],
@@ -414,6 +433,7 @@ fn spawn(configuration: &Path) -> Result<Child> {
     for program in &programs {
         let spawned = Command::new(program)
             .arg(configuration)
+            .args(sentinel.then_some("--sentinel"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -11,7 +11,9 @@ use lockkeeper_core::store::{Store, Value};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_redis::RedisStore;
 
-use crate::cluster::{Cluster, Pooled};
+use crate::cluster::Cluster;
+use crate::pool::{Pooled, Shared};
+use crate::sentinel::Watched;
 use crate::server::{Reply, Server};
 
 /// A server to make clients of, and to meddle with as a stranger.
@@ -150,7 +152,7 @@ impl Site for Cluster {
 }
 
 #[async_trait]
-impl Site for Pooled {
+impl<T: Shared + Site> Site for Pooled<T> {
     async fn store(&self) -> Result<Arc<dyn Store>> {
         Site::store(&**self).await
     }
@@ -165,6 +167,21 @@ impl Site for Pooled {
 
     async fn listeners(&self, channel: &str) -> Result<u64> {
         Site::listeners(&**self, channel).await
+    }
+}
+
+#[async_trait]
+impl Site for Watched {
+    async fn store(&self) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
+    }
+
+    async fn command(&self, words: &[&str]) -> Result<String> {
+        Site::command(&self.servers()[self.primary().await?], words).await
+    }
+
+    async fn keys(&self) -> Result<Vec<String>> {
+        Site::keys(&self.servers()[self.primary().await?]).await
     }
 }
 

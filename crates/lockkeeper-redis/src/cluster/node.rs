@@ -22,6 +22,7 @@ use crate::reply;
 use crate::script_line;
 use crate::subscriber::{Request, Subscriber};
 use crate::target::Target;
+use crate::whereabouts::Whereabouts;
 
 /// See the module. Dropping it closes its connections; what is under way may finish first, within a second.
 pub(crate) struct Node {
@@ -53,7 +54,7 @@ impl Node {
         alarm: &Arc<Notify>,
     ) -> Self {
         let dialer = |line| Dialer {
-            target: endpoint.target(template),
+            whereabouts: Whereabouts::Fixed(endpoint.target(template)),
             options: options.clone(),
             line,
             alarm: Arc::clone(alarm),

@@ -310,6 +310,43 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
     .expect("the test hangs");
 }
 
+/// As clusters are set unless told otherwise: without one of its primaries none of them serves.
+#[tokio::test]
+async fn a_cluster_that_is_down_says_so_and_is_found_again() {
+    timeout(FAILOVER, async {
+        let options = Cluster::options().replicas(0);
+        let options = options.configuration("cluster-require-full-coverage yes");
+        let mut cluster = options.start().await.unwrap();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let names = names(&cluster, 1).await;
+        teach(&store, &names).await;
+        store
+            .call(acquire(&names[0][0], "a", Form::Sha))
+            .await
+            .unwrap();
+        cluster.kill(1).unwrap();
+        let down = async || {
+            let one = Instant::now();
+            let reply = store.call(verify(&names[0][0], "a", Form::Sha)).await;
+            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
+            reply.is_err_and(|error| {
+                assert!(error.is_transient(), "{error}");
+                error.message().contains("CLUSTERDOWN")
+            })
+        };
+        eventually("it refuses", down).await;
+        cluster.restart(1).await.unwrap();
+        cluster.healed().await.unwrap();
+        let up = async || {
+            let reply = store.call(verify(&names[0][0], "a", Form::Sha)).await;
+            reply.is_ok_and(|reply| reply.status() == Status::Held)
+        };
+        eventually("it serves", up).await;
+    })
+    .await
+    .expect("the test hangs");
+}
+
 #[tokio::test]
 async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
     bounded(async {

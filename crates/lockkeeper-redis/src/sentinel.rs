@@ -1,0 +1,291 @@
+//! Sentinels: they watch a primary and its replicas, and say who is the primary.
+//!
+//! Every sentinel that the URL names is listened to at once. A sentinel publishes `+switch-master` when the primary is
+//! another one, also while the old one is well and takes writes, which no broken connection would tell of. Sentinels do not
+//! learn of a switch at the same time, and one that was cut off says what was so before: each says by which *configuration
+//! epoch*, and the largest one counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::types::Value as FredValue;
+use lockkeeper_core::store::{Outcome, StoreError};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::connection::{Connection, Pong, Verb, command};
+use crate::deployment::Watch;
+use crate::events::Line;
+use crate::options::RedisOptions;
+use crate::reply;
+use crate::target::{Address, Target};
+
+/// What sentinels publish.
+const SWITCH: &str = "+switch-master";
+
+/// How often a sentinel is asked without a reason: messages may get lost.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The pause before a sentinel that cannot be reached is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What one of the sentinels has said last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    epoch: u64,
+    primary: Target,
+}
+
+/// All that is known of the primary, and the tasks that listen.
+pub(crate) struct Sentinels {
+    watch: Watch,
+    options: RedisOptions,
+    /// The word with the largest epoch.
+    word: watch::Sender<Option<Word>>,
+    /// Why sentinels cannot be heard, by their numbers.
+    trouble: watch::Sender<BTreeMap<usize, StoreError>>,
+    doubts: Notify,
+}
+
+impl Sentinels {
+    /// Asks every sentinel; the tasks that go on listening end when the set is dropped.
+    pub(crate) fn start(watch: Watch, options: RedisOptions) -> (Arc<Self>, JoinSet<()>) {
+        let sentinels = Arc::new(Self {
+            watch,
+            options,
+            word: watch::Sender::new(None),
+            trouble: watch::Sender::default(),
+            doubts: Notify::new(),
+        });
+        let mut tasks = JoinSet::new();
+        for (number, target) in sentinels.watch.sentinels.clone().into_iter().enumerate() {
+            tasks.spawn(listen(Arc::clone(&sentinels), number, target));
+        }
+        (sentinels, tasks)
+    }
+
+    /// The primary, as soon as a sentinel names one.
+    pub(crate) async fn find(&self) -> Result<Target, StoreError> {
+        let (mut word, mut trouble) = (self.word.subscribe(), self.trouble.subscribe());
+        let nobody = self.watch.sentinels.len();
+        let found = async {
+            tokio::select! {
+                biased;
+                // The senders are here, so there is no error.
+                word = word.wait_for(Option::is_some) => word.ok()?.as_ref().map(|word| word.primary.clone()),
+                _ = trouble.wait_for(|trouble| trouble.len() >= nobody) => None,
+            }
+        };
+        let found = timeout(self.options.connect_timeout, found).await;
+        found.ok().flatten().ok_or_else(|| {
+            let trouble = self.trouble.borrow();
+            // A refusal says more than a sentinel that is down.
+            let refused = trouble
+                .values()
+                .find(|error| error.outcome() == Outcome::Refused);
+            let error = refused.or_else(|| trouble.values().next());
+            error.map_or_else(|| StoreError::not_sent("no sentinel answers"), Clone::clone)
+        })
+    }
+
+    /// Whether this is a primary. One that is being promoted is not yet; whoever may not ask is let pass.
+    pub(crate) async fn check(&self, connection: &Connection) -> Result<(), StoreError> {
+        let patience = self.options.connect_timeout;
+        let role = connection.exchange(command("ROLE", 0), Vec::new(), patience);
+        let role = reply::texts(&role.await?);
+        match role.first().map(String::as_str) {
+            Some("master") | None => Ok(()),
+            Some(role) => {
+                self.doubt();
+                Err(StoreError::not_sent(format!("the server is a {role}")))
+            }
+        }
+    }
+
+    /// Resolves once the primary is another than the one at `target`.
+    pub(crate) async fn moved(&self, target: &Target) -> String {
+        let mut word = self.word.subscribe();
+        let other = |word: &Option<Word>| {
+            let word = word.as_ref();
+            word.is_some_and(|word| word.primary.address != target.address)
+        };
+        // The sender is here, so there is no error.
+        let _ = word.wait_for(other).await;
+        "the sentinels have made another server the primary".to_owned()
+    }
+
+    /// Asks all sentinels again.
+    pub(crate) fn doubt(&self) {
+        self.doubts.notify_waiters();
+    }
+
+    /// A sentinel has named a primary.
+    fn said(&self, said: Word) {
+        self.word.send_if_modified(|word| {
+            let news = word.as_ref().is_none_or(|word| {
+                said.epoch > word.epoch || said.epoch == word.epoch && said != *word
+            });
+            if news {
+                tracing::info!(sentinels = %self, primary = %said.primary, epoch = said.epoch, "primary");
+                *word = Some(said);
+            }
+            news
+        });
+    }
+}
+
+/// Listens to one sentinel for ever.
+async fn listen(sentinels: Arc<Sentinels>, number: usize, target: Target) {
+    loop {
+        let error = attend(&sentinels, number, &target).await;
+        tracing::debug!(sentinel = %target, %error, "a sentinel is not heard");
+        sentinels.trouble.send_modify(|trouble| {
+            trouble.insert(number, error);
+        });
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Listens until it is of no use any more, and says why.
+async fn attend(sentinels: &Sentinels, number: usize, target: &Target) -> StoreError {
+    match attended(sentinels, number, target).await {
+        Ok(why) | Err(why) => why,
+    }
+}
+
+async fn attended(
+    sentinels: &Sentinels,
+    number: usize,
+    target: &Target,
+) -> Result<StoreError, StoreError> {
+    let options = &sentinels.options;
+    // One with subscriptions takes no questions.
+    let (questions, mut life) = Connection::open(target, options, Line::Scripts).await?;
+    let (ears, mut life_of_ears) = Connection::open(target, options, Line::Messages).await?;
+    let mut messages = ears.messages();
+    match ears
+        .ping_after([(Verb::Subscribe, SWITCH)].into_iter())
+        .await?
+    {
+        Pong::InStep => {}
+        Pong::Refused(text) => return Err(StoreError::refused(text)),
+        Pong::OutOfStep => return Err(StoreError::unknown("its replies are out of step")),
+    }
+    loop {
+        // At first for what was before the subscription.
+        ask(sentinels, &questions).await?;
+        sentinels
+            .trouble
+            .send_if_modified(|trouble| trouble.remove(&number).is_some());
+        tokio::select! {
+            biased;
+            why = life.end() => return Ok(StoreError::unknown(why)),
+            why = life_of_ears.end() => return Ok(StoreError::unknown(why)),
+            why = ears.pulse() => return Ok(StoreError::unknown(why)),
+            // Whatever it says, or how much of it was missed: the answer to the question is what counts.
+            _ = messages.recv() => {}
+            () = sentinels.doubts.notified() => {}
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}
+
+/// Asks a sentinel who the primary is, and by which epoch.
+async fn ask(sentinels: &Sentinels, connection: &Connection) -> Result<(), StoreError> {
+    let service = &sentinels.watch.service;
+    let args = vec![
+        FredValue::from_static_str("MASTER"),
+        service.as_str().into(),
+    ];
+    let patience = sentinels.options.connect_timeout;
+    let frame = connection
+        .exchange(command("SENTINEL", 0), args, patience)
+        .await?;
+    if let Some(refusal) = reply::error_text(&frame) {
+        return Err(StoreError::refused(refusal));
+    }
+    let texts = reply::texts(&frame);
+    let field = |name: &str| {
+        let mut fields = texts.chunks_exact(2);
+        let found = fields.find(|field| field[0] == name);
+        found.map(|field| field[1].as_str())
+    };
+    let read = || {
+        let address = Address::tcp(field("ip")?, field("port")?.parse().ok()?);
+        Some(Word {
+            epoch: field("config-epoch")?.parse().ok()?,
+            primary: sentinels.watch.template.elsewhere(address),
+        })
+    };
+    let word = read().ok_or_else(|| StoreError::unknown("the sentinel's answer cannot be read"))?;
+    sentinels.said(word);
+    Ok(())
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.watch.fmt(f)
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels")
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentinels() -> Sentinels {
+        let template = Target::parse("redis://:secret@sentinel").unwrap();
+        Sentinels {
+            watch: Watch {
+                service: "locks".to_owned(),
+                sentinels: vec![template.clone()],
+                template,
+            },
+            options: RedisOptions::new(),
+            word: watch::Sender::new(None),
+            trouble: watch::Sender::default(),
+            doubts: Notify::new(),
+        }
+    }
+
+    fn word(sentinels: &Sentinels, epoch: u64, host: &str) -> Word {
+        let address = Address::tcp(host, 6379);
+        let primary = sentinels.watch.template.elsewhere(address);
+        Word { epoch, primary }
+    }
+
+    #[tokio::test]
+    async fn a_sentinel_from_the_past_takes_nothing_back() {
+        let sentinels = sentinels();
+        let first = word(&sentinels, 3, "first");
+        sentinels.said(first.clone());
+        let old = sentinels.find().await.unwrap();
+        assert_eq!(old, first.primary);
+        sentinels.said(word(&sentinels, 4, "second"));
+        sentinels.said(first);
+        assert_eq!(sentinels.find().await.unwrap().to_string(), "second:6379");
+        let moved = timeout(Duration::from_secs(5), sentinels.moved(&old)).await;
+        assert!(moved.is_ok(), "nobody was told");
+    }
+
+    #[tokio::test]
+    async fn when_no_sentinel_is_heard_that_is_told_at_once() {
+        let sentinels = sentinels();
+        let refused = StoreError::refused("ERR No such master with that name");
+        sentinels.trouble.send_modify(|trouble| {
+            trouble.insert(0, refused);
+        });
+        let error = timeout(Duration::from_secs(1), sentinels.find()).await;
+        assert_eq!(error.unwrap().unwrap_err().code(), Some("ERR"));
+    }
+}

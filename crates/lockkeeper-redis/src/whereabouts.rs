@@ -1,0 +1,62 @@
+//! Where the server is: at an address that stands fast, or wherever the sentinels say.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lockkeeper_core::store::StoreError;
+
+use crate::connection::Connection;
+use crate::sentinel::Sentinels;
+use crate::target::Target;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) enum Whereabouts {
+    /// It is always the same server.
+    Fixed(Target),
+    /// It is the primary that sentinels watch.
+    Watched(Arc<Sentinels>),
+}
+
+impl Whereabouts {
+    /// The server to connect to now.
+    pub(crate) async fn find(&self) -> Result<Target, StoreError> {
+        match self {
+            Self::Fixed(target) => Ok(target.clone()),
+            Self::Watched(sentinels) => sentinels.find().await,
+        }
+    }
+
+    /// Whether a new connection leads where it should.
+    pub(crate) async fn check(&self, connection: &Connection) -> Result<(), StoreError> {
+        match self {
+            Self::Fixed(_) => Ok(()),
+            Self::Watched(sentinels) => sentinels.check(connection).await,
+        }
+    }
+
+    /// Resolves once the server to use is another than the one at `target`.
+    pub(crate) async fn moved(&self, target: &Target) -> String {
+        match self {
+            Self::Fixed(_) => std::future::pending().await,
+            Self::Watched(sentinels) => sentinels.moved(target).await,
+        }
+    }
+
+    /// A server that should take writes refuses them.
+    pub(crate) fn doubt(&self) {
+        if let Self::Watched(sentinels) = self {
+            sentinels.doubt();
+        }
+    }
+}
+
+/// For logs and errors.
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(target) => target.fmt(f),
+            Self::Watched(sentinels) => sentinels.fmt(f),
+        }
+    }
+}
