@@ -1,5 +1,6 @@
 //! How Lockkeeper behaves, on the embedded engine and on real servers that each test starts for itself.
 
+mod cluster_load;
 mod commands;
 mod contract;
 mod cuts;
@@ -27,6 +28,7 @@ mod redlock_servers;
 mod reentrant;
 mod renewals;
 mod revocation;
+mod rights;
 mod rwlock;
 mod rwlock_scripts;
 mod rwlock_swaps;

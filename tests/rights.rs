@@ -1,0 +1,127 @@
+//! The rights that [docs/wire-format.md](../docs/wire-format.md) names are enough, and it names them as they are tried here.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, End, FairLock, LossReason, Mutex, RwLock};
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::sentinel::Watched;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use tokio::time::timeout;
+
+const DOCUMENT: &str = include_str!("../docs/wire-format.md");
+
+/// Far below the ttl: what comes within this came by a message.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The words of the document that make the user.
+fn documented() -> Result<Vec<&'static str>> {
+    let start = DOCUMENT.find("ACL SETUSER app").context("no rights")?;
+    let rules = DOCUMENT[start..].split("```").next().context("no end")?;
+    Ok(rules.split_whitespace().collect())
+}
+
+/// Makes the user, with more rights than those.
+async fn make_user(server: &Server, more: &[&str]) -> Result<()> {
+    let mut words = documented()?;
+    words.extend(more);
+    server.command(&words).await?;
+    Ok(())
+}
+
+fn as_user(url: &str) -> String {
+    url.replacen("://", "://app:password@", 1)
+}
+
+/// Everything that a lock does for a holder and a waiter, and what others ask about it.
+async fn all_of<S: Subject>(url: &str, name: &str) -> Result<()> {
+    let (one, other) = (
+        lockkeeper::connect(url).await?,
+        lockkeeper::connect(url).await?,
+    );
+    let guard = S::new(&one, name).acquire().await?;
+    guard.verify().await?;
+    let waiter = S::Rival::new(&other, name);
+    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });
+    while other.inspect(name).await?.waiters != Some(1) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    S::release(guard).await?;
+    let guard = waiting.await??;
+    ensure!(timeout(SOON, listed(&one, name)).await??);
+    // It may not listen yet, right after its first grant.
+    while one.revoke(name).await? == 1 {
+        let told = timeout(Duration::from_millis(50), guard.ended()).await;
+        if let Ok(end) = told {
+            ensure!(end == End::Lost(LossReason::Revoked), "{end:?}");
+            break;
+        }
+    }
+    drop(guard);
+    ensure!(one.close().await.unconfirmed + other.close().await.unconfirmed == 0);
+    Ok(())
+}
+
+async fn listed(client: &Client, name: &str) -> Result<bool> {
+    let mut names = client.names("*");
+    while let Some(page) = names.next_page().await? {
+        if page.iter().any(|found| found == name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn all_kinds(url: &str) -> Result<()> {
+    all_of::<Mutex>(url, "a mutex").await?;
+    all_of::<Reentrant>(url, "a re-entrant lock").await?;
+    all_of::<FairLock>(url, "a fair lock").await?;
+    all_of::<RwLock>(url, "written").await?;
+    all_of::<Readers>(url, "read").await
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_on_one_server() -> Result<()> {
+    let server = Server::start().await?;
+    make_user(&server, &[]).await?;
+    timeout(SOON * 6, all_kinds(&as_user(&server.url()))).await?
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
+    let cluster = Cluster::options().replicas(0).start().await?;
+    for node in cluster.nodes() {
+        make_user(node, &["+cluster|nodes", "+asking"]).await?;
+    }
+    let url = as_user(&cluster.url());
+    timeout(SOON * 6, all_kinds(&url)).await??;
+
+    // A lease whose slot is on its way is asked for.
+    let client = lockkeeper::connect(&url).await?;
+    let guard = Mutex::new(&client, "wanders").acquire().await?;
+    let slot = cluster.slot_of("lockkeeper:wanders").await?;
+    let from = cluster.primary_of(slot).await?;
+    let to = (from + 1) % 3;
+    cluster.begin_migration(slot, from, to).await?;
+    cluster.move_keys(slot, from, to).await?;
+    guard.verify().await?;
+    cluster.end_migration(slot, from, to).await?;
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_behind_sentinels() -> Result<()> {
+    let watched = Watched::start().await?;
+    for server in watched.servers() {
+        make_user(server, &["+role"]).await?;
+    }
+    let rules = "ACL SETUSER sam on >word resetkeys resetchannels &+switch-master -@all +ping +subscribe +sentinel|master";
+    for sentinel in watched.sentinels() {
+        let words: Vec<&str> = rules.split_whitespace().collect();
+        sentinel.command(&words).await?;
+    }
+    let url = as_user(&watched.url()) + "?sentinel_user=sam&sentinel_password=word";
+    timeout(SOON * 6, all_kinds(&url)).await?
+}
