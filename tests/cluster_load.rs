@@ -159,7 +159,7 @@ async fn work<S: Subject>(
         let from = now();
         let mut belief = None;
         for _ in 0..fastrand::u8(1..6) {
-            match Belief::until_now(from, &guard, false, format!("{:?}", guard.owner())) {
+            match Belief::until_now(from, &*guard, false, format!("{:?}", guard.owner())) {
                 Ok(until_now) => belief = Some(until_now),
                 Err(_) => break,
             }
