@@ -1,16 +1,11 @@
 //! `cargo xtask examples`: every example, inside its own process and on a real server. Each fails if its story does not come true.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 use clap::Args;
 
 use crate::house::root;
+use crate::servers::{Cluster, Server};
 use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 
@@ -27,6 +22,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
 }
+
+/// The one that runs on a cluster too.
+const ON_A_CLUSTER: &str = "cluster";
 
 /// Stops at the first that fails.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
@@ -57,6 +55,12 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             example(name, &urls)
         })?;
     }
+    if names.iter().any(|name| name == ON_A_CLUSTER) {
+        steps.run("example cluster on a cluster of six", || {
+            let cluster = Cluster::start()?;
+            example(ON_A_CLUSTER, &[cluster.url()])
+        })?;
+    }
     Ok(())
 }
 
@@ -83,80 +87,4 @@ fn example(name: &str, urls: &[String]) -> Result<()> {
         command.args(["--url", url]);
     }
     execute(&mut command)
-}
-
-/// A server without persistence on a free port, which ends with this value.
-struct Server {
-    port: u16,
-    process: Child,
-}
-
-impl Server {
-    fn start() -> Result<Self> {
-        // Between the look and the start somebody may take the port; then the server ends at once, and another is looked for.
-        for _ in 0..10 {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-                .local_addr()?
-                .port();
-            let mut server = Self {
-                port,
-                process: Self::spawn(port)?,
-            };
-            if server.wait()? {
-                return Ok(server);
-            }
-        }
-        bail!("no port is free")
-    }
-
-    fn spawn(port: u16) -> Result<Child> {
-        let program = tools::server_program().context("no server found")?;
-        Command::new(program)
-            .args(["--port", &port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("failed to start the server")
-    }
-
-    /// Waits until it answers; `false` if it has ended instead.
-    fn wait(&mut self) -> Result<bool> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < deadline {
-            if self.process.try_wait()?.is_some() {
-                return Ok(false);
-            }
-            if self.answers() {
-                return Ok(true);
-            }
-            sleep(Duration::from_millis(10));
-        }
-        bail!("the server on port {} does not answer", self.port)
-    }
-
-    fn answers(&self) -> bool {
-        let ping = || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer)?;
-            Ok::<_, std::io::Error>(answer)
-        };
-        ping().is_ok_and(|answer| &answer == b"+PONG")
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
-        if self.process.kill().is_ok() {
-            drop(self.process.wait());
-        }
-    }
 }

@@ -10,6 +10,7 @@ mod laws;
 mod pictures;
 mod prove;
 mod scripts;
+mod servers;
 mod simulate;
 mod steps;
 mod test;
