@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_current_process_group, kill_process,
     kill_process_group, test_kill_process_group, waitid,
@@ -100,14 +101,26 @@ impl Job {
         Ok(status)
     }
 
-    /// Whether nobody is left of the group. Buries those whom the program left behind.
+    /// Whether nobody is left of the group, one that may not be told to go included. Buries those whom the program left
+    /// behind.
     pub(crate) fn is_over(&self) -> bool {
-        if self.status.is_none() {
-            return false;
-        }
+        self.bury_adopted();
+        self.status.is_some() && test_kill_process_group(self.group) == Err(Errno::SRCH)
+    }
+
+    /// Buries the dead among those whom this process has adopted, in whatever group they are: there may be thousands before
+    /// the program ends.
+    fn bury_adopted(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        while let Ok(Some(_)) = waitid(WaitId::Pgid(Some(self.group)), options) {}
-        test_kill_process_group(self.group).is_err()
+        if self.status.is_some() {
+            while let Ok(Some(_)) = waitid(WaitId::All, options) {}
+            return;
+        }
+        // The program itself is buried by `bury`, and only there.
+        #[cfg(target_os = "linux")]
+        while let Some(dead) = dead_child().filter(|dead| *dead != self.group) {
+            let _ = waitid(WaitId::Pid(dead), options);
+        }
     }
 
     /// Passes a signal on. One that asks to stop goes to the whole group, as from a keyboard; one with a meaning of the
@@ -155,6 +168,16 @@ impl Job {
         }
         self.signal(Signal::CONT);
     }
+}
+
+/// A child that has ended and is not buried yet.
+#[cfg(target_os = "linux")]
+fn dead_child() -> Option<Pid> {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+
+    let options = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let dead = waitid(Id::All, options).ok()?.pid()?;
+    Pid::from_raw(dead.as_raw())
 }
 
 /// As a shell would say it.
