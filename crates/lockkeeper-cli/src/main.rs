@@ -36,8 +36,14 @@ fn main() -> ExitCode {
             let shown = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
             let asked = shown.contains(&error.kind());
             // If nobody can be told any more, the exit code still says it.
-            let _ = error.print();
-            return if asked { 0 } else { exit::USAGE }.into();
+            if asked {
+                let _ = error.print();
+                return 0.into();
+            }
+            use std::io::Write as _;
+            let text = server::hushed(error.render().ansi().to_string());
+            let _ = write!(anstream::stderr(), "{text}");
+            return exit::USAGE.into();
         }
     };
     match execute(arguments) {
@@ -49,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything runs on this thread: the parent-death signal of a program follows the thread that started it.
+/// Everything but the writing of a run is done on this thread: the parent-death signal of a program follows the thread that started it.
 fn execute(arguments: Arguments) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -11,6 +11,17 @@ use crate::exit::Failure;
 /// Where locks live if nothing else is said.
 const URL: &str = "redis://127.0.0.1:6379";
 
+/// A text about this command line, without the user and password of a URL that stands where none is expected.
+pub(crate) fn hushed(text: String) -> String {
+    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let secrets = words.filter_map(|word| {
+        let (_, rest) = word.split_once("://")?;
+        let (secret, _) = rest.rsplit_once('@')?;
+        Some(format!("://{secret}@"))
+    });
+    secrets.fold(text, |text, secret| text.replace(&secret, "://…@"))
+}
+
 /// Where the locks live.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]

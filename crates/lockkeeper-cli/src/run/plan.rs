@@ -12,6 +12,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// and takes a sixth at most, so there is time to repeat one before anybody is stopped.
 const LEAST_PARTS: u32 = 3;
 
+/// Some times of it must fit into a year, `super::LEADS_PER_WAITER_TTL`.
+const MOST_GRACE: Duration = Duration::from_secs(60 * 86_400);
+
 /// How long before the end of the lease the kill is sent at the latest. A kill takes effect within milliseconds; this much
 /// is for a machine that is busy, and for many processes.
 const LEAST_RESERVE: Duration = Duration::from_millis(50);
@@ -57,6 +60,12 @@ impl Plan {
             return Err(Failure::usage(format!(
                 "a grace of {shown} does not fit a ttl of {ttl}: it may be a third of it, {most}, so that a lost renewal is \
                  repeated before the program is stopped; choose a longer --ttl or a shorter --grace"
+            )));
+        }
+        if lead > MOST_GRACE {
+            let days = MOST_GRACE.as_secs() / 86_400;
+            return Err(Failure::usage(format!(
+                "a grace of {shown} is too long: at most {days} days are allowed"
             )));
         }
         if let Some(longest) = options.max_hold.filter(|longest| *longest <= lead) {
@@ -146,6 +155,7 @@ mod tests {
     fn times_that_do_not_fit_are_refused_with_a_reason() {
         for (words, reason) in [
             ("--ttl 12s --grace 4001ms", "does not fit a ttl of 12s"),
+            ("--ttl 360d --grace 61d", "at most 60 days"),
             ("--ttl 100ms", "does not fit a ttl of 100ms"),
             ("--max-hold 5s", "no longer than the grace of 5s"),
         ] {

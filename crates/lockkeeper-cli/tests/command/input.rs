@@ -43,6 +43,22 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         (&["run", "--lock", "x", "--ttl", "10"], "time unit needed"),
         (&["run", "--lock", "x", "--ttl", "1ms"], "does not fit"),
         (
+            &["run", "--lock", "x", "--ttl", "2y", "--grace", "1d"],
+            "too long",
+        ),
+        (
+            &[
+                "run",
+                "--lock",
+                "x",
+                "--ttl",
+                "500000000000y",
+                "--grace",
+                "150000000000y",
+            ],
+            "too long",
+        ),
+        (
             &["run", "--lock", "x", "--max-hold", "1s"],
             "no longer than the grace",
         ),
@@ -76,6 +92,12 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         (
             &["run", "--lock", "x", "--url", "redis://:pss/word@host"],
             "cannot be read",
+        ),
+        // Where no URL belongs.
+        (&["redis://:pssword@host", "ls"], "unrecognized subcommand"),
+        (
+            &["run", "--lock", "x", "--wait=redis://:pss:w@rd@host"],
+            "invalid value",
         ),
     ] {
         let said = said(&server.url(), &[words, &job].concat()).await?;
