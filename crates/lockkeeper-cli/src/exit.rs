@@ -63,9 +63,11 @@ impl From<Error> for Failure {
     }
 }
 
-/// Says something to the person at the other end of stderr; if that is gone, nobody is left to tell.
+/// Says something to the person at the other end of stderr; if that is gone, nobody is left to tell. What others chose, a
+/// label or a server's answer, moves no cursor.
 pub(crate) fn say(message: &str) {
     use std::io::Write as _;
     let bold = anstyle::Style::new().bold();
+    let message = crate::out::shown(message);
     let _ = writeln!(anstream::stderr(), "{bold}lockkeeper{bold:#}: {message}");
 }

@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
 /// Prints one JSON object on a line of its own.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::system("write", &error))?;
-    line(&text)
+    line(&harmless(&text))
 }
 
 /// Prints rows below their heading, aligned.
@@ -39,11 +39,24 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
     print(&String::from_utf8_lossy(&text))
 }
 
-/// A name of somebody else's choice moves no cursor and no column.
+/// A name of somebody else's choice moves no cursor and no column, and turns no text around.
 pub(crate) fn shown(text: &str) -> String {
-    let escaped = |character: char| match character.is_control() {
-        true => character.escape_default().collect(),
-        false => character.to_string(),
+    escaped(text, |character| character.escape_default().collect())
+}
+
+/// The same for JSON: what it has outside of strings is left as it is.
+pub(crate) fn harmless(json: &str) -> String {
+    escaped(json, |character| format!("\\u{:04x}", u32::from(character)))
+}
+
+fn escaped(text: &str, escape: fn(char) -> String) -> String {
+    let escaped = |character: char| match character {
+        // Marks and overrides of direction, separators of lines and paragraphs.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            escape(character)
+        }
+        _ if character.is_control() => escape(character),
+        _ => character.to_string(),
     };
     text.chars().map(escaped).collect()
 }

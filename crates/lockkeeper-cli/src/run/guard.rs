@@ -54,7 +54,7 @@ pub(crate) struct Guard<'a> {
     /// Why the program was stopped, if it was.
     stopped: Option<String>,
     ignored: bool,
-    journal: &'a mut Journal,
+    journal: &'a Journal,
     signals: &'a mut Signals,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Guard<'a> {
         plan: Plan,
         keep: bool,
         leases: &[Lease],
-        journal: &'a mut Journal,
+        journal: &'a Journal,
         signals: &'a mut Signals,
     ) -> Self {
         Self {
@@ -122,7 +122,9 @@ impl<'a> Guard<'a> {
                 End::Stopped
             }
             (None, Some(reason)) => {
+                let reason = reason.to_string();
                 self.journal.say(&format!("the lock was lost: {reason}"));
+                self.journal.tell(&Event::Lost { reason: &reason });
                 End::Stopped
             }
             (None, None) => End::Ended(code),
@@ -197,7 +199,11 @@ impl<'a> Guard<'a> {
 
     fn kill(&mut self, job: &Job) -> Duration {
         job.kill();
-        let reason = self.stopped.clone().unwrap_or_else(|| self.reason());
+        let reason = match (&self.stopped, self.stage) {
+            (Some(reason), _) => reason.clone(),
+            (None, Stage::Running) => self.reason(),
+            (None, _) => "the program has ended without it".to_owned(),
+        };
         let left_ms = millis(self.tie.left());
         self.journal.tell(&Event::Killing {
             reason: &reason,

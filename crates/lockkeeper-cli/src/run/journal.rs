@@ -1,13 +1,15 @@
 //! What a run tells: to a person what he has to know, to a program everything, one JSON object a line.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Write};
+use std::io::{IsTerminal as _, Write, sink, stderr};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
+use super::scribe::{Scribe, Word};
 use crate::args::Run;
-use crate::exit::{Failure, say};
+use crate::exit::Failure;
+use crate::out;
 
 /// Something that happened in a run. Times are milliseconds.
 #[derive(Debug, Serialize)]
@@ -37,6 +39,8 @@ pub(crate) enum Event<'a> {
     Terminating { reason: &'a str, left_ms: u64 },
     /// The program was killed.
     Killing { reason: &'a str, left_ms: u64 },
+    /// The lock was lost, and the program ended by itself before it was stopped.
+    Lost { reason: &'a str },
     /// The lock is lost; the program runs on, as asked.
     Ignoring { reason: &'a str },
     /// The program has ended.
@@ -45,6 +49,8 @@ pub(crate) enum Event<'a> {
     Over { left_ms: u64 },
     /// The lock is free, or kept for so much longer.
     Released { kept_ms: u64 },
+    /// The lock is left to end with its lease.
+    Expiring { reason: &'a str },
 }
 
 #[derive(Serialize)]
@@ -60,57 +66,67 @@ struct Line<'a> {
 /// Where a run tells what happens.
 pub(crate) struct Journal {
     begun: Instant,
-    /// JSON goes here.
-    lines: Option<Box<dyn Write>>,
+    scribe: Scribe,
+    /// Whether JSON is asked for.
+    lines: bool,
     /// Whether plain sentences may go to stderr.
     plain: bool,
 }
 
 impl Journal {
     pub(crate) fn open(options: &Run, json: bool) -> Result<Self, Failure> {
-        let lines: Option<Box<dyn Write>> = match &options.events {
+        let lines: Box<dyn Write + Send> = match &options.events {
             Some(path) => {
                 let file = File::options().append(true).create(true).open(path);
-                Some(Box::new(file.map_err(|error| {
+                Box::new(file.map_err(|error| {
                     Failure::usage(format!("cannot write to {}: {error}", path.display()))
-                })?))
+                })?)
             }
-            None if json => Some(Box::new(std::io::stderr())),
-            None => None,
+            None if json => Box::new(stderr()),
+            None => Box::new(sink()),
         };
+        let scribe = Scribe::start(lines);
         Ok(Self {
             begun: Instant::now(),
-            lines,
+            scribe: scribe.map_err(|error| Failure::system("start a thread", &error))?,
+            lines: json || options.events.is_some(),
             plain: !json || options.events.is_some(),
         })
     }
 
-    /// Writes the event down. A reader that is gone is no reason to stop.
-    pub(crate) fn tell(&mut self, event: &Event<'_>) {
-        let Some(lines) = &mut self.lines else { return };
+    /// Has the event written down.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if !self.lines {
+            return;
+        }
         let line = Line {
             at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             ms: millis(self.begun.elapsed()),
             event,
         };
-        if let Ok(mut text) = serde_json::to_vec(&line) {
-            text.push(b'\n');
-            let _ = lines.write_all(&text);
+        if let Ok(text) = serde_json::to_string(&line) {
+            let text = out::harmless(&text) + "\n";
+            self.scribe.write(Word::Line(text.into_bytes()));
         }
     }
 
     /// Says something to the person who started this.
     pub(crate) fn say(&self, message: &str) {
         if self.plain {
-            say(message);
+            self.scribe.write(Word::Sentence(message.to_owned()));
         }
     }
 
     /// Says it only to somebody who sits there and wonders.
     pub(crate) fn remark(&self, message: &str) {
-        if self.plain && std::io::stderr().is_terminal() {
-            say(message);
+        if stderr().is_terminal() {
+            self.say(message);
         }
+    }
+
+    /// Waits a moment for whoever reads slowly.
+    pub(crate) fn close(self, limit: Duration) {
+        self.scribe.close(limit);
     }
 }
 

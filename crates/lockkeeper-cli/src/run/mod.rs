@@ -4,12 +4,14 @@ mod guard;
 mod job;
 mod journal;
 mod plan;
+mod scribe;
 mod shim;
 mod signals;
 mod terminal;
 mod tie;
 
 use std::convert::Infallible;
+use std::mem::forget;
 use std::time::Duration;
 
 use lockkeeper::{Client, Error, Lease};
@@ -26,21 +28,34 @@ use signals::Signals;
 
 pub(crate) use shim::{SHIM, become_program};
 
-/// How long the server may take to hear that a waiter has gone, or a lost lease: nobody depends on it.
+/// How long the server may take to hear that a waiter has gone, or a lost lease, and a reader to read the last events: nobody
+/// depends on it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A waiter in a queue that is granted the lock has its first lease for a waiter ttl, counted from its last word, which may be
 /// a third of it ago. So many times the lead make sure that the program is not stopped before the first renewal.
 const LEADS_PER_WAITER_TTL: u32 = 6;
 
-/// The default of the library.
+/// The default of the library, which also says that a year is the most.
 const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
 
 /// Gets the lock, runs the program, lets the lock go; the exit code.
 pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8, Failure> {
     let wanted = Wanted::new(options)?;
     let plan = Plan::new(options)?;
-    let mut journal = Journal::open(options, json)?;
+    let journal = Journal::open(options, json)?;
+    let ended = hold(server, options, &wanted, plan, &journal).await;
+    journal.close(FAREWELL);
+    ended
+}
+
+async fn hold(
+    server: &Server,
+    options: &Run,
+    wanted: &Wanted,
+    plan: Plan,
+    journal: &Journal,
+) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let settings = Client::builder()
         .ttl(options.ttl)
@@ -59,12 +74,13 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
             farewell(&client).await;
             return Ok(signalled(signal));
         }
-        outcome = acquire(&wanted, &client, &journal) => outcome,
+        outcome = acquire(wanted, &client, journal) => outcome,
     };
     let held = match outcome {
         Ok(held) => held,
         Err(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => {
-            conflict(&client, &name, wanted.mode(), &mut journal).await;
+            let text = conflict(&client, &name, wanted.mode(), journal).await;
+            journal.say(&text);
             farewell(&client).await;
             return Ok(options.conflict_exit_code);
         }
@@ -73,7 +89,7 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
             return Err(error.into());
         }
     };
-    let variables = variables(&held.leases, wanted.mode(), options, &mut journal);
+    let variables = variables(&held.leases, wanted.mode(), options, journal);
     let job = match Job::start(&options.program, &variables) {
         Ok(job) => job,
         Err(failure) => {
@@ -81,9 +97,9 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
             return Err(failure);
         }
     };
-    let guard = Guard::new(plan, options.keep, &held.leases, &mut journal, &mut signals);
+    let guard = Guard::new(plan, options.keep, &held.leases, journal, &mut signals);
     let end = guard.watch(job).await;
-    finish(end, held, &client, &mut journal).await
+    finish(end, held, &client, journal).await
 }
 
 /// Waits for the locks, and says so to whoever sits there.
@@ -103,7 +119,7 @@ async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkee
 }
 
 /// Names who holds the lock called `name`, which was wanted in this mode.
-async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &mut Journal) {
+async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &Journal) -> String {
     let holders = match client.inspect(name).await {
         Ok(seen) => seen.holders,
         Err(_) => Vec::new(),
@@ -124,8 +140,8 @@ async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &mut
     } else {
         holders.join(", ")
     };
-    journal.say(&format!("{name:?} is {held} by {by}{behind}"));
     journal.tell(&Event::Conflict { name, holders });
+    format!("{name:?} is {held} by {by}{behind}")
 }
 
 /// What the program learns of its locks, a line for each of several; `None` is what its environment must not have.
@@ -133,7 +149,7 @@ fn variables(
     leases: &[Lease],
     mode: Option<Mode>,
     options: &Run,
-    journal: &mut Journal,
+    journal: &Journal,
 ) -> Vec<(&'static str, Option<String>)> {
     let Some(first) = leases.first() else {
         return Vec::new();
@@ -173,7 +189,7 @@ async fn finish(
     end: Result<End, Failure>,
     held: Held,
     client: &Client,
-    journal: &mut Journal,
+    journal: &Journal,
 ) -> Result<u8, Failure> {
     let code = match end {
         Ok(End::Ended(code)) => code,
@@ -181,12 +197,14 @@ async fn finish(
         Ok(End::Stopped) => return Ok(part(held, client, LOST).await),
         // Not dropped, for that would let the lock go: who knows what runs on.
         Ok(End::Immortal) => {
-            std::mem::forget(held);
+            forget(held);
             journal.say("the program cannot be killed: its lock is left to expire");
+            let reason = "the program cannot be killed";
+            journal.tell(&Event::Expiring { reason });
             return Ok(LOST);
         }
         Err(failure) => {
-            std::mem::forget(held);
+            forget(held);
             return Err(failure);
         }
     };
@@ -197,13 +215,17 @@ async fn finish(
             journal.tell(&Event::Released { kept_ms });
             code
         }
-        Err(error) if was_lost(&error) => {
-            journal.say(&error.to_string());
-            LOST
-        }
         Err(error) => {
-            journal.say(&format!("{error}; the lock is free when its lease ends"));
-            code
+            let reason = &*error.to_string();
+            if was_lost(&error) {
+                journal.say(reason);
+                journal.tell(&Event::Lost { reason });
+                LOST
+            } else {
+                journal.say(&format!("{reason}; the lock is free when its lease ends"));
+                journal.tell(&Event::Expiring { reason });
+                code
+            }
         }
     };
     farewell(client).await;

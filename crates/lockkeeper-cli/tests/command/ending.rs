@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
-use tokio::io::AsyncWriteExt as _;
-
-use crate::support::{Run, command, said, until};
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::time::timeout;
+
+use crate::support::{LIMIT, Run, command, said, until};
 
 #[tokio::test]
 async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Result<()> {
@@ -73,6 +74,16 @@ async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
     ensure!(said.err.contains("127.0.0.1:1"), "{said:?}");
     ensure!(!said.err.contains("secret"), "{said:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_server_is_69_in_bounded_time() -> Result<()> {
+    let server = Server::start().await?;
+    server.freeze()?;
+    let words = ["run", "--no-wait", "--lock", "name", "--", "echo", "ran"];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
+    server.thaw()
 }
 
 #[tokio::test]
@@ -155,6 +166,67 @@ async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Re
     run.event("released").await?;
     ensure!(test_kill_process(orphan) == Err(Errno::SRCH), "it lives");
     ensure!(run.code().await? == 7);
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn whom_the_program_leaves_behind_is_buried_while_it_runs() -> Result<()> {
+    let server = Server::start().await?;
+    let script = "for i in 1 2 3 4; do (sleep 0 &); (setsid sleep 0 &); done; echo left; read -r _";
+    let words = ["--lock", "name", "--", "sh", "-c", script];
+    let mut run = Run::start(&server, &words)?;
+    run.says("left").await?;
+    let id = run.child.id().context("it ended")?;
+    until("only the program is left", async || {
+        let path = format!("/proc/{id}/task/{id}/children");
+        Ok(std::fs::read_to_string(path)?.split_whitespace().count() == 1)
+    })
+    .await?;
+    drop(run.child.stdin.take());
+    ensure!(run.code().await? == 1);
+    Ok(())
+}
+
+/// Needs root, to be a user who may not kill another one.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_lock_is_not_let_go_under_whom_the_command_may_not_kill() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: needs root");
+        return Ok(());
+    }
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("events");
+    let other = "setpriv --reuid 65534 --clear-groups sh -c 'echo $$; exec sleep 600 >&2'";
+    let script = format!("{other} & read -r _; exit 0");
+    let mut child = tokio::process::Command::new("setpriv")
+        .args(["--bounding-set", "-kill", env!("CARGO_BIN_EXE_lockkeeper")])
+        .args(["run", "--ttl", "1m", "--grace", "300ms", "--lock", "name"])
+        .arg("--events")
+        .arg(&file)
+        .args(["--", "sh", "-c", &script])
+        .env("LOCKKEEPER_URL", server.url())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let out = child.stdout.take().context("no output")?;
+    let mut lines = BufReader::new(out).lines();
+    let line = timeout(LIMIT, lines.next_line())
+        .await??
+        .context("no process")?;
+    let left = Pid::from_raw(line.parse()?).context("no process")?;
+    drop(child.stdin.take());
+    let status = timeout(LIMIT, child.wait()).await??;
+    test_kill_process(left)?;
+    let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
+    kill_process(left, Signal::KILL)?;
+    ensure!(held.into_integer()? == 1, "it was let go");
+    ensure!(status.code() == Some(76), "{status}");
+    let events = std::fs::read_to_string(file)?;
+    ensure!(events.contains("\"expiring\""), "{events}");
     Ok(())
 }
 
@@ -295,15 +367,11 @@ async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> 
 #[tokio::test]
 async fn a_server_that_does_not_hear_of_the_end_does_not_change_the_exit_code() -> Result<()> {
     let server = Server::start().await?;
-    let words = [
-        "run",
-        "--lock",
-        "name",
-        "--",
-        "sh",
-        "-c",
-        "read -r _; exit 3",
-    ];
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("events");
+    let events = ["--events", file.to_str().unwrap()];
+    let job = ["--lock", "name", "--", "sh", "-c", "read -r _; exit 3"];
+    let words = [&["run"], &events[..], &job].concat();
     let mut command = command(&server.url(), &words);
     let mut child = command
         .stdin(Stdio::piped())
@@ -320,5 +388,7 @@ async fn a_server_that_does_not_hear_of_the_end_does_not_change_the_exit_code() 
     ensure!(output.status.code() == Some(3), "{output:?}");
     let err = String::from_utf8(output.stderr)?;
     ensure!(err.contains("free when its lease ends"), "{err}");
+    let events = std::fs::read_to_string(file)?;
+    ensure!(events.contains("\"expiring\""), "{events}");
     server.thaw()
 }

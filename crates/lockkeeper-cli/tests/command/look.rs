@@ -1,17 +1,15 @@
 //! Who looks at locks from outside.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, Run, command, said, until};
+use crate::support::{LIMIT, Run, said, until};
 
 async fn json(server: &Server, words: &[&str]) -> Result<Vec<Value>> {
     let said = said(&server.url(), &[words, &["--json"]].concat()).await?;
@@ -259,44 +257,6 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
     let pages = server.commandstats("scan").await?;
     ensure!(pages >= 120, "{pages} pages");
     drop(held);
-    Ok(())
-}
-
-#[tokio::test]
-async fn watch_tells_what_changes() -> Result<()> {
-    let server = Server::start().await?;
-    let client = lockkeeper::connect(&server.url()).await?;
-    let words = ["watch", "name", "--json", "--interval", "20ms"];
-    let mut child = command(&server.url(), &words)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
-    let mut next = async || -> Result<Value> {
-        let line = timeout(LIMIT, lines.next_line())
-            .await??
-            .context("it ended")?;
-        Ok(serde_json::from_str(&line)?)
-    };
-    ensure!(next().await?["kind"].is_null());
-    let guard = Mutex::new(&client, "name").acquire().await?;
-    let held = next().await?;
-    ensure!(held["fence"] == guard.fencing_token().get(), "{held}");
-    ensure!(client.revoke("name").await? == 1);
-    let mut seen = next().await?;
-    ensure!(seen["holders"][0]["state"] == "revoked", "{seen}");
-    guard.ended().await;
-    drop(guard);
-    while !seen["kind"].is_null() {
-        seen = next().await?;
-    }
-    let lock = RwLock::new(&client, "name");
-    let read = lock.read().await?;
-    ensure!(next().await?["holders"][0]["shared"] == true);
-    let _read_on = lock.read().await?;
-    ensure!(next().await?["holders"][1]["shared"] == true);
-    drop(read);
-    ensure!(next().await?["holders"][1].is_null());
-    child.kill().await?;
     Ok(())
 }
 

@@ -184,6 +184,26 @@ async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     run.event("started").await?;
     server.command(&["DEL", KEY]).await?;
     drop(run.child.stdin.take());
+    run.event("lost").await?;
+    ensure!(run.code().await? == 76);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reader_of_events_who_does_not_read_holds_up_no_kill() -> Result<()> {
+    let server = Server::start().await?;
+    // Fills the pipe that is stderr for the program and the command, through a description of its own.
+    let fill = "dd if=/dev/zero bs=1 of=/dev/fd/4 oflag=nonblock 4>&2 2>/dev/null";
+    let script =
+        format!("trap '' TERM; exec 3>\"$1\"; {fill}; echo ready >&3; while :; do sleep 60; done");
+    let mut witness = Witness::new()?;
+    let program = ["--", "sh", "-c", &script, "sh", witness.path()?];
+    let mut run = Run::start(&server, &[&TERMS[..], &program].concat())?;
+    witness.ready().await?;
+    let lease = lease_end(&server, KEY).await?;
+    server.command(&["DEL", KEY]).await?;
+    let died = witness.end().await?;
+    margin("nobody reads the events", lease, died)?;
     ensure!(run.code().await? == 76);
     Ok(())
 }

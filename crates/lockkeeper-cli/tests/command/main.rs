@@ -9,5 +9,7 @@ mod losing;
 mod several;
 mod sharing;
 mod signals;
+mod strangers;
 mod support;
 mod terminal;
+mod watching;

@@ -184,6 +184,22 @@ async fn a_program_that_is_stopped_for_too_long_is_killed_when_it_is_to_go_on() 
 }
 
 #[tokio::test]
+async fn a_terminal_that_stops_who_writes_from_the_background_does_not_stop_the_guard() -> Result<()>
+{
+    let server = Server::start().await?;
+    let program = "trap \"\" TERM; echo ready; while :; do sleep 60; done";
+    let run = "run --json --ttl 3s --grace 500ms --lock name";
+    let script =
+        format!("set -m; stty tostop; \"$0\" {run} -- sh -c '{program}'; echo \"code $?\"");
+    let mut session = Session::start(&server, &[], &script)?;
+    session.shows("ready")?;
+    server.command(&["DEL", "lockkeeper:name"]).await?;
+    session.shows("code 76")?;
+    ensure!(session.code().await? == Some(0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_full_screen_program_works() -> Result<()> {
     let server = Server::start().await?;
     let folder = tempfile::tempdir()?;
