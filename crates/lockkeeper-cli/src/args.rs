@@ -20,7 +20,7 @@ Exit codes:
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  # Cron on ten machines, one runs; the others exit with 0 at once
+  # Cron on ten machines, one runs; the others exit with 0 at once and say nothing
   lockkeeper run --no-wait -E 0 --lock nightly --min-hold 1m -- /usr/local/bin/report
 
   # Wait up to ten minutes for one's turn; 20 s to clean up if the lock is about to be lost
@@ -203,7 +203,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if somebody else holds the lock
+    /// Exit code if somebody else holds the lock; with 0 that is said on a terminal only
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 

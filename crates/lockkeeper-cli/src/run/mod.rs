@@ -80,7 +80,11 @@ async fn hold(
         Ok(held) => held,
         Err(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => {
             let text = conflict(&client, &name, wanted.mode(), journal).await;
-            journal.say(&text);
+            // Nobody wants a mail from cron for what is all right.
+            match options.conflict_exit_code {
+                0 => journal.remark(&text),
+                _ => journal.say(&text),
+            }
             farewell(&client).await;
             return Ok(options.conflict_exit_code);
         }

@@ -29,6 +29,9 @@ async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Re
 
     let third = said(&server.url(), &[&["run", "-E", "5"], &job[..]].concat()).await?;
     ensure!(third.code == Some(5), "{third:?}");
+    let silent = said(&server.url(), &[&["run", "-E", "0"], &job[..]].concat()).await?;
+    ensure!(silent.code == Some(0), "{silent:?}");
+    ensure!(silent.out.is_empty() && silent.err.is_empty(), "{silent:?}");
     drop(first.child.stdin.take());
     ensure!(first.code().await? == 0);
     let fourth = said(&server.url(), &[&["run"], &job[..]].concat()).await?;
