@@ -43,6 +43,12 @@ impl Failure {
         Self::new(SYSTEM, format!("could not {doing}: {error}"))
     }
 
+    /// With what may help behind.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.message = format!("{}; {hint}", self.message);
+        self
+    }
+
     /// Says why, unless nobody listens any more.
     pub(crate) fn print(&self) {
         if self.code != CLOSED {

@@ -55,14 +55,24 @@ pub(crate) struct Server {
 impl Server {
     /// Connects, with the namespace and the label put into `settings`.
     pub(crate) async fn connect(&self, settings: ClientBuilder) -> Result<Client, Failure> {
-        let url = self.url()?;
+        let named = self.named_url()?;
+        let nobody_said_where = named.is_none();
+        let url = named.unwrap_or_else(|| URL.to_owned());
         if url.starts_with("memory:") {
             return Err(Failure::usage(
                 "memory:// is known to this process alone, so its locks keep nobody out: use redis:// or unix://",
             ));
         }
         let settings = settings.namespace(&*self.namespace).label(self.label());
-        Ok(lockkeeper::connect_with(&url, settings).await?)
+        let connected = lockkeeper::connect_with(&url, settings).await;
+        connected.map_err(|error| {
+            let failure = Failure::from(error);
+            if nobody_said_where {
+                failure.with_hint("name another server by --url, --url-file or LOCKKEEPER_URL")
+            } else {
+                failure
+            }
+        })
     }
 
     /// The server that was named, if one was; `memory://` serves who works alone.
@@ -74,10 +84,6 @@ impl Server {
             Some(_) => self.connect(settings).await,
             None => Ok(lockkeeper::connect_with("memory://", settings).await?),
         }
-    }
-
-    fn url(&self) -> Result<String, Failure> {
-        Ok(self.named_url()?.unwrap_or_else(|| URL.to_owned()))
     }
 
     /// Read here and not by the parser of the command line, which might show it.

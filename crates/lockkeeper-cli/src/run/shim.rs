@@ -58,7 +58,12 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> u8 {
     let program = program.to_string_lossy();
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            say(&format!("{program}: no such program"));
+            // Somebody thinks of a shell's `-c`.
+            let hint = match program.contains(char::is_whitespace) {
+                true => "; no shell reads this, so write: -- sh -c '…'",
+                false => "",
+            };
+            say(&format!("{program}: no such program{hint}"));
             NOT_FOUND
         }
         _ => {

@@ -117,6 +117,26 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
 }
 
 #[tokio::test]
+async fn who_named_no_server_or_wrote_a_shell_command_is_told_what_to_write() -> Result<()> {
+    let mut unnamed = command("", &["inspect", "name"]);
+    let unnamed = unnamed.env_remove("LOCKKEEPER_URL").output().await?;
+    let err = String::from_utf8(unnamed.stderr)?;
+    // Some machines have a server where one is looked for.
+    let found = unnamed.status.success();
+    ensure!(
+        found || err.contains("; name another server by --url"),
+        "{err}"
+    );
+
+    let server = Server::start().await?;
+    let words = ["run", "--lock", "x", "--", "echo one && echo two"];
+    let said = said(&server.url(), &words).await?;
+    ensure!(said.code == Some(127), "{said:?}");
+    ensure!(said.err.contains("sh -c"), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_url_comes_from_a_file_too() -> Result<()> {
     let server = Server::options().password("hush@hush").start().await?;
     let folder = tempfile::tempdir()?;
