@@ -86,9 +86,13 @@ impl<'a> Guard<'a> {
         loop {
             self.attend(&mut job)?;
             if job.is_over() {
-                break;
+                // Whoever was a child of the dead is one of this process now, and so is found.
+                self.kill_family(&mut job);
+                if job.is_over() {
+                    break;
+                }
             }
-            let nap = self.decide(&job);
+            let nap = self.decide(&mut job);
             if matches!(self.stage, Stage::Killed(at) if BootClock.now().since(at) > BURIAL) {
                 return Ok(End::Immortal);
             }
@@ -159,7 +163,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Does what the time asks for; how long nothing has to be done then.
-    fn decide(&mut self, job: &Job) -> Duration {
+    fn decide(&mut self, job: &mut Job) -> Duration {
         let now = BootClock.now();
         let (left, lost) = (self.tie.left(), self.tie.lost());
         let orphaned = job.status().is_some();
@@ -193,11 +197,21 @@ impl<'a> Guard<'a> {
             },
             Stage::Terminating(kill) if now >= kill => self.kill(job),
             Stage::Terminating(kill) => kill.since(now).min(look),
-            Stage::Killed(_) => COUNT,
+            Stage::Killed(_) => {
+                self.kill_family(job);
+                COUNT
+            }
         }
     }
 
-    fn kill(&mut self, job: &Job) -> Duration {
+    /// What has left the group is stopped with its lock, and not for the end of its program.
+    fn kill_family(&self, job: &mut Job) {
+        if self.stopped.is_some() && matches!(self.stage, Stage::Killed(_)) {
+            job.kill_family();
+        }
+    }
+
+    fn kill(&mut self, job: &mut Job) -> Duration {
         job.kill();
         let reason = match (&self.stopped, self.stage) {
             (Some(reason), _) => reason.clone(),
@@ -214,6 +228,7 @@ impl<'a> Guard<'a> {
             self.stopped = Some(reason);
         }
         self.stage = Stage::Killed(BootClock.now());
+        self.kill_family(job);
         COUNT
     }
 

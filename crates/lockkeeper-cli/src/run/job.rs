@@ -9,6 +9,7 @@ use rustix::process::{
     kill_process_group, test_kill_process_group, waitid,
 };
 
+use super::family::other_groups;
 use super::shim;
 use super::terminal::Terminal;
 use crate::exit::{Failure, SIGNALLED};
@@ -20,6 +21,8 @@ pub(crate) struct Job {
     group: Pid,
     terminal: Option<Terminal>,
     status: Option<ExitStatus>,
+    /// Other groups of its family, once they are killed.
+    killed: Vec<Pid>,
 }
 
 /// What has become of the program since it was looked at last.
@@ -64,6 +67,7 @@ impl Job {
             group,
             terminal,
             status: None,
+            killed: Vec::new(),
         })
     }
 
@@ -105,7 +109,8 @@ impl Job {
     /// behind.
     pub(crate) fn is_over(&self) -> bool {
         self.bury_adopted();
-        self.status.is_some() && test_kill_process_group(self.group) == Err(Errno::SRCH)
+        let is_gone = |group: &Pid| test_kill_process_group(*group) == Err(Errno::SRCH);
+        self.status.is_some() && is_gone(&self.group) && self.killed.iter().all(is_gone)
     }
 
     /// Buries the dead among those whom this process has adopted, in whatever group they are: there may be thousands before
@@ -143,6 +148,17 @@ impl Job {
 
     pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
+    }
+
+    /// Kills the other groups of its family that are found now. Where a process dies meanwhile its children move, so they
+    /// are to be looked for until nobody is left.
+    pub(crate) fn kill_family(&mut self) {
+        for group in other_groups(self.group) {
+            let _ = kill_process_group(group, Signal::KILL);
+            if !self.killed.contains(&group) {
+                self.killed.push(group);
+            }
+        }
     }
 
     /// Who is not there any more needs no signal.

@@ -1,5 +1,6 @@
 //! `run`: a program under a lock.
 
+mod family;
 mod guard;
 mod job;
 mod journal;

@@ -190,6 +190,34 @@ async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
 }
 
 #[tokio::test]
+#[cfg(target_os = "linux")]
+async fn when_the_server_stands_still_a_run_inside_is_dead_too_with_all_it_has_started()
+-> Result<()> {
+    let server = Server::start().await?;
+    let run = format!(
+        "trap '' TERM; \"$0\" run --ttl 1h --lock other -- sh -c '{}' sh \"$1\"",
+        STUBBORN.replace('\'', "'\\''")
+    );
+    // The outer shell dies of the TERM at once, or it does not.
+    for run in [run.trim_start_matches("trap '' TERM; "), &run] {
+        let mut witness = Witness::new()?;
+        let this = env!("CARGO_BIN_EXE_lockkeeper");
+        let script = format!("{run}; true");
+        let program = ["--", "sh", "-c", &script, this, witness.path()?];
+        let mut run = Run::start(&server, &[&TERMS[..], &program].concat())?;
+        witness.ready().await?;
+        let lease = lease_end(&server, KEY).await?;
+        server.freeze()?;
+        let died = witness.end().await?;
+        server.thaw()?;
+        margin("server frozen, a run inside", lease, died)?;
+        ensure!(run.code().await? == 76);
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_reader_of_events_who_does_not_read_holds_up_no_kill() -> Result<()> {
     let server = Server::start().await?;
     // Fills the pipe that is stderr for the program and the command, through a description of its own.
