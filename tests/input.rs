@@ -28,11 +28,11 @@ async fn urls_that_cannot_be_are_refused_with_a_hint() -> Result<()> {
         ("http://127.0.0.1", "unknown scheme"),
         ("redis://", "host"),
         ("redis://127.0.0.1/seven", "database"),
-        ("rediss-cluster://127.0.0.1", "not supported"),
-        ("rediss-sentinel://127.0.0.1/x", "not supported"),
+        ("rediss-cluster://127.0.0.1", "feature `tls`"),
+        ("rediss-sentinel://127.0.0.1/x", "feature `tls`"),
         ("redis-sentinel://127.0.0.1", "what they call the service"),
         ("redis-cluster://127.0.0.1/3", "number 0 alone"),
-        ("rediss://127.0.0.1", "not supported"),
+        ("rediss://127.0.0.1", "feature `tls`"),
     ] {
         let error = refused(url).await?;
         ensure!(matches!(error, Error::Config { .. }), "{url}: {error:?}");

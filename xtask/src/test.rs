@@ -14,6 +14,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("tmux to test in", tools::offer_tmux)?;
     check::run(steps)?;
     steps.cargo("test --workspace")?;
+    steps.cargo("test --package lockkeeper-redis --features tls --test store tls::")?;
     examples::run(steps, &examples::Options::default())?;
     steps.run("cargo doc --workspace --no-deps", || {
         let mut command = cargo();

@@ -26,7 +26,8 @@ pub(crate) fn hushed(text: String) -> String {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
-    /// Where the locks live: redis://[[user]:password@]host[:port][/database] or unix:///path
+    /// Where the locks live: redis://[[user]:password@]host[:port][/database], redis-cluster://host:port,
+    /// redis-sentinel://host:port/service or unix:///path
     /// [env: LOCKKEEPER_URL] [default: redis://127.0.0.1:6379]
     ///
     /// Everybody on this machine can read a command line: put a URL with a password into the environment or a file.

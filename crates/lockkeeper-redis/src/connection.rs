@@ -314,6 +314,11 @@ fn build(target: &Target, options: &RedisOptions, line: Line) -> Result<Client, 
         fail_fast: true,
         ..Config::default()
     };
+    #[cfg(feature = "tls")]
+    let config = Config {
+        tls: target.tls.as_ref().map(crate::tls::Tls::config),
+        ..config
+    };
     // No `set_policy`: see the top of this file.
     Builder::from_config(config)
         .with_connection_config(|connection| {

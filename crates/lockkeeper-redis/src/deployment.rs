@@ -5,7 +5,8 @@ use std::fmt;
 use lockkeeper_core::{Error, Result};
 
 use crate::cluster::Seeds;
-use crate::target::{Target, config, credentials, database, decode};
+use crate::target::{Target, config, credentials, database, decode, settings};
+use crate::tls::{self, Tls};
 
 /// What a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,26 +45,27 @@ impl fmt::Display for Watch {
 impl Deployment {
     /// Reads a URL.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        match url.split_once("://") {
-            Some(("redis-cluster" | "valkey-cluster", rest)) => Ok(Self::Cluster(cluster(rest)?)),
-            Some(("redis-sentinel" | "valkey-sentinel", rest)) => {
-                Ok(Self::Sentinel(sentinel(rest)?))
-            }
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        match scheme {
+            "redis-cluster" | "valkey-cluster" => Ok(Self::Cluster(cluster(rest, false)?)),
+            "rediss-cluster" | "valkeys-cluster" => Ok(Self::Cluster(cluster(rest, true)?)),
+            "redis-sentinel" | "valkey-sentinel" => Ok(Self::Sentinel(sentinel(rest, false)?)),
+            "rediss-sentinel" | "valkeys-sentinel" => Ok(Self::Sentinel(sentinel(rest, true)?)),
             _ => Ok(Self::Single(Target::parse(url)?)),
         }
     }
 }
 
 /// `[[user]:password@]host[:port][,host[:port]]…[?node=host[:port]&…]`
-fn cluster(rest: &str) -> Result<Seeds> {
-    let several = several(rest, "redis-cluster://host:6379")?;
+fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
+    let several = several(rest, tls, "redis-cluster://host:6379")?;
     if !matches!(several.path, "" | "0") {
         return Err(config(
             "the URL of a cluster names a database, and clusters have number 0 alone",
         ));
     }
     for (key, _) in &several.settings {
-        if *key != "node" {
+        if *key != "node" && !(tls && tls::SETTINGS.contains(key)) {
             return Err(config(
                 "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379",
             ));
@@ -75,8 +77,8 @@ fn cluster(rest: &str) -> Result<Seeds> {
 
 /// `[[user]:password@]host[:port][,…]/service[/db][?node=…&sentinel_user=…&sentinel_password=…]`: user and password are those
 /// of the primary.
-fn sentinel(rest: &str) -> Result<Watch> {
-    let several = several(rest, "redis-sentinel://host:26379/service")?;
+fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
+    let several = several(rest, tls, "redis-sentinel://host:26379/service")?;
     let (service, number) = several.path.split_once('/').unwrap_or((several.path, ""));
     if service.is_empty() {
         return Err(config(
@@ -87,6 +89,7 @@ fn sentinel(rest: &str) -> Result<Watch> {
     for (key, value) in &several.settings {
         match *key {
             "node" => {}
+            key if tls && tls::SETTINGS.contains(&key) => {}
             "sentinel_user" => user = Some(decode(value)?),
             "sentinel_password" => password = Some(decode(value)?),
             _ => {
@@ -120,6 +123,7 @@ struct Several<'a> {
     user_info: Option<&'a str>,
     hosts: Vec<&'a str>,
     path: &'a str,
+    tls: bool,
     settings: Vec<(&'a str, &'a str)>,
 }
 
@@ -130,6 +134,7 @@ impl Several<'_> {
         let further: Result<Vec<String>> = further.map(|(_, host)| decode(host)).collect();
         let further = further?;
         let hosts = self.hosts.iter().copied();
+        let tls = self.tls.then(|| Tls::read(&self.settings)).transpose()?;
         let mut targets: Vec<Target> = Vec::new();
         for host in hosts.chain(further.iter().map(String::as_str)) {
             if host.contains(['@', '/', '?', '#']) {
@@ -140,6 +145,8 @@ impl Several<'_> {
             let user_info = self.user_info.map(|text| format!("{text}@"));
             let user_info = user_info.unwrap_or_default();
             let target = Target::parse_with_port(&format!("redis://{user_info}{host}"), port)?;
+            let tls = tls.clone();
+            let target = Target { tls, ..target };
             if !targets.contains(&target) {
                 targets.push(target);
             }
@@ -149,7 +156,7 @@ impl Several<'_> {
 }
 
 /// Takes a URL apart that may name several hosts, which no library reads. `rest` is what follows `://`.
-fn several<'a>(rest: &'a str, example: &str) -> Result<Several<'a>> {
+fn several<'a>(rest: &'a str, tls: bool, example: &str) -> Result<Several<'a>> {
     if rest.contains('#') {
         return Err(config(
             "the URL of the server has a '#'; one that is part of a name or password is written %23",
@@ -166,15 +173,12 @@ fn several<'a>(rest: &'a str, example: &str) -> Result<Several<'a>> {
             "the URL of the server names no host; it looks like {example}"
         )));
     }
-    // Not read as a form, where '+' would be a space: passwords have pluses.
-    let settings = query.split('&').filter(|pair| !pair.is_empty());
     Ok(Several {
         user_info,
         hosts: hosts.split(',').collect(),
         path,
-        settings: settings
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .collect(),
+        tls,
+        settings: settings(query),
     })
 }
 

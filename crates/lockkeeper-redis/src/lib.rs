@@ -17,8 +17,8 @@
 //! | `redis-cluster://[[user]:password@]host[:port][,…][?node=…]` | a cluster, by any of its nodes |
 //! | `redis-sentinel://[[user]:password@]host[:port][,…]/service[/db][?sentinel_password=…]` | the primary that sentinels watch |
 //!
-//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. TLS is not supported
-//! yet and is refused with a message that says so.
+//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. `rediss`, for TLS, stands
+//! in place of `redis` if the feature `tls` is enabled; its settings are `ca`, `cert` and `key`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -38,6 +38,7 @@ mod single;
 mod store;
 mod subscriber;
 mod target;
+mod tls;
 mod whereabouts;
 
 pub use options::RedisOptions;

@@ -3,11 +3,11 @@
 //! Every sentinel that the URL names is listened to at once. A sentinel publishes `+switch-master` when the primary is
 //! another one, also while the old one is well and takes writes, which no broken connection would tell of. Sentinels do not
 //! learn of a switch at the same time, and one that was cut off says what was so before: each says by which *configuration
-//! epoch*, and the largest one counts.
+//! epoch*, and of what they said last the largest one counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fred::types::Value as FredValue;
@@ -43,7 +43,9 @@ struct Word {
 pub(crate) struct Sentinels {
     watch: Watch,
     options: RedisOptions,
-    /// The word with the largest epoch.
+    /// What they have said last, by their numbers.
+    words: Mutex<BTreeMap<usize, Word>>,
+    /// What counts of that.
     word: watch::Sender<Option<Word>>,
     /// Why sentinels cannot be heard, by their numbers.
     trouble: watch::Sender<BTreeMap<usize, StoreError>>,
@@ -56,6 +58,7 @@ impl Sentinels {
         let sentinels = Arc::new(Self {
             watch,
             options,
+            words: Mutex::default(),
             word: watch::Sender::new(None),
             trouble: watch::Sender::default(),
             doubts: Notify::new(),
@@ -123,18 +126,29 @@ impl Sentinels {
     }
 
     /// A sentinel has named a primary.
-    fn said(&self, said: Word) {
-        self.word.send_if_modified(|word| {
-            let news = word.as_ref().is_none_or(|word| {
-                said.epoch > word.epoch || said.epoch == word.epoch && said != *word
-            });
-            if news {
-                tracing::info!(sentinels = %self, primary = %said.primary, epoch = said.epoch, "primary");
-                *word = Some(said);
+    fn said(&self, number: usize, said: Word) {
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.insert(number, said);
+        self.word.send_if_modified(|current| {
+            let counts = counts(words.values(), current.as_ref());
+            let news = counts != *current;
+            if let Some(word) = counts.as_ref().filter(|_| news) {
+                tracing::info!(sentinels = %self, primary = %word.primary, epoch = word.epoch, "primary");
             }
+            *current = counts;
             news
         });
     }
+}
+
+/// The word with the largest epoch. Of several that name different primaries, as sentinels do that know one by different
+/// addresses, the current one.
+fn counts<'a>(words: impl Iterator<Item = &'a Word>, current: Option<&Word>) -> Option<Word> {
+    let latest = words.max_by_key(|word| {
+        let stays = current.is_some_and(|current| current.primary == word.primary);
+        (word.epoch, stays)
+    });
+    latest.cloned()
 }
 
 /// Listens to one sentinel for ever.
@@ -176,7 +190,7 @@ async fn attended(
     }
     loop {
         // At first for what was before the subscription.
-        ask(sentinels, &questions).await?;
+        ask(sentinels, number, &questions).await?;
         sentinels
             .trouble
             .send_if_modified(|trouble| trouble.remove(&number).is_some());
@@ -194,7 +208,11 @@ async fn attended(
 }
 
 /// Asks a sentinel who the primary is, and by which epoch.
-async fn ask(sentinels: &Sentinels, connection: &Connection) -> Result<(), StoreError> {
+async fn ask(
+    sentinels: &Sentinels,
+    number: usize,
+    connection: &Connection,
+) -> Result<(), StoreError> {
     let service = &sentinels.watch.service;
     let args = vec![
         FredValue::from_static_str("MASTER"),
@@ -221,7 +239,7 @@ async fn ask(sentinels: &Sentinels, connection: &Connection) -> Result<(), Store
         })
     };
     let word = read().ok_or_else(|| StoreError::unknown("the sentinel's answer cannot be read"))?;
-    sentinels.said(word);
+    sentinels.said(number, word);
     Ok(())
 }
 
@@ -252,6 +270,7 @@ mod tests {
                 template,
             },
             options: RedisOptions::new(),
+            words: Mutex::default(),
             word: watch::Sender::new(None),
             trouble: watch::Sender::default(),
             doubts: Notify::new(),
@@ -268,14 +287,36 @@ mod tests {
     async fn a_sentinel_from_the_past_takes_nothing_back() {
         let sentinels = sentinels();
         let first = word(&sentinels, 3, "first");
-        sentinels.said(first.clone());
+        sentinels.said(0, first.clone());
         let old = sentinels.find().await.unwrap();
         assert_eq!(old, first.primary);
-        sentinels.said(word(&sentinels, 4, "second"));
-        sentinels.said(first);
+        sentinels.said(1, word(&sentinels, 4, "second"));
+        sentinels.said(0, first);
         assert_eq!(sentinels.find().await.unwrap().to_string(), "second:6379");
         let moved = timeout(Duration::from_secs(5), sentinels.moved(&old)).await;
         assert!(moved.is_ok(), "nobody was told");
+    }
+
+    #[tokio::test]
+    async fn sentinels_that_begin_anew_are_believed_once_all_of_them_have() {
+        let sentinels = sentinels();
+        for number in 0..2 {
+            sentinels.said(number, word(&sentinels, 9, "first"));
+        }
+        sentinels.said(0, word(&sentinels, 0, "second"));
+        assert_eq!(sentinels.find().await.unwrap().to_string(), "first:6379");
+        sentinels.said(1, word(&sentinels, 0, "second"));
+        assert_eq!(sentinels.find().await.unwrap().to_string(), "second:6379");
+    }
+
+    #[tokio::test]
+    async fn one_primary_by_two_addresses_is_not_left_again_and_again() {
+        let sentinels = sentinels();
+        for _ in 0..2 {
+            sentinels.said(0, word(&sentinels, 3, "10.0.0.1"));
+            sentinels.said(1, word(&sentinels, 3, "name"));
+            assert_eq!(sentinels.find().await.unwrap().to_string(), "10.0.0.1:6379");
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,8 @@ use lockkeeper_core::{Error, Result};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
+use crate::tls::{self, Tls};
+
 /// Redis' own default.
 const PORT: u16 = 6379;
 
@@ -19,6 +21,7 @@ pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) database: u8,
     pub(crate) credentials: Option<Credentials>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Where the server listens.
@@ -72,11 +75,9 @@ impl Target {
             ));
         }
         match url.scheme() {
-            "redis" | "valkey" => Self::tcp(&url, port),
+            "redis" | "valkey" => Self::tcp(&url, port, false),
+            "rediss" | "valkeys" => Self::tcp(&url, port, true),
             "unix" => Self::unix(&url),
-            "rediss" => Err(unsupported("TLS (rediss://) is")),
-            "rediss-cluster" => Err(unsupported("TLS (rediss-cluster://) is")),
-            "rediss-sentinel" => Err(unsupported("TLS (rediss-sentinel://) is")),
             _ => Err(config(
                 "the URL of the server has an unknown scheme; use redis://host:6379, valkey://host:6379, \
                  redis-cluster://host:6379, \
@@ -94,7 +95,7 @@ impl Target {
         }
     }
 
-    fn tcp(url: &Url, default_port: u16) -> Result<Self> {
+    fn tcp(url: &Url, default_port: u16, tls: bool) -> Result<Self> {
         let host = match url.host() {
             Some(Host::Domain(name)) if !name.is_empty() => decode(name)?,
             Some(Host::Ipv4(address)) => address.to_string(),
@@ -105,7 +106,13 @@ impl Target {
                 ));
             }
         };
-        if url.query().is_some() {
+        let settings = settings(url.query().unwrap_or_default());
+        if tls && !settings.iter().all(|(key, _)| tls::SETTINGS.contains(key)) {
+            return Err(config(
+                "the URL of the server has an unknown setting; ca, cert and key are known",
+            ));
+        }
+        if !tls && url.query().is_some() {
             return Err(config(
                 "the URL of the server has a '?', and redis:// takes no settings there; one that is part of a \
                  password is written %3F",
@@ -124,6 +131,7 @@ impl Target {
             },
             database,
             credentials: credentials(Some(user), password)?,
+            tls: tls.then(|| Tls::read(&settings)).transpose()?,
         })
     }
 
@@ -140,14 +148,7 @@ impl Target {
             ));
         }
         let (mut number, mut user, mut password) = (0, None, None);
-        // Not read as a form, where '+' would be a space: passwords have pluses.
-        for pair in url
-            .query()
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty())
-        {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (key, value) in settings(url.query().unwrap_or_default()) {
             match key {
                 "db" => number = database(value)?,
                 "user" => user = Some(decode(value)?),
@@ -163,6 +164,7 @@ impl Target {
             address: Address::Unix { path },
             database: number,
             credentials: credentials(user, password)?,
+            tls: None,
         })
     }
 }
@@ -196,10 +198,12 @@ pub(crate) fn config(message: impl Into<String>) -> Error {
     Error::config(message)
 }
 
-fn unsupported(what: &str) -> Error {
-    config(format!(
-        "{what} not supported yet by this version; use redis://host:6379 or unix:///path/to.sock"
-    ))
+/// What stands behind a '?'. Not read as a form, where '+' would be a space: passwords have pluses.
+pub(crate) fn settings(query: &str) -> Vec<(&str, &str)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .collect()
 }
 
 pub(crate) fn decode(text: &str) -> Result<String> {
@@ -318,9 +322,7 @@ mod tests {
             ("unix:///", "no path"),
             ("unix:///r.sock?database=1", "unknown setting"),
             ("unix:///r.sock?db=-1", "0 to 255"),
-            ("rediss://h", "not supported yet by this version"),
-            ("rediss-cluster://h", "not supported yet by this version"),
-            ("rediss-sentinel://h", "not supported yet by this version"),
+            ("rediss://h?db=1", "unknown setting"),
         ];
         for (url, part) in cases {
             let error = Target::parse(url).unwrap_err();

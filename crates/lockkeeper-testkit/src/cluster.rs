@@ -36,6 +36,7 @@ pub struct Options {
     replicas: usize,
     node_timeout: Duration,
     configuration: Vec<String>,
+    tls: bool,
 }
 
 impl Default for Options {
@@ -46,6 +47,7 @@ impl Default for Options {
             // The shortest with which nodes on a busy machine do not suspect one another.
             node_timeout: Duration::from_millis(1500),
             configuration: Vec::new(),
+            tls: false,
         }
     }
 }
@@ -76,6 +78,13 @@ impl Options {
     #[must_use]
     pub fn configuration(mut self, line: impl Into<String>) -> Self {
         self.configuration.push(line.into());
+        self
+    }
+
+    /// Makes every node speak TLS, also with the others.
+    #[must_use]
+    pub const fn tls(mut self) -> Self {
+        self.tls = true;
         self
     }
 
@@ -110,6 +119,7 @@ impl Options {
             // Nobody's replica becomes another's.
             .configuration("cluster-migration-barrier 100")
             .configuration("repl-diskless-sync-delay 0");
+        let options = if self.tls { options.tls() } else { options };
         let lines = self.configuration.iter();
         lines.fold(options, |options, line| options.configuration(line))
     }

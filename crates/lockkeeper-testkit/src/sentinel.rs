@@ -20,7 +20,72 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Watched {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
+    options: Options,
+}
+
+/// How they are to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
     password: Option<String>,
+    tls: bool,
+}
+
+impl Options {
+    /// Makes the sentinels ask for a password.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Makes all of them speak TLS, also with one another.
+    #[must_use]
+    pub const fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Starts them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Watched::start`].
+    pub async fn start(self) -> Result<Watched> {
+        let primary = self.server().configuration("repl-diskless-sync-delay 0");
+        let primary = primary.start().await?;
+        let replica = self.server();
+        let replica = replica.configuration(format!("replicaof 127.0.0.1 {}", primary.port()));
+        let replica = replica.start().await?;
+        let sentinels = (0..3).map(|_| self.sentinel(primary.port()).start());
+        let sentinels = try_join_all(sentinels).await?;
+        let watched = Watched {
+            servers: vec![primary, replica],
+            sentinels,
+            options: self,
+        };
+        watched.agreed().await?;
+        Ok(watched)
+    }
+
+    fn sentinel(&self, primary: u16) -> crate::server::Options {
+        let mut options = self.server().sentinel();
+        if let Some(password) = &self.password {
+            let among_themselves = format!("sentinel sentinel-pass {password}");
+            options = options.password(password).configuration(among_themselves);
+        }
+        options
+            .configuration(format!("sentinel monitor {SERVICE} 127.0.0.1 {primary} 2"))
+            .configuration(format!("sentinel down-after-milliseconds {SERVICE} 1000"))
+            .configuration(format!("sentinel failover-timeout {SERVICE} 3000"))
+    }
+
+    fn server(&self) -> crate::server::Options {
+        if self.tls {
+            Server::options().tls()
+        } else {
+            Server::options()
+        }
+    }
 }
 
 impl Watched {
@@ -30,58 +95,23 @@ impl Watched {
     ///
     /// If no server program is found, or they do not find one another in time.
     pub async fn start() -> Result<Self> {
-        Self::start_with(None).await
+        Self::options().start().await
     }
 
-    /// The same, and the sentinels ask for a password.
-    ///
-    /// # Errors
-    ///
-    /// As for [`start`](Self::start).
-    pub async fn start_with(password: Option<&str>) -> Result<Self> {
-        let primary = Server::options().configuration("repl-diskless-sync-delay 0");
-        let primary = primary.start().await?;
-        let replica = Server::options()
-            .configuration(format!("replicaof 127.0.0.1 {}", primary.port()))
-            .start()
-            .await?;
-        let sentinel = |_| {
-            let mut options = Server::options().sentinel();
-            if let Some(password) = password {
-                options = options
-                    .password(password)
-                    .configuration(format!("sentinel sentinel-pass {password}"));
-            }
-            options
-                .configuration(format!(
-                    "sentinel monitor {SERVICE} 127.0.0.1 {} 2",
-                    primary.port()
-                ))
-                .configuration(format!("sentinel down-after-milliseconds {SERVICE} 1000"))
-                .configuration(format!("sentinel failover-timeout {SERVICE} 3000"))
-                .start()
-        };
-        let sentinels = try_join_all((0..3).map(sentinel)).await?;
-        let watched = Self {
-            servers: vec![primary, replica],
-            sentinels,
-            password: password.map(str::to_owned),
-        };
-        watched.agreed().await?;
-        Ok(watched)
+    /// With a password, or TLS.
+    pub fn options() -> Options {
+        Options::default()
     }
 
     /// `redis-sentinel://…`, with every sentinel.
     pub fn url(&self) -> String {
         let sentinels = self.sentinels.iter().map(|it| it.address().to_string());
-        let sentinels: Vec<_> = sentinels.collect();
-        let password = self.password.as_ref();
+        let sentinels = sentinels.collect::<Vec<_>>().join(",");
+        let scheme = if self.options.tls { "rediss" } else { "redis" };
+        let password = self.options.password.as_ref();
         let password = password.map(|password| format!("?sentinel_password={password}"));
         let password = password.unwrap_or_default();
-        format!(
-            "redis-sentinel://{}/{SERVICE}{password}",
-            sentinels.join(",")
-        )
+        format!("{scheme}-sentinel://{sentinels}/{SERVICE}{password}")
     }
 
     /// The servers that hold keys: at first the primary and then its replica.

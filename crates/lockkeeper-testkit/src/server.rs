@@ -9,6 +9,7 @@
 //! stops it with half a second of sleep and a kill of whoever listens on the port.
 
 mod command;
+mod tls;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -96,6 +97,12 @@ impl Server {
             Some(password) => format!("unix://:{password}@{}", socket.display()),
             None => format!("unix://{}", socket.display()),
         }
+    }
+
+    /// The path of a file in the directory of the server: `ca.pem`, `client.pem` and `client-key.pem` for clients of one that
+    /// speaks TLS, and `stranger.pem`, an authority that does not know it.
+    pub fn file(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
     }
 
     /// The path of the unix socket.
@@ -231,6 +238,9 @@ impl Server {
     /// Starts the process and waits until it answers; `false` if its port was taken.
     async fn launch(&mut self) -> Result<bool> {
         std::fs::write(self.configuration_file(), self.configuration())?;
+        if self.options.tls {
+            tls::write(self.directory.path())?;
+        }
         let sentinel = self.options.sentinel;
         let (file, directory) = (self.configuration_file(), self.directory.path());
         let mut process = Process::start(&file, directory, sentinel)?;
@@ -262,8 +272,11 @@ impl Server {
         let mut lines = format!(
             "bind 127.0.0.1\nport {port}\nunixsocket {directory}/socket\ndir {directory}\n\
              logfile {directory}/log\ndaemonize no\nsave \"\"\nappendonly no\n",
-            port = self.port,
+            port = if self.options.tls { 0 } else { self.port },
         );
+        if self.options.tls {
+            lines += &tls::configuration(self.directory.path(), self.port);
+        }
         if let Some(password) = &self.options.password {
             lines += &format!("requirepass {password}\n");
         }
@@ -289,6 +302,7 @@ pub struct Options {
     configuration: Vec<String>,
     cluster: bool,
     sentinel: bool,
+    tls: bool,
 }
 
 impl Options {
@@ -317,6 +331,13 @@ impl Options {
     #[must_use]
     pub const fn sentinel(mut self) -> Self {
         self.sentinel = true;
+        self
+    }
+
+    /// Makes it speak TLS by TCP, and ask clients for a certificate. [`Server::file`] has what they need.
+    #[must_use]
+    pub const fn tls(mut self) -> Self {
+        self.tls = true;
         self
     }
 

@@ -63,6 +63,9 @@
 //! |---|---|
 //! | `redis://[user[:password]@]host[:port][/database]` | one Redis or Valkey server |
 //! | `unix:///path/to/socket[?db=N&user=U&password=P]` | the same over a unix socket |
+//! | `redis-cluster://[[user]:password@]host[:port][,…]` | a cluster, by any of its nodes |
+//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service` | the primary that sentinels watch |
+//! | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` | the same through TLS, with the feature `tls` |
 //! | `memory://` | a fresh engine in this process: for trying out and for tests |
 //! | `memory://name` | an engine that all clients of this process share by name |
 //!

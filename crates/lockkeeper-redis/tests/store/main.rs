@@ -12,3 +12,5 @@ mod cluster;
 mod sentinel;
 #[cfg(test)]
 mod support;
+#[cfg(all(test, feature = "tls"))]
+mod tls;

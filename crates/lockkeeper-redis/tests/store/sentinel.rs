@@ -62,7 +62,11 @@ async fn nobody_to_ask_and_nothing_to_find_are_told_at_once() {
 #[tokio::test]
 async fn sentinels_have_a_password_of_their_own() {
     timeout(FAILOVER, async {
-        let watched = Watched::start_with(Some("hunter2")).await.unwrap();
+        let watched = Watched::options()
+            .password("hunter2")
+            .start()
+            .await
+            .unwrap();
         let store = RedisStore::connect(&watched.url()).await.unwrap();
         assert!(!format!("{store:?}").contains("hunter2"));
         for (password, code) in [("?sentinel_password=wrong", "WRONGPASS"), ("", "NOAUTH")] {

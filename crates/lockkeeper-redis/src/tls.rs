@@ -1,0 +1,126 @@
+//! TLS: whom to trust and how to show oneself, by the files that a URL names. Built in with the feature `tls`.
+
+use lockkeeper_core::Result;
+
+#[cfg(feature = "tls")]
+use {
+    crate::target::{config, decode},
+    fred::rustls::client::ClientConfig,
+    fred::rustls::crypto::ring,
+    fred::rustls::pki_types::pem::{self, PemObject},
+    fred::rustls::pki_types::{CertificateDer, PrivateKeyDer},
+    fred::rustls::{Error as RustlsError, RootCertStore},
+    fred::types::config::{TlsConfig, TlsConnector},
+    std::sync::Arc,
+};
+
+/// What a URL with TLS may name.
+pub(crate) const SETTINGS: [&str; 3] = ["ca", "cert", "key"];
+
+/// What connections are wrapped in. One of a version without TLS cannot be made.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Tls {
+    #[cfg(feature = "tls")]
+    config: TlsConfig,
+}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    /// Says that there is none.
+    pub(crate) fn read(_settings: &[(&str, &str)]) -> Result<Self> {
+        Err(crate::target::config(
+            "TLS is not supported by this build: enable the feature `tls` of the crate lockkeeper or lockkeeper-redis",
+        ))
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// Reads the files that the settings name, percent-encoded: `ca`, the authorities to trust, those of the system unless
+    /// given; `cert` and `key`, to show to servers that ask.
+    pub(crate) fn read(settings: &[(&str, &str)]) -> Result<Self> {
+        let (mut ca, mut cert, mut key) = (None, None, None);
+        for (name, value) in settings {
+            let file = match *name {
+                "ca" => &mut ca,
+                "cert" => &mut cert,
+                "key" => &mut key,
+                _ => continue,
+            };
+            *file = Some(decode(value)?);
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable("ca", &error))?
+            .with_root_certificates(authorities(ca.as_deref())?);
+        let client = match (cert, key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(cert), Some(key)) => {
+                let chain = certificates("cert", &cert)?;
+                let key = PrivateKeyDer::from_pem_file(key);
+                let key = key.map_err(|error| unreadable("key", &error))?;
+                let client = builder.with_client_auth_cert(chain, key);
+                client.map_err(|error| unusable("cert", &error))?
+            }
+            _ => {
+                return Err(config(
+                    "the URL of the server names one of cert and key, and a client shows itself with both",
+                ));
+            }
+        };
+        Ok(Self {
+            config: TlsConnector::from(client).into(),
+        })
+    }
+
+    /// As fred takes it.
+    pub(crate) fn config(&self) -> TlsConfig {
+        self.config.clone()
+    }
+}
+
+#[cfg(feature = "tls")]
+fn authorities(file: Option<&str>) -> Result<RootCertStore> {
+    let mut authorities = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in certificates("ca", file)? {
+                let added = authorities.add(certificate);
+                added.map_err(|error| unusable("ca", &error))?;
+            }
+        }
+        None => {
+            let system = fred::rustls_native_certs::load_native_certs();
+            authorities.add_parsable_certificates(system.certs);
+        }
+    }
+    if authorities.is_empty() {
+        return Err(config(
+            "no certificate authority is known: name a file with ca=/path/to/ca.pem",
+        ));
+    }
+    Ok(authorities)
+}
+
+#[cfg(feature = "tls")]
+fn certificates(setting: &str, file: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(file);
+    let certificates = certificates.and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    certificates.map_err(|error| unreadable(setting, &error))
+}
+
+#[cfg(feature = "tls")]
+fn unreadable(setting: &str, error: &pem::Error) -> lockkeeper_core::Error {
+    config(format!(
+        "the file that the setting {setting} names cannot be read: {error}"
+    ))
+}
+
+#[cfg(feature = "tls")]
+fn unusable(setting: &str, error: &RustlsError) -> lockkeeper_core::Error {
+    config(format!(
+        "what the setting {setting} names cannot be used: {error}"
+    ))
+}

@@ -1,0 +1,108 @@
+//! TLS with an authority and a client certificate of one's own.
+
+use lockkeeper_core::Error;
+use lockkeeper_core::store::{Form, Store};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::RedisStore;
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::sentinel::Watched;
+use lockkeeper_testkit::server::Server;
+
+use crate::support::{acquire, bounded};
+
+fn settings(server: &Server) -> String {
+    let file = |name| server.file(name);
+    format!(
+        "ca={}&cert={}&key={}",
+        file("ca.pem"),
+        file("client.pem"),
+        file("client-key.pem")
+    )
+}
+
+#[tokio::test]
+async fn scripts_and_messages_pass_through_tls() {
+    bounded(async {
+        let server = Server::options().tls().start().await.unwrap();
+        for host in ["127.0.0.1", "localhost"] {
+            let port = server.port();
+            let url = format!("rediss://{host}:{port}?{}", settings(&server));
+            let store = RedisStore::connect(&url).await.unwrap();
+            store.subscribe("channel").await.unwrap();
+            let reply = store.call(acquire(host, "a", Form::Source)).await;
+            assert_eq!(reply.unwrap().status(), Status::Granted);
+            store.close().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_or_client_that_nobody_vouches_for_is_refused() {
+    bounded(async {
+        let server = Server::options().tls().start().await.unwrap();
+        let (address, file) = (server.address(), |name: &str| server.file(name));
+        let url = format!("rediss://{address}?ca={}", file("stranger.pem"));
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+        assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+        let url = format!("rediss://{address}?ca={}", file("ca.pem"));
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert!(matches!(error, Error::Backend { .. }), "{error:?}");
+        let error = RedisStore::connect(&format!("redis://{address}")).await;
+        assert!(matches!(error.unwrap_err(), Error::Backend { .. }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn files_that_are_no_good_are_a_config_error_that_names_the_setting() {
+    bounded(async {
+        let server = Server::options().tls().start().await.unwrap();
+        let file = |name: &str| server.file(name);
+        for (settings, part) in [
+            ("ca=/nowhere".to_owned(), "ca"),
+            (format!("ca={}", file("server-key.pem")), "authority"),
+            (
+                format!("ca={}&cert={}", file("ca.pem"), file("client.pem")),
+                "both",
+            ),
+            (format!("ca={0}&cert={0}&key={0}", file("ca.pem")), "key"),
+        ] {
+            let url = format!("rediss://{}?{settings}", server.address());
+            let error = RedisStore::connect(&url).await.unwrap_err();
+            assert!(matches!(error, Error::Config { .. }), "{error:?}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_node_of_a_cluster_is_found_through_tls() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).tls().start().await.unwrap();
+        let node = &cluster.nodes()[0];
+        let url = format!("rediss-cluster://{}?{}", node.address(), settings(node));
+        let store = RedisStore::connect(&url).await.unwrap();
+        assert_eq!(store.servers().len(), 3);
+        for number in 0..20 {
+            let name = format!("{{name{number}}}");
+            let reply = store.call(acquire(&name, "a", Form::Source)).await;
+            assert_eq!(reply.unwrap().status(), Status::Granted);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sentinels_and_what_they_watch_are_found_through_tls() {
+    bounded(async {
+        let watched = Watched::options().tls().start().await.unwrap();
+        let url = format!("{}?{}", watched.url(), settings(&watched.sentinels()[0]));
+        let store = RedisStore::connect(&url).await.unwrap();
+        let reply = store.call(acquire("name", "a", Form::Source)).await;
+        assert_eq!(reply.unwrap().status(), Status::Granted);
+    })
+    .await;
+}
