@@ -449,7 +449,13 @@ impl Cluster {
 
 impl Shared for Cluster {
     async fn start() -> Result<Self> {
-        Self::start().await
+        let cluster = Self::start().await?;
+        // Of those who use it nobody wants a failover, which a busy machine could bring about.
+        for node in &cluster.nodes {
+            let patience = ["CONFIG", "SET", "cluster-node-timeout", "60000"];
+            node.command(&patience).await?;
+        }
+        Ok(cluster)
     }
 
     async fn clean(&self) -> Result<()> {

@@ -211,7 +211,19 @@ impl Watched {
 
 impl Shared for Watched {
     async fn start() -> Result<Self> {
-        Self::start().await
+        let watched = Self::start().await?;
+        // Of those who use it nobody wants a failover, which a busy machine could bring about.
+        for sentinel in &watched.sentinels {
+            let patience = [
+                "SENTINEL",
+                "SET",
+                SERVICE,
+                "down-after-milliseconds",
+                "60000",
+            ];
+            sentinel.command(&patience).await?;
+        }
+        Ok(watched)
     }
 
     async fn clean(&self) -> Result<()> {

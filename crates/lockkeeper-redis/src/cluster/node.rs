@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use fred::interfaces::Resp3Frame as Frame;
 use fred::types::{CustomCommand, Value as FredValue};
@@ -256,6 +255,3 @@ async fn first(
         opened = dialer.dial() => opened,
     }
 }
-
-/// How long the nodes may take to answer a question about the cluster.
-pub(crate) const SURVEY_PATIENCE: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use super::answer::Answer;
-use super::node::Node;
 use crate::connection::command;
+use crate::current::closed_error;
 use crate::reply;
 use crate::request;
 
@@ -77,7 +77,8 @@ pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, Stor
             }
             Answer::Ask(endpoint) if redirections < REDIRECTIONS => {
                 redirections += 1;
-                (node, asking) = (stranger(shared, &endpoint)?, true);
+                let next = shared.node_at(&endpoint).ok_or_else(closed_error)?;
+                (node, asking) = (next, true);
             }
             Answer::Moved(_) | Answer::Ask(_) => {
                 return Err(StoreError::not_sent(format!(
@@ -96,15 +97,6 @@ pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, Stor
             Answer::TryAgain | Answer::Other => return Err(StoreError::refused(text)),
         }
     }
-}
-
-fn stranger(
-    shared: &Arc<Shared>,
-    endpoint: &super::map::Endpoint,
-) -> Result<Arc<Node>, StoreError> {
-    shared
-        .node_at(endpoint)
-        .ok_or_else(crate::current::closed_error)
 }
 
 /// Waits a little the second time, a little longer each further one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::Value as FredValue;
+use fred::types::{CustomCommand, Value as FredValue};
 use lockkeeper_core::store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use super::channels;
 use super::map::{Endpoint, View};
-use super::node::{Node, SURVEY_PATIENCE};
+use super::node::Node;
 use crate::connection::{Connection, command};
 use crate::current::closed;
 use crate::events::Line;
@@ -29,6 +29,9 @@ const FIRST_GAP: Duration = Duration::from_millis(50);
 
 /// How rare they become while nothing changes for the better: a failover takes a second and more, and many clients ask.
 const LONGEST_GAP: Duration = Duration::from_millis(500);
+
+/// How long a node may take to answer. Nobody waits for the slowest of them but the next survey.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many nodes are asked when there is a reason. One may be cut off from the others, two seldom are.
 const WITNESSES: usize = 3;
@@ -115,7 +118,7 @@ async fn ask_nodes(nodes: Vec<Arc<Node>>) -> Vec<View> {
     let mut questions = JoinSet::new();
     for node in nodes {
         questions.spawn(async move {
-            let deadline = Instant::now() + SURVEY_PATIENCE;
+            let deadline = Instant::now() + PATIENCE;
             let (name, args) = question();
             let (_, frame) = node.exchange(name, args, deadline).await.ok()?;
             let text = reply::text(&frame)?;
@@ -173,7 +176,7 @@ async fn ask_stranger(
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
 }
 
-fn question() -> (fred::types::CustomCommand, Vec<FredValue>) {
+fn question() -> (CustomCommand, Vec<FredValue>) {
     (
         command("CLUSTER", 0),
         vec![FredValue::from_static_str("NODES")],
