@@ -14,7 +14,7 @@ use fred::clients::{Client, Pipeline};
 use fred::error::Error as FredError;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame as Frame};
 use fred::types::config::{Config, Options, ServerConfig, TcpConfig, UnresponsiveConfig};
-use fred::types::{Builder, ClusterHash, CustomCommand, Message, Value as FredValue};
+use fred::types::{Builder, ClusterHash, CustomCommand, Message, RespVersion, Value as FredValue};
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
@@ -310,6 +310,11 @@ fn build(target: &Target, options: &RedisOptions, line: Line) -> Result<Client, 
         username,
         password,
         database: Some(target.database).filter(|number| *number > 0),
+        version: if options.resp3 {
+            RespVersion::RESP3
+        } else {
+            RespVersion::RESP2
+        },
         // An error while connecting is told at once.
         fail_fast: true,
         ..Config::default()

@@ -25,10 +25,11 @@ pub struct RedisOptions {
     pub(crate) connect_timeout: Duration,
     pub(crate) silence_timeout: Duration,
     pub(crate) nodelay: bool,
+    pub(crate) resp3: bool,
 }
 
 impl RedisOptions {
-    /// The defaults: 5 s to connect, 5 s of silence, no delay.
+    /// The defaults: 5 s to connect, 5 s of silence, no delay, RESP2.
     pub const fn new() -> Self {
         Self {
             // Longer than a lost SYN, which TCP repeats after 1 s and again after 3 s; shorter than a person's patience.
@@ -39,6 +40,8 @@ impl RedisOptions {
             // On a network, Nagle's algorithm may hold a script back for a whole round trip. Over loopback and with
             // many tasks, turning this off measures faster.
             nodelay: true,
+            // Nothing here needs more, and proxies that know RESP2 alone are about.
+            resp3: false,
         }
     }
 
@@ -61,6 +64,14 @@ impl RedisOptions {
     #[must_use]
     pub const fn nodelay(mut self, nodelay: bool) -> Self {
         self.nodelay = nodelay;
+        self
+    }
+
+    /// Whether to speak RESP3 instead of RESP2, for a server or a proxy that takes nothing else. False unless set; both do the
+    /// same here.
+    #[must_use]
+    pub const fn resp3(mut self, resp3: bool) -> Self {
+        self.resp3 = resp3;
         self
     }
 

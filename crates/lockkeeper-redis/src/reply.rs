@@ -23,10 +23,16 @@ pub(crate) fn text(frame: &Frame) -> Option<String> {
     }
 }
 
-/// The texts in a list, what is none left out; none for any other reply.
+/// The texts in a list, or in a map, which in RESP2 is a list of keys and values; what is none left out. None for any other
+/// reply.
 pub(crate) fn texts(frame: &Frame) -> Vec<String> {
     match frame {
         Frame::Array { data, .. } => data.iter().filter_map(text).collect(),
+        Frame::Map { data, .. } => data
+            .iter()
+            .flat_map(|(key, value)| [key, value])
+            .filter_map(text)
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -4,6 +4,7 @@
 mod connecting;
 mod faults;
 mod messages;
+mod resp3;
 mod scripts;
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]

@@ -1,0 +1,45 @@
+//! RESP3 does what RESP2 does, wherever the locks live.
+
+use lockkeeper_core::store::{Event, Form, Store};
+use lockkeeper_lua::Status;
+use lockkeeper_redis::RedisOptions;
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::sentinel::Watched;
+use lockkeeper_testkit::server::Server;
+
+use crate::support::{acquire, bounded, leave, until};
+
+/// Holds, listens, and hears that somebody has left.
+async fn everything_works(url: &str, server: &Server) {
+    let store = RedisOptions::new().resp3(true).connect(url).await.unwrap();
+    let mut events = store.events().unwrap();
+    store.subscribe("channel").await.unwrap();
+    let granted = store.call(acquire("{name}", "a", Form::Source)).await;
+    assert_eq!(granted.unwrap().status(), Status::Granted);
+    let busy = store.call(acquire("{name}", "b", Form::Sha)).await;
+    assert_eq!(busy.unwrap().status(), Status::Busy);
+    let left = store.call(leave("{name}", "a", Form::Source)).await;
+    assert_eq!(left.unwrap().status(), Status::Left);
+    server
+        .command(&["PUBLISH", "channel", "hello"])
+        .await
+        .unwrap();
+    until(&mut events, &Event::message("channel", "hello")).await;
+    let clients = server.command(&["CLIENT", "LIST"]).await.unwrap();
+    let clients = clients.into_text().unwrap();
+    assert!(clients.contains("resp=3"), "{clients}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_server_a_cluster_and_sentinels_speak_resp3() {
+    bounded(async {
+        let server = Server::start().await.unwrap();
+        everything_works(&server.url(), &server).await;
+        let cluster = Cluster::pooled().await.unwrap();
+        everything_works(&cluster.url(), &cluster.nodes()[0]).await;
+        let watched = Watched::pooled().await.unwrap();
+        everything_works(&watched.url(), &watched.servers()[0]).await;
+    })
+    .await;
+}
