@@ -73,6 +73,12 @@ async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> i64 {
     count.into_integer().unwrap()
 }
 
+/// Waits until a replica has all that the node has; only then can it take its place.
+async fn replicated(node: &Server) {
+    let replicas = node.command(&["WAIT", "1", "20000"]).await.unwrap();
+    assert_eq!(replicas.into_integer().unwrap(), 1);
+}
+
 #[tokio::test]
 async fn each_script_finds_the_node_of_its_keys() {
     bounded(async {
@@ -230,10 +236,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
             store.call(acquire(name, "a", Form::Sha)).await.unwrap();
         }
         store.subscribe(&names[1][0]).await.unwrap();
-        cluster.nodes()[1]
-            .command(&["WAIT", "1", "1000"])
-            .await
-            .unwrap();
+        replicated(&cluster.nodes()[1]).await;
         cluster.kill(1).unwrap();
         let begun = Instant::now();
         loop {
@@ -273,10 +276,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
         for name in names.iter().flatten() {
             store.call(acquire(name, "a", Form::Sha)).await.unwrap();
         }
-        cluster.nodes()[1]
-            .command(&["WAIT", "1", "1000"])
-            .await
-            .unwrap();
+        replicated(&cluster.nodes()[1]).await;
         cluster.freeze(1).unwrap();
         let begun = Instant::now();
         let patience = Duration::from_millis(500);

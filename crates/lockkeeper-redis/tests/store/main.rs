@@ -4,11 +4,12 @@
 mod connecting;
 mod faults;
 mod messages;
-mod resp3;
 mod scripts;
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod resp3;
 #[cfg(test)]
 mod sentinel;
 #[cfg(test)]
