@@ -27,6 +27,7 @@ mod redlock_scripts;
 mod redlock_servers;
 mod reentrant;
 mod renewals;
+mod replicas;
 mod revocation;
 mod rights;
 mod rwlock;

@@ -89,6 +89,47 @@ async fn the_documented_rights_are_enough_on_one_server() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_documented_rights_are_enough_for_replicas() -> Result<()> {
+    let server = Server::start().await?;
+    let _replica = server.start_replica().await?;
+    make_user(&server, &[]).await?;
+    let client = lockkeeper::connect(&as_user(&server.url())).await?;
+    let lock = Mutex::new(&client, "name");
+    let refused = lock.acquire().min_replicas(1).await;
+    let error = refused.err().context("it may wait")?.to_string();
+    ensure!(
+        error.contains("NOPERM") && error.contains("'wait'"),
+        "{error}"
+    );
+    let gone = lock.try_acquire().await?.context("it was not given back")?;
+    gone.release().await?;
+
+    make_user(&server, &["+wait"]).await?;
+    lock.acquire().min_replicas(1).await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
+    let server = Server::start().await?;
+    let holder = lockkeeper::connect(&server.url()).await?;
+    let _guard = Mutex::new(&holder, "name").acquire().await?;
+    for (taken, told) in [
+        ("resetchannels", "&lockkeeper.wake:*"),
+        ("-subscribe", "'subscribe' command"),
+        ("-evalsha", "'evalsha' command"),
+        ("resetkeys", "~lockkeeper:*"),
+    ] {
+        make_user(&server, &[taken]).await?;
+        let client = lockkeeper::connect(&as_user(&server.url())).await?;
+        let waiting = Mutex::new(&client, "name").acquire().wait_for(SOON).await;
+        let error = waiting.err().context("it may")?.to_string();
+        ensure!(error.contains(told) && error.contains("; allow"), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
     for node in cluster.nodes() {

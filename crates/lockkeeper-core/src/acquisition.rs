@@ -4,6 +4,7 @@
 //! holds nothing for longer than one ttl.
 
 mod queue;
+mod replicas;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,9 @@ pub(crate) struct Acquisition {
     owner: Owner,
     /// `None`: for ever.
     wait: Option<Duration>,
+    /// How many replicas are to have the grant, and how long nobody else may hold from then on.
+    replicas: u32,
+    min_hold: Option<Duration>,
     started: Moment,
     /// Why the last request had no answer; `None` if it had.
     trouble: Option<StoreError>,
@@ -75,6 +79,8 @@ impl Acquisition {
             terms,
             owner,
             wait,
+            replicas: 0,
+            min_hold: None,
         })
     }
 

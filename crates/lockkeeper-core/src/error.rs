@@ -55,6 +55,18 @@ pub enum Error {
         /// The lock.
         name: String,
     },
+    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) asks for had the grant in time. It has been given
+    /// back.
+    #[error("lock {name:?} was granted, but {reached} of {wanted} replicas had it in time")]
+    #[non_exhaustive]
+    NotReplicated {
+        /// The lock.
+        name: String,
+        /// How many replicas were to have it.
+        wanted: u32,
+        /// How many confirmed that they have it.
+        reached: u64,
+    },
     /// Some members of a multi-lock were not released, the others were. Belief in all of them has ended; leaves without answer
     /// are repeated in the background.
     #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
@@ -155,12 +167,12 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, or the lock was
-    /// held for as long as the caller would wait.
+    /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, its replicas were, or
+    /// the lock was held for as long as the caller would wait.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Backend { cause, .. } => cause.is_transient(),
-            Self::Timeout { .. } | Self::QueueFull { .. } => true,
+            Self::Timeout { .. } | Self::QueueFull { .. } | Self::NotReplicated { .. } => true,
             _ => false,
         }
     }

@@ -6,6 +6,8 @@
 //! by its text only if nothing overtook it. The question of [`Line::verify`] changes nothing and may stand beside another
 //! request.
 
+mod replicas;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -296,7 +298,10 @@ impl Line {
     }
 
     fn item(&self, tenure: &Tenure, verb: Verb, overtakes: bool) -> Item {
-        let ask = self.ask(tenure);
+        Self::item_of(tenure, verb, overtakes, self.ask(tenure))
+    }
+
+    fn item_of(tenure: &Tenure, verb: Verb, overtakes: bool, ask: Ask<'_>) -> Item {
         match verb {
             // Of the two claims of a swap the new one asks.
             Verb::Acquire | Verb::Swap => match &tenure.predecessor {

@@ -148,6 +148,23 @@ impl Reply {
     }
 }
 
+/// What a script answered, and how many replicas have what it wrote.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Replicated {
+    /// The answer.
+    pub reply: Reply,
+    /// How many replicas have confirmed in time; why nobody knows, if the question failed.
+    pub reached: Result<u64, StoreError>,
+}
+
+impl Replicated {
+    /// An answer whose effects so many replicas have.
+    pub const fn new(reply: Reply, reached: Result<u64, StoreError>) -> Self {
+        Self { reply, reached }
+    }
+}
+
 /// Why a reply cannot be believed. Either way the outcome of the request is unknown and the connection must go.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -244,6 +261,20 @@ impl StoreError {
         }
     }
 
+    /// What to do about a missing right. The server names a command, and neither keys nor channels.
+    fn remedy(&self) -> &'static str {
+        match self.code() {
+            Some("NOPERM") if self.message.contains("channel") => {
+                "; allow the user &lockkeeper.wake:* &lockkeeper.grant:* &lockkeeper.client:*"
+            }
+            Some("NOPERM") if self.message.contains("keys") => {
+                "; allow the user ~lockkeeper.* and the keys of the namespace, ~lockkeeper:* unless it is set"
+            }
+            Some("NOPERM") if self.message.contains("command") => "; allow it to the user",
+            _ => "",
+        }
+    }
+
     /// Whether the server does not know the script: it has executed nothing.
     pub fn is_noscript(&self) -> bool {
         self.code() == Some("NOSCRIPT")
@@ -280,7 +311,7 @@ impl fmt::Display for StoreError {
         match self.outcome {
             Outcome::NotSent => f.write_str(&self.message),
             Outcome::Unknown => write!(f, "no answer: {}", self.message),
-            Outcome::Refused => write!(f, "the server refused: {}", self.message),
+            Outcome::Refused => write!(f, "the server refused: {}{}", self.message, self.remedy()),
         }
     }
 }
@@ -334,6 +365,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The error says which of three is true: not sent, unknown, refused. A reply that is not this request's is
     /// "unknown", and the store replaces the connection it came by.
     async fn call(&self, call: Call) -> Result<Reply, StoreError>;
+
+    /// Executes a script once, as [`call`](Self::call) does but on a connection that no other request uses meanwhile, and
+    /// then waits until `replicas` replicas have confirmed that they have everything that the server had written by then,
+    /// or until `patience` is over. Other requests are not kept waiting.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call), if the script was not executed or its reply did not come; what became of the waiting is
+    /// told apart in [`Replicated::reached`]. A store that cannot wait for replicas executes nothing: "not sent".
+    async fn call_replicated(
+        &self,
+        _call: Call,
+        _replicas: u32,
+        _patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        Err(StoreError::not_sent(
+            "this store cannot wait for replicas: acquire without min_replicas",
+        ))
+    }
 
     /// Starts to receive the messages of a channel. When it returns `Ok`, the server has confirmed: every message
     /// published from now on arrives, or else [`Event::Reconnected`] does. Subscribing twice changes nothing.

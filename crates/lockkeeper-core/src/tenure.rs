@@ -54,6 +54,8 @@ pub(crate) struct Tenure {
     claim: Mutex<Claim>,
     /// The owner is known to others than this claim.
     known_owner: AtomicBool,
+    /// It was granted, and nobody has been given the hold. Read and changed with the claim locked.
+    pending: AtomicBool,
     /// What it holds together with.
     whole: OnceLock<Weak<Whole>>,
     /// Rings when the claim comes to another phase, above all when belief ends.
@@ -91,6 +93,7 @@ impl Tenure {
             predecessor: None,
             claim: Mutex::new(claim),
             known_owner: AtomicBool::new(terms.known_owner),
+            pending: AtomicBool::new(false),
             whole: OnceLock::new(),
             bell: Notify::new(),
             majority: OnceLock::new(),
@@ -101,6 +104,17 @@ impl Tenure {
     pub(crate) fn hand_out_owner(&self) -> Owner {
         self.known_owner.store(true, Ordering::Relaxed);
         self.id.owner()
+    }
+
+    /// From now on the hold is nobody's yet, or somebody's.
+    pub(crate) fn set_pending(&self, pending: bool) {
+        self.change(|_| self.pending.store(pending, Ordering::Relaxed));
+    }
+
+    /// The client closes, see [`Claim::forsake`]. A hold that is nobody's yet is not left to expire: no work has begun under it,
+    /// and who asks for it will leave.
+    pub(crate) fn forsake(&self, now: Moment) -> bool {
+        self.change(|claim| !self.pending.load(Ordering::Relaxed) && claim.forsake(now))
     }
 
     /// Whether the owner may have other claims.

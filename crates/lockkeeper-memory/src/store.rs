@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::{Clock, TokioClock};
-use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError, Value};
+use lockkeeper_core::store::{Call, Event, Form, Replicated, Reply, Store, StoreError, Value};
 use tokio::sync::mpsc;
 
 use crate::bus::ConnectionId;
@@ -261,6 +262,16 @@ impl Store for MemoryStore {
         // After the effect, never before: the order of calls is that of their first polls.
         tokio::task::consume_budget().await;
         reply
+    }
+
+    /// There are no replicas to wait for.
+    async fn call_replicated(
+        &self,
+        call: Call,
+        _replicas: u32,
+        _patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        Ok(Replicated::new(self.call(call).await?, Ok(0)))
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {

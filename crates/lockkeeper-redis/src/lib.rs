@@ -34,6 +34,7 @@ mod reply;
 mod request;
 mod script_line;
 mod sentinel;
+mod side_lines;
 mod single;
 mod store;
 mod subscriber;

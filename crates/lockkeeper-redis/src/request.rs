@@ -4,7 +4,16 @@ use fred::bytes::Bytes;
 use fred::types::Value as FredValue;
 use fred::util::redis_keyslot;
 use lockkeeper_core::protocol::Item;
-use lockkeeper_core::store::Request;
+use lockkeeper_core::store::{Call, Form, Request, StoreError};
+
+/// The command of a call, and how that names the script.
+pub(crate) fn words(call: &Call) -> Result<(&'static str, &'static str), StoreError> {
+    match call.form {
+        Form::Sha => Ok(("EVALSHA", call.item.script.sha1)),
+        Form::Source => Ok(("EVAL", call.item.script.source)),
+        _ => Err(StoreError::not_sent("unknown form of a call")),
+    }
+}
 
 /// The slot of an item, all of whose keys lie in one.
 pub(crate) fn slot(item: &Item) -> u16 {

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::{BootClock, Clock};
-use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
+use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError};
 use lockkeeper_core::{Error, Result};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::connection::{self, Verb};
 use crate::current::{self, Current};
@@ -19,6 +21,7 @@ use crate::options::RedisOptions;
 use crate::reply;
 use crate::request;
 use crate::script_line;
+use crate::side_lines::SideLines;
 use crate::subscriber::{Request, Subscriber};
 use crate::whereabouts::Whereabouts;
 
@@ -26,6 +29,7 @@ use crate::whereabouts::Whereabouts;
 pub(crate) struct Single {
     whereabouts: Whereabouts,
     current: Arc<Current>,
+    side_lines: SideLines,
     events: Arc<Events>,
     requests: mpsc::UnboundedSender<Request>,
     closing: watch::Sender<bool>,
@@ -50,6 +54,7 @@ impl Single {
             alarm: Arc::default(),
         };
         let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
+        let side_lines = SideLines::new(dialer(Line::Scripts));
         let opened = tokio::try_join!(scripts.dial(), messages.dial());
         let events = Arc::new(Events::default());
         let (current, scripts_opened, messages_opened) = match opened {
@@ -83,6 +88,7 @@ impl Single {
         Ok(Self {
             whereabouts,
             current,
+            side_lines,
             events,
             requests,
             closing,
@@ -113,12 +119,7 @@ impl Store for Single {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         // Nothing is awaited before the request is queued, so calls leave in the order of their first polls.
         let connection = self.current.connection()?;
-        let script = call.item.script;
-        let (name, script) = match call.form {
-            Form::Sha => ("EVALSHA", script.sha1),
-            Form::Source => ("EVAL", script.source),
-            _ => return Err(StoreError::not_sent("unknown form of a call")),
-        };
+        let (name, script) = request::words(&call)?;
         let command = connection::command(name, request::slot(&call.item));
         let args = request::arguments(script, call.request, &call.item);
         drop(call.item);
@@ -136,6 +137,29 @@ impl Store for Single {
             connection.condemn();
             StoreError::unknown(bad.to_string()).with_source(bad)
         })
+    }
+
+    async fn call_replicated(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        let deadline = Instant::now() + call.timeout;
+        let (name, script) = request::words(&call)?;
+        let command = connection::command(name, request::slot(&call.item));
+        let args = request::arguments(script, call.request, &call.item);
+        let (line, frame) = self.side_lines.send(command, args, false, deadline).await?;
+        if let Some(text) = reply::error_text(&frame) {
+            if text.starts_with("READONLY") {
+                self.whereabouts.doubt();
+            }
+            line.give_back();
+            return Err(StoreError::refused(text));
+        }
+        let reply = Reply::read(call.request, reply::value(frame));
+        let reply = reply.map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))?;
+        Ok(Replicated::new(reply, line.wait(replicas, patience).await))
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
@@ -160,6 +184,7 @@ impl Store for Single {
 
     async fn close(&self) {
         self.current.close();
+        self.side_lines.close();
         self.closing.send_replace(true);
         let mut keepers = self.keepers.lock().await;
         while keepers.join_next().await.is_some() {}

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::Result;
 use lockkeeper_core::clock::Clock;
-use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
+use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -69,6 +70,15 @@ impl RedisStore {
 impl Store for RedisStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         self.0.call(call).await
+    }
+
+    async fn call_replicated(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        self.0.call_replicated(call, replicas, patience).await
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {

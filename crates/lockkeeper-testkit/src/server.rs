@@ -67,6 +67,30 @@ impl Server {
         Options::default()
     }
 
+    /// Starts a replica of this server. When this returns, what is written here reaches it at once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start), and if the two do not come together in time.
+    pub async fn start_replica(&self) -> Result<Self> {
+        self.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
+            .await?;
+        let replica = Self::options()
+            .configuration(format!("replicaof 127.0.0.1 {}", self.port))
+            .start()
+            .await?;
+        let online = format!("port={},state=online", replica.port);
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let info = self.command(&["INFO", "replication"]).await?.into_text()?;
+            if info.contains(&online) {
+                return Ok(replica);
+            }
+            ensure!(Instant::now() < deadline, "no replica:\n{info}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// The port on 127.0.0.1; it stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port

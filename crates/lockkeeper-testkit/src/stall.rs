@@ -4,10 +4,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::Clock;
-use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
+use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError};
 use tokio::sync::mpsc;
 
 /// A store that lets other tasks run before and after each request.
@@ -19,6 +20,18 @@ impl Store for Stalling {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         tokio::task::yield_now().await;
         let reply = self.0.call(call).await;
+        tokio::task::yield_now().await;
+        reply
+    }
+
+    async fn call_replicated(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        tokio::task::yield_now().await;
+        let reply = self.0.call_replicated(call, replicas, patience).await;
         tokio::task::yield_now().await;
         reply
     }

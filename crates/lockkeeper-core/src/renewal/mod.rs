@@ -245,7 +245,7 @@ impl Renewals {
             state.expected.clear();
             std::mem::take(&mut state.tenures)
         });
-        let forsaken = |tenure: &&Arc<Tenure>| tenure.change(|claim| claim.forsake(now));
+        let forsaken = |tenure: &&Arc<Tenure>| tenure.forsake(now);
         let forsaken: Vec<_> = tenures.values().filter(forsaken).collect();
         for tenure in &forsaken {
             report_lost(&self.line, tenure, LossReason::ClientClosed);

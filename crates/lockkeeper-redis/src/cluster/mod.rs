@@ -14,11 +14,12 @@ mod survey;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fred::util::redis_keyslot;
 use lockkeeper_core::clock::{BootClock, Clock};
-use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
+use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError};
 use lockkeeper_core::{Error, Result};
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -295,6 +296,15 @@ impl Table {
 impl Store for Cluster {
     async fn call(&self, call: Call) -> std::result::Result<Reply, StoreError> {
         router::call(&self.shared, call).await
+    }
+
+    async fn call_replicated(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> std::result::Result<Replicated, StoreError> {
+        router::call_replicated(&self.shared, call, replicas, patience).await
     }
 
     async fn subscribe(&self, channel: &str) -> std::result::Result<(), StoreError> {

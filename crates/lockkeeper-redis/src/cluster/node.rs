@@ -19,6 +19,7 @@ use crate::events::{Events, Line};
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::script_line;
+use crate::side_lines::{SideLine, SideLines};
 use crate::subscriber::{Request, Subscriber};
 use crate::target::Target;
 use crate::whereabouts::Whereabouts;
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     /// For requests behind an `ASKING`, one after the other: nobody else's may come between the two.
     asking: Mutex<Option<Asking>>,
     asking_dialer: Dialer,
+    /// For those who wait for replicas.
+    side_lines: SideLines,
     /// It was asked for a slot that is on its way to it, lately.
     asked: AtomicBool,
     closing: watch::Sender<bool>,
@@ -79,6 +82,7 @@ impl Node {
         ));
         Self {
             asking_dialer: dialer(Line::NodeScripts),
+            side_lines: SideLines::new(dialer(Line::NodeScripts)),
             endpoint,
             current,
             requests,
@@ -157,6 +161,20 @@ impl Node {
         }
     }
 
+    /// Sends one command by a connection that nobody else uses meanwhile; `asking` if its key is on the way to this node.
+    pub(crate) async fn exchange_aside(
+        &self,
+        script: CustomCommand,
+        args: Vec<FredValue>,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<(SideLine, Frame), StoreError> {
+        if asking {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+        self.side_lines.send(script, args, asking, deadline).await
+    }
+
     /// Forgets that it was asked; whether it was.
     pub(crate) fn take_asked(&self) -> bool {
         self.asked.swap(false, Ordering::Relaxed)
@@ -191,6 +209,7 @@ impl Node {
     /// Closes its connections and waits until they are.
     pub(crate) async fn close(&self) {
         self.current.close();
+        self.side_lines.close();
         self.closing.send_replace(true);
         let mut keepers = self.keepers.lock().await;
         while keepers.join_next().await.is_some() {}

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::store::{Call, Form, Outcome, Reply, StoreError};
+use lockkeeper_core::store::{Call, Outcome, Replicated, Reply, StoreError};
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
@@ -15,6 +15,7 @@ use crate::connection::command;
 use crate::current::closed_error;
 use crate::reply;
 use crate::request;
+use crate::side_lines::SideLine;
 
 /// How often one request is sent on. Two are the most that a consistent cluster asks for.
 const REDIRECTIONS: u32 = 5;
@@ -28,14 +29,34 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// As [`Store::call`](lockkeeper_core::store::Store::call).
 pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, StoreError> {
+    Ok(follow(shared, call, false).await?.0)
+}
+
+/// As [`Store::call_replicated`](lockkeeper_core::store::Store::call_replicated), for the replicas of the node that has
+/// executed the script.
+pub(crate) async fn call_replicated(
+    shared: &Arc<Shared>,
+    call: Call,
+    replicas: u32,
+    patience: Duration,
+) -> Result<Replicated, StoreError> {
+    let (reply, line) = follow(shared, call, true).await?;
+    let reached = match line {
+        Some(line) => line.wait(replicas, patience).await,
+        None => Err(StoreError::not_sent("there is no connection to ask by")),
+    };
+    Ok(Replicated::new(reply, reached))
+}
+
+/// Sends a script to whoever has its keys; `aside`, by a connection that is the caller's until it is dropped.
+async fn follow(
+    shared: &Arc<Shared>,
+    call: Call,
+    aside: bool,
+) -> Result<(Reply, Option<SideLine>), StoreError> {
     // Nothing is awaited before the request is queued, so those for one node leave in the order of their first polls.
     let deadline = Instant::now() + call.timeout;
-    let script = call.item.script;
-    let (name, script) = match call.form {
-        Form::Sha => ("EVALSHA", script.sha1),
-        Form::Source => ("EVAL", script.source),
-        _ => return Err(StoreError::not_sent("unknown form of a call")),
-    };
+    let (name, script) = request::words(&call)?;
     let slot = request::slot(&call.item);
     let owner = || match (call.item.server, call.item.keys.is_empty()) {
         (Some(server), _) => {
@@ -49,23 +70,33 @@ pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, Stor
     let (mut node, mut asking) = (owner()?, false);
     let (mut redirections, mut repeats) = (0, 0);
     loop {
-        let sent = if asking {
-            node.ask(command(name, slot), args.clone(), deadline).await
+        let (command, args) = (command(name, slot), args.clone());
+        let sent = if aside {
+            let sent = node.exchange_aside(command, args, asking, deadline).await;
+            sent.map(|(line, frame)| (line.connection(), frame, Some(line)))
         } else {
-            node.exchange(command(name, slot), args.clone(), deadline)
-                .await
+            let sent = if asking {
+                node.ask(command, args, deadline).await
+            } else {
+                node.exchange(command, args, deadline).await
+            };
+            sent.map(|(connection, frame)| (connection, frame, None))
         };
-        let (connection, frame) = sent.inspect_err(|error| {
+        let (connection, frame, line) = sent.inspect_err(|error| {
             if error.outcome() != Outcome::Refused {
                 shared.alarm.notify_one();
             }
         })?;
         let Some(text) = reply::error_text(&frame) else {
-            return Reply::read(call.request, reply::value(frame)).map_err(|bad| {
+            let reply = Reply::read(call.request, reply::value(frame)).map_err(|bad| {
                 node.condemn(&connection);
                 StoreError::unknown(bad.to_string()).with_source(bad)
             });
+            return Ok((reply?, line));
         };
+        if let Some(line) = line {
+            line.give_back();
+        }
         match Answer::read(&text, &node.endpoint) {
             Answer::Moved(endpoint) if redirections < REDIRECTIONS => {
                 // The second time they do not agree; they will.

@@ -1,0 +1,188 @@
+//! Connections beside the one that all requests share, for those who wait for replicas: `WAIT` keeps everybody waiting who
+//! comes behind it by the same connection, and counts what was written by that one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fred::interfaces::Resp3Frame as Frame;
+use fred::types::{CustomCommand, Value as FredValue};
+use lockkeeper_core::store::StoreError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::{Connection, Lifeline, command};
+use crate::dialer::Dialer;
+use crate::options::RedisOptions;
+use crate::reply;
+
+/// How many wait for the replicas of one server at once; the others wait for their turn. Each has a connection.
+const MOST: usize = 16;
+
+/// For how long one is kept that nobody uses: it is asked for no sign of life meanwhile.
+const KEPT_FOR: Duration = Duration::from_secs(5);
+
+/// Who waits for replicas hears nothing for as long as that takes, and each request has a timeout of its own.
+const SILENCE: Duration = Duration::from_secs(60 * 60);
+
+/// See the module.
+pub(crate) struct SideLines {
+    dialer: Dialer,
+    kept: Arc<Mutex<Kept>>,
+    places: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Kept {
+    lines: Vec<Opened>,
+    closed: bool,
+}
+
+struct Opened {
+    connection: Arc<Connection>,
+    lifeline: Lifeline,
+    used: Instant,
+}
+
+/// One of them, in use by nobody but its owner. Dropping it closes it.
+pub(crate) struct SideLine {
+    opened: Opened,
+    home: Arc<Mutex<Kept>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl SideLines {
+    /// None is opened before it is needed.
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        let options = RedisOptions {
+            silence_timeout: SILENCE,
+            ..dialer.options
+        };
+        Self {
+            dialer: Dialer { options, ..dialer },
+            kept: Arc::default(),
+            places: Arc::new(Semaphore::new(MOST)),
+        }
+    }
+
+    /// Sends one command and waits for its reply, which may be an error reply; `asking`, behind an `ASKING`.
+    pub(crate) async fn send(
+        &self,
+        script: CustomCommand,
+        args: Vec<FredValue>,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<(SideLine, Frame), StoreError> {
+        let line = timeout_at(deadline, self.line()).await;
+        let late = |_| StoreError::not_sent("no connection to wait for replicas in time");
+        let line = line.map_err(late)??;
+        let connection = &line.opened.connection;
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Queued in this order when they are first polled.
+        let (asked, frame) = tokio::join!(
+            async {
+                match asking {
+                    true => Some(
+                        connection
+                            .exchange(command("ASKING", 0), Vec::new(), left)
+                            .await,
+                    ),
+                    false => None,
+                }
+            },
+            connection.exchange(script, args, left),
+        );
+        let refusal = asked.transpose()?.as_ref().and_then(reply::error_text);
+        match refusal {
+            Some(refusal) => Err(StoreError::refused(refusal)),
+            None => Ok((line, frame?)),
+        }
+    }
+
+    /// A kept connection to the server that is in use now, or a new one.
+    async fn line(&self) -> Result<SideLine, StoreError> {
+        let places = Arc::clone(&self.places);
+        let closed = |_| crate::current::closed_error();
+        let place = places.acquire_owned().await.map_err(closed)?;
+        let target = self.dialer.whereabouts.find().await?;
+        let fresh = |line: &Opened| line.is_good() && *line.connection.target() == target;
+        let opened = {
+            let mut kept = lock(&self.kept);
+            kept.lines.retain(fresh);
+            kept.lines.pop()
+        };
+        let opened = match opened {
+            Some(opened) => opened,
+            None => {
+                let (connection, lifeline) = self.dialer.dial().await?;
+                Opened {
+                    connection,
+                    lifeline,
+                    used: Instant::now(),
+                }
+            }
+        };
+        Ok(SideLine {
+            opened,
+            home: Arc::clone(&self.kept),
+            _place: place,
+        })
+    }
+
+    /// Ends those that are kept; none is opened any more.
+    pub(crate) fn close(&self) {
+        self.places.close();
+        let mut kept = lock(&self.kept);
+        kept.closed = true;
+        kept.lines.clear();
+    }
+}
+
+impl SideLine {
+    pub(crate) fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.opened.connection)
+    }
+
+    /// How many replicas have confirmed what the server had written by the last answer, as soon as those are `replicas`, or
+    /// some time before `patience` is over.
+    pub(crate) async fn wait(self, replicas: u32, patience: Duration) -> Result<u64, StoreError> {
+        // The rest is for the answer to arrive. Zero would mean "for ever".
+        let asked = (patience - patience / 4).as_millis().max(1);
+        let args = vec![replicas.to_string().into(), asked.to_string().into()];
+        let connection = &self.opened.connection;
+        let frame = connection
+            .exchange(command("WAIT", 0), args, patience)
+            .await?;
+        if let Some(text) = reply::error_text(&frame) {
+            self.give_back();
+            return Err(StoreError::refused(text));
+        }
+        let reached = reply::value(frame).as_i64();
+        let reached = reached.and_then(|reached| reached.try_into().ok());
+        let reached = reached.ok_or_else(|| StoreError::unknown("WAIT was answered by no number"));
+        if reached.is_ok() {
+            self.give_back();
+        }
+        reached
+    }
+
+    /// Keeps it for the next one.
+    pub(crate) fn give_back(self) {
+        let mut opened = self.opened;
+        opened.used = Instant::now();
+        let mut kept = lock(&self.home);
+        if !kept.closed {
+            kept.lines.retain(Opened::is_good);
+            kept.lines.push(opened);
+        }
+    }
+}
+
+impl Opened {
+    fn is_good(&self) -> bool {
+        !self.lifeline.has_ended() && self.used.elapsed() < KEPT_FOR
+    }
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}

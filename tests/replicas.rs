@@ -1,0 +1,278 @@
+//! Grants that count only when replicas have them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper::{Client, Error, FairLock, Mutex, RwLock};
+use lockkeeper_core::store::Store as _;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::sentinel::Watched;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::client;
+
+/// A request may take a sixth of it.
+const TTL: Duration = Duration::from_secs(6);
+const REQUEST: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(20);
+const KEY: &str = "lockkeeper:name";
+
+/// A client that waits for replicas as long as a busy machine may need.
+async fn patient(site: &impl Site) -> Result<Client> {
+    let minute = Duration::from_secs(60);
+    let settings = Client::builder().ttl(minute).waiter_ttl(minute);
+    site.client(settings.request_timeout(minute)).await
+}
+
+/// How many replicas of how many had the grant that did not count.
+fn counts<T>(outcome: Result<T, Error>) -> Result<(u64, u32)> {
+    match outcome {
+        Err(Error::NotReplicated {
+            wanted, reached, ..
+        }) => Ok((reached, wanted)),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("it counted"),
+    }
+}
+
+async fn is_there(server: &Server, key: &str) -> Result<bool> {
+    Ok(server.command(&["EXISTS", key]).await?.into_text()? == "1")
+}
+
+/// Waits until so many wait for replicas.
+async fn blocked(server: &Server, number: u64) -> Result<()> {
+    let expected = format!("blocked_clients:{number}\r\n");
+    let blocked = async {
+        loop {
+            let info = server.command(&["INFO", "clients"]).await?.into_text()?;
+            if info.contains(&expected) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(SOON, blocked).await?
+}
+
+#[tokio::test]
+async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let client = patient(&primary).await?;
+    let lock = Mutex::new(&client, "name");
+    for round in 0..200 {
+        let guard = match round % 2 {
+            0 => lock.acquire().min_replicas(1).await?,
+            _ => lock.try_acquire().min_replicas(1).await?.context("held")?,
+        };
+        let fence = replica.command(&["GET", "lockkeeper.fence:{lockkeeper:name}"]);
+        let fence = fence.await?.into_text()?;
+        ensure!(fence == guard.fencing_token().to_string(), "round {round}");
+        ensure!(is_there(&replica, KEY).await?, "round {round}");
+        guard.release().await?;
+    }
+    let guard = RwLock::new(&client, "book").read().min_replicas(1).await?;
+    ensure!(is_there(&replica, "lockkeeper.readers:{lockkeeper:book}").await?);
+    guard.release().await?;
+    let fixed = lock.acquire().no_renewal().min_replicas(1).await?;
+    ensure!(fixed.remaining() > TTL, "{:?}", fixed.remaining());
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let client = client(&primary, TTL).await?;
+    let lock = Mutex::new(&client, "name");
+    replica.freeze()?;
+
+    let begun = Instant::now();
+    let asking = lock
+        .acquire()
+        .min_hold(Duration::from_secs(60))
+        .min_replicas(1);
+    let asking = tokio::spawn(asking.into_future());
+    blocked(&primary, 1).await?;
+    // Nobody else is kept waiting.
+    let other = Mutex::new(&client, "other").acquire().await?;
+    other.release().await?;
+    ensure!(!asking.is_finished());
+
+    let counts = counts(asking.await?)?;
+    let took = begun.elapsed();
+    ensure!(counts == (0, 1), "{counts:?}");
+    ensure!(took < REQUEST * 2, "{took:?}");
+    ensure!(!is_there(&primary, KEY).await?);
+    println!("without its replica the grant was given back after {took:?}");
+
+    replica.thaw()?;
+    let lock = Mutex::new(&patient(&primary).await?, "name");
+    lock.acquire().min_replicas(1).await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
+    let primary = Server::start().await?;
+    let _replica = primary.start_replica().await?;
+    let client = client(&primary, TTL).await?;
+    let lock = Mutex::new(&client, "name");
+    let outcome = lock.acquire().min_replicas(2).await;
+    let told = outcome.as_ref().err().map(ToString::to_string);
+    ensure!(told.is_some_and(|told| told.contains("1 of 2 replicas")));
+    ensure!(counts(outcome)? == (1, 2));
+    ensure!(!is_there(&primary, KEY).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let one = patient(&primary).await?;
+    let lock = FairLock::new(&one, "name");
+    for stopped in [false, true] {
+        let other = match stopped {
+            false => patient(&primary).await?,
+            true => client(&primary, TTL).await?,
+        };
+        let queue = FairLock::new(&other, "name");
+        let guard = lock.acquire().await?;
+        let asking = tokio::spawn(queue.acquire().min_replicas(1).into_future());
+        while queue.queue_len().await? != 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let next = tokio::spawn(lock.acquire().into_future());
+        while queue.queue_len().await? != 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        if stopped {
+            replica.freeze()?;
+        }
+        guard.release().await?;
+        let outcome = timeout(SOON, asking).await??;
+        if stopped {
+            ensure!(counts(outcome)? == (0, 1));
+        } else {
+            let guard = outcome?;
+            let token = replica.command(&["HGET", KEY, "token"]).await?;
+            ensure!(token.into_text()? == guard.fencing_token().to_string());
+            guard.release().await?;
+        }
+        // The next in line is served.
+        timeout(SOON, next).await???.release().await?;
+    }
+    ensure!(!is_there(&primary, KEY).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_stops_waiting_for_replicas_leaves_nothing() -> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let client = client(&primary, Duration::from_secs(60)).await?;
+    replica.freeze()?;
+    let lock = Mutex::new(&client, "name");
+    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+    blocked(&primary, 1).await?;
+    asking.abort();
+    timeout(SOON, primary.vanished(KEY)).await??;
+    blocked(&primary, 0).await?;
+
+    // So does a client that is closed meanwhile.
+    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+    blocked(&primary, 1).await?;
+    let report = client.close().await;
+    ensure!(report.unconfirmed + report.expiring == 0, "{report:?}");
+    ensure!(matches!(asking.await?, Err(Error::Closed)));
+    ensure!(!is_there(&primary, KEY).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn many_wait_for_replicas_at_once() -> Result<()> {
+    let primary = Server::start().await?;
+    let _replica = primary.start_replica().await?;
+    let client = patient(&primary).await?;
+    let mut asking = JoinSet::new();
+    for number in 0..100 {
+        let lock = Mutex::new(&client, &format!("name {number}"));
+        asking.spawn(lock.acquire().min_replicas(1).into_future());
+    }
+    let mut guards = Vec::new();
+    while let Some(guard) = timeout(SOON, asking.join_next()).await? {
+        guards.push(guard??);
+    }
+    let clients = primary
+        .command(&["CLIENT", "LIST", "TYPE", "normal"])
+        .await?;
+    let connections = clients.into_text()?.lines().count();
+    // One for scripts, one that asks here, and those who wait for replicas.
+    ensure!(connections <= 18, "{connections} connections");
+    println!("100 acquired at once; {connections} connections");
+    ensure!(guards.len() == 100);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_engine_in_this_process_has_no_replicas() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let lock = Mutex::new(&client, "name");
+    ensure!(counts(lock.acquire().min_replicas(1).await)? == (0, 1));
+    ensure!(Site::keys(&server).await?.iter().all(|key| key != KEY));
+    lock.acquire().min_replicas(0).await?.release().await?;
+    server.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
+    let cluster = Cluster::options().start().await?;
+    let (client, brief) = (patient(&cluster).await?, client(&cluster, TTL).await?);
+    for number in 0..6 {
+        let name = format!("name {number}");
+        let (lock, short) = (Mutex::new(&client, &name), Mutex::new(&brief, &name));
+        lock.acquire().min_replicas(1).await?.release().await?;
+        ensure!(counts(short.acquire().min_replicas(2).await)? == (1, 2));
+    }
+    // The slot wanders: where it is when the replicas are asked for, its new node has them.
+    let name = "lockkeeper:wanders";
+    let slot = cluster.slot_of(name).await?;
+    let from = cluster.primary_of(slot).await?;
+    let to = (from + 1) % 3;
+    let lock = Mutex::new(&client, "wanders");
+    cluster.begin_migration(slot, from, to).await?;
+    cluster.move_keys(slot, from, to).await?;
+    cluster.end_migration(slot, from, to).await?;
+    let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn behind_sentinels_the_replicas_of_the_new_primary_count() -> Result<()> {
+    let watched = Watched::start().await?;
+    let client = watched.client(Client::builder().ttl(TTL)).await?;
+    let lock = Mutex::new(&client, "name");
+    lock.acquire().min_replicas(1).await?.release().await?;
+    watched.switch().await?;
+    watched.switched_to(1).await?;
+    let counted = async {
+        // The old primary becomes a replica in its own time.
+        loop {
+            match lock.acquire().min_replicas(1).await {
+                Ok(guard) => return guard.release().await,
+                Err(error) if error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    timeout(SOON * 3, counted).await??;
+    Ok(())
+}
