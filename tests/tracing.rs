@@ -103,6 +103,73 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
     Ok(())
 }
 
+/// What is warned of when a client connects to `url`.
+async fn warned(url: &str) -> Result<String> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let client = lockkeeper::connect(url).await?;
+    let looked = async {
+        while !log.text().contains("looked at the server") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), looked).await?;
+    client.close().await;
+    let text = log.text();
+    let warnings = text.lines().filter(|line| line.contains("WARN"));
+    Ok(warnings.map(|line| line.to_owned() + "\n").collect())
+}
+
+#[tokio::test]
+async fn connecting_warns_of_what_can_cost_a_lock() -> Result<()> {
+    let durable = || Server::options().configuration("appendonly yes");
+    let good = durable().start().await?;
+    let text = warned(&good.url()).await?;
+    ensure!(text.is_empty(), "{text}");
+
+    let forgetful = durable().configuration("maxmemory-policy allkeys-lru");
+    let full = forgetful.clone().configuration("maxmemory 100mb");
+    let (forgetful, full) = (forgetful.start().await?, full.start().await?);
+    let volatile = Server::start().await?;
+    let replica = durable().configuration(format!("replicaof 127.0.0.1 {}", good.port()));
+    let replica = replica.start().await?;
+    for (server, about, part) in [
+        (&forgetful, "eviction", "allkeys-lru, without a limit"),
+        (&full, "eviction", "forgotten when memory is full"),
+        (&volatile, "persistence", "no append-only file"),
+        (&replica, "role", "a replica"),
+    ] {
+        let text = warned(&server.url()).await?;
+        let expected = format!("about=\"{about}\"");
+        ensure!(text.lines().count() == 1, "{about}:\n{text}");
+        ensure!(text.contains(&expected) && text.contains(part), "{text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_what_it_is_is_not_judged() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let server = Server::options().configuration("user default on nopass ~* &* +@all -info");
+    let server = server.start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let refused = async {
+        while !log.text().contains("does not say what it is") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), refused).await?;
+    Mutex::new(&client, "name")
+        .acquire()
+        .await?
+        .release()
+        .await?;
+    client.close().await;
+    ensure!(!log.text().contains("WARN"), "{}", log.text());
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_password_is_never_logged() -> Result<()> {
     let log = Log::default();

@@ -83,35 +83,26 @@ fn outcome(check: &'static str, outcome: Result<String, String>) -> Finding {
 }
 
 fn facts_found(facts: &ServerFacts) -> Vec<Finding> {
-    let version = facts.version.as_deref().unwrap_or("it does not say");
-    let role = match facts.role.as_deref() {
-        Some("slave") => finding(
-            "role",
-            Verdict::Bad,
-            "a replica: locks are made on its primary",
-        ),
-        Some(role) => finding("role", Verdict::Good, role),
-        None => finding("role", Verdict::Warning, "it does not say"),
+    let append_only = facts.append_only.map(|_| "it has an append-only file");
+    let said = [
+        ("server", facts.version.as_deref()),
+        ("role", facts.role.as_deref()),
+        ("eviction", facts.eviction.as_deref()),
+        ("persistence", append_only),
+    ];
+    let advice = facts.advice();
+    let judged = |(check, said): (&'static str, Option<&str>)| match (
+        advice.iter().find(|it| it.about == check),
+        said,
+    ) {
+        (Some(advice), _) if advice.grave => finding(check, Verdict::Bad, &*advice.text),
+        (Some(advice), _) => finding(check, Verdict::Warning, &*advice.text),
+        (None, Some(said)) => finding(check, Verdict::Good, said),
+        (None, None) => finding(check, Verdict::Warning, "it does not say"),
     };
-    let eviction = match (facts.eviction.as_deref(), facts.max_memory) {
-        (Some("noeviction"), _) => finding("eviction", Verdict::Good, "noeviction"),
-        (Some(policy), Some(0)) => {
-            let detail = format!("{policy}, without a limit of memory yet: set noeviction");
-            finding("eviction", Verdict::Warning, detail)
-        }
-        (Some(policy), _) => {
-            let detail =
-                format!("{policy}: locks are forgotten when memory is full; set noeviction");
-            finding("eviction", Verdict::Warning, detail)
-        }
-        (None, _) => finding("eviction", Verdict::Warning, "it does not say"),
-    };
-    vec![
-        finding("server", Verdict::Good, version),
-        role,
-        eviction,
-        finding("clock", Verdict::Good, clock(facts.clock)),
-    ]
+    let mut findings: Vec<_> = said.into_iter().map(judged).collect();
+    findings.push(finding("clock", Verdict::Good, clock(facts.clock)));
+    findings
 }
 
 /// No lease depends on it; a person may.

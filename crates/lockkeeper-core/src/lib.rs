@@ -31,6 +31,7 @@ macro_rules! mutant {
 mod acquire;
 mod acquire_all;
 mod acquisition;
+mod advice;
 mod builder;
 mod bundle;
 pub mod claim;
@@ -69,6 +70,7 @@ mod whole;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use acquire_all::{AcquireAll, TryAcquireAll};
+pub use advice::Advice;
 pub use builder::ClientBuilder;
 pub use bundle::{Bundle, BundleEnd, LostMember};
 pub use client::{Client, CloseReport};

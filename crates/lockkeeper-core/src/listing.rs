@@ -171,6 +171,8 @@ pub struct ServerFacts {
     pub role: Option<String>,
     /// How many bytes of memory it may use; 0: as many as there are.
     pub max_memory: Option<u64>,
+    /// Whether it writes an append-only file; without it, a restart forgets locks.
+    pub append_only: Option<bool>,
     /// What its clock showed when it was asked.
     pub clock: SystemTime,
 }
@@ -183,23 +185,32 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
         return Err(unexpected("", &reply));
     };
     let info = reply.field(2).and_then(Value::as_str).unwrap_or_default();
-    let field = |name: &str| {
-        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(field, _)| *field == name).map(|it| it.1)
-    };
-    let version = match (field("valkey_version"), field("redis_version")) {
-        (Some(version), _) => Some(format!("valkey {version}")),
-        (None, version) => version.map(|version| format!("redis {version}")),
-    };
-    Ok(ServerFacts {
-        version,
-        eviction: field("maxmemory_policy").map(str::to_owned),
-        role: field("role").map(str::to_owned),
-        max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
-        clock: SystemTime::UNIX_EPOCH
-            + Duration::from_secs(seconds)
-            + Duration::from_micros(micros),
-    })
+    let clock =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Ok(ServerFacts::read(info, clock))
+}
+
+impl ServerFacts {
+    /// Reads what `INFO` says.
+    #[doc(hidden)]
+    pub fn read(info: &str, clock: SystemTime) -> Self {
+        let field = |name: &str| {
+            let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+            lines.find(|(field, _)| *field == name).map(|it| it.1)
+        };
+        let version = match (field("valkey_version"), field("redis_version")) {
+            (Some(version), _) => Some(format!("valkey {version}")),
+            (None, version) => version.map(|version| format!("redis {version}")),
+        };
+        Self {
+            version,
+            eviction: field("maxmemory_policy").map(str::to_owned),
+            role: field("role").map(str::to_owned),
+            max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
+            append_only: field("aof_enabled").map(|enabled| enabled == "1"),
+            clock,
+        }
+    }
 }
 
 async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {

@@ -224,6 +224,11 @@ impl Connection {
         }
     }
 
+    /// For how long it may owe an answer.
+    pub(crate) const fn silence_timeout(&self) -> Duration {
+        self.silence_timeout
+    }
+
     /// Where it leads.
     pub(crate) const fn target(&self) -> &Target {
         &self.target

@@ -22,6 +22,7 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod advice;
 mod cluster;
 mod connection;
 mod current;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::advice;
 use crate::connection::{Connection, Lifeline};
 use crate::current::{CloseOnDrop, Current, closed};
 use crate::dialer::Dialer;
@@ -53,7 +54,7 @@ pub(crate) async fn keep(
             why = lifeline.end() => why,
             why = dialer.moved(connection) => why,
             () = connection.condemned() => "a reply belonged to another request".to_owned(),
-            why = connection.pulse() => why,
+            why = attend(connection) => why,
         };
         current.0.lower(connection, &why);
         events.lost(dialer.line);
@@ -67,5 +68,13 @@ pub(crate) async fn keep(
             }
         }
         kept = redial(&mut closing).await;
+    }
+}
+
+/// Looks at the server once, and ends with the reason for which the connection is no good any more.
+async fn attend(connection: &Connection) -> String {
+    match advice::give(connection).await {
+        Ok(()) => connection.pulse().await,
+        Err(error) => error.to_string(),
     }
 }

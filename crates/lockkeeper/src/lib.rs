@@ -94,7 +94,7 @@ mod url;
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
-    Acquire, AcquireAll, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
+    Acquire, AcquireAll, Advice, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
     FencingToken, Holder, HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason,
     Lost, LostMember, Member, Names, Observation, Observer, Owner, QuorumAcquire, QuorumLease,
     QuorumTryAcquire, Released, Result, ServerFacts, TryAcquire, TryAcquireAll, Waiter,

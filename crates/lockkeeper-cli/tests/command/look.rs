@@ -331,9 +331,10 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
 
 #[tokio::test]
 async fn doctor_finds_a_good_server_good_and_tells_what_is_wrong_with_a_bad_one() -> Result<()> {
-    let good = Server::start().await?;
+    let good = Server::options().configuration("appendonly yes");
+    let good = good.start().await?;
     let findings = json(&good, &["doctor"]).await?;
-    ensure!(findings.len() >= 7, "{findings:?}");
+    ensure!(findings.len() >= 8, "{findings:?}");
     ensure!(
         findings.iter().all(|it| it["verdict"] == "good"),
         "{findings:?}"
@@ -345,11 +346,11 @@ async fn doctor_finds_a_good_server_good_and_tells_what_is_wrong_with_a_bad_one(
         .start()
         .await?;
     let findings = json(&forgetful, &["doctor"]).await?;
-    let eviction = findings
-        .iter()
-        .find(|it| it["check"] == "eviction")
-        .context("no eviction")?;
-    ensure!(eviction["verdict"] == "warning", "{eviction}");
+    for check in ["eviction", "persistence"] {
+        let finding = findings.iter().find(|it| it["check"] == check);
+        let finding = finding.context(check)?;
+        ensure!(finding["verdict"] == "warning", "{finding}");
+    }
 
     let deaf = Server::options()
         .configuration("user default on nopass ~* resetchannels +@all")
