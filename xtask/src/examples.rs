@@ -5,7 +5,7 @@ use cargo_metadata::MetadataCommand;
 use clap::Args;
 
 use crate::house::root;
-use crate::servers::{Cluster, Server};
+use crate::launch::{Cluster, Server};
 use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 

@@ -66,6 +66,16 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = MetadataCommand::new()
+        .no_deps()
+        .current_dir(root())
+        .exec()
+        .context("failed to read the workspace")?;
+    Ok(metadata.target_directory.into())
+}
+
 fn member(package: &Package) -> Member {
     let needed = |dev: bool| {
         let dependencies = package.dependencies.iter();

