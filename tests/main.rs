@@ -4,6 +4,7 @@ mod cluster_load;
 mod commands;
 mod contract;
 mod cuts;
+mod failover;
 mod fair;
 mod fair_scripts;
 mod faults;
@@ -41,6 +42,8 @@ mod tracing;
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]
 mod closing;
+#[cfg(test)]
+mod garbage;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]

@@ -181,12 +181,14 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
     let item = || Item::new(&server::DESCRIBE, [], []);
     let reply = ask(engine, "describe the server", item).await?;
     let part = |index: usize| u64::try_from(reply.field(index)?.as_i64()?).ok();
-    let (Status::Server, Some(seconds), Some(micros)) = (reply.status(), part(0), part(1)) else {
+    let clock = || {
+        let since = Duration::from_secs(part(0)?).checked_add(Duration::from_micros(part(1)?))?;
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    let (Status::Server, Some(clock)) = (reply.status(), clock()) else {
         return Err(unexpected("", &reply));
     };
     let info = reply.field(2).and_then(Value::as_str).unwrap_or_default();
-    let clock =
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
     Ok(ServerFacts::read(info, clock))
 }
 

@@ -106,6 +106,8 @@ impl fmt::Debug for ClaimId {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -130,5 +132,23 @@ mod tests {
             claim.as_str(),
             "00000000-0000-0000-0000-000000000007:1/00000000000000ab"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_owner_that_writes_itself_so_or_an_error(
+            text in prop_oneof!["\\PC*", "[0-9a-fA-F-]{30,40}:[+0-9]{0,21}", "[{(]?[0-9a-f]{32}[)}]?:7"],
+        ) {
+            match text.parse::<Owner>() {
+                Ok(owner) => prop_assert_eq!(owner.to_string(), text),
+                Err(error) => prop_assert!(error.to_string().contains("is not an owner")),
+            }
+        }
+
+        #[test]
+        fn every_owner_reads_back(client: u128, number: u64) {
+            let owner = Owner::new(Uuid::from_u128(client), number);
+            prop_assert_eq!(owner.to_string().parse::<Owner>().unwrap(), owner);
+        }
     }
 }

@@ -184,6 +184,8 @@ fn several<'a>(rest: &'a str, tls: bool, example: &str) -> Result<Several<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn shown(url: &str) -> String {
@@ -285,6 +287,30 @@ mod tests {
                 !format!("{error:?}").contains("hunter2"),
                 "{url}: {error:?}"
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_url_is_read_or_refused_in_words_that_show_no_password(
+            scheme in "((redis|valkey)(-cluster|-sentinel|s-cluster|s-sentinel|s|)|unix|)",
+            before in "[^@:/?#,]{0,4}",
+            host in prop_oneof!["\\PC{0,12}", "[a-z0-9.:,\\[\\]]{0,20}"],
+            rest in prop_oneof!["\\PC{0,20}", "(/[a-z0-9%]{0,6}){0,3}([?&](node|db|sentinel_user|x)=[a-z:%,@0-9]{0,8}){0,3}"],
+        ) {
+            for url in [
+                format!("{scheme}://{before}:hunter2@{host}{rest}"),
+                format!("{scheme}://{host}{rest}"),
+                format!("{scheme}{rest}"),
+            ] {
+                match Deployment::parse(&url) {
+                    Ok(read) => prop_assert!(!format!("{read:?}").contains("hunter2"), "{url}"),
+                    Err(error) => {
+                        prop_assert!(matches!(error, Error::Config { .. }), "{url}: {error:?}");
+                        prop_assert!(!format!("{error:?} {error}").contains("hunter2"), "{url}");
+                    }
+                }
+            }
         }
     }
 }

@@ -63,6 +63,9 @@ pub(crate) fn is_pong(reply: &FredValue, nonce: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_core::store::Reply;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn text(text: &'static str) -> Frame {
@@ -118,5 +121,84 @@ mod tests {
         assert!(!is_pong(&list(vec![text("pong"), text("n8")]), "n7"));
         assert!(!is_pong(&list(vec![text("n7")]), "n7"));
         assert!(!is_pong(&FredValue::Null, "n7"));
+    }
+
+    /// Any frame, as deep as a server might nest it.
+    fn any_frame() -> impl Strategy<Value = Frame> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
+        let leaf = prop_oneof![
+            Just(Frame::Null),
+            any::<i64>().prop_map(|data| Frame::Number {
+                data,
+                attributes: None
+            }),
+            any::<f64>().prop_map(|data| Frame::Double {
+                data,
+                attributes: None
+            }),
+            any::<bool>().prop_map(|data| Frame::Boolean {
+                data,
+                attributes: None
+            }),
+            bytes().prop_map(|data| Frame::BlobString {
+                data: data.into(),
+                attributes: None
+            }),
+            bytes().prop_map(|data| Frame::SimpleString {
+                data: data.into(),
+                attributes: None
+            }),
+            bytes().prop_map(|data| Frame::BigNumber {
+                data: data.into(),
+                attributes: None
+            }),
+            bytes().prop_map(|data| Frame::BlobError {
+                data: data.into(),
+                attributes: None
+            }),
+            "[A-Z]{0,5} \\PC{0,9}".prop_map(|data| Frame::SimpleError {
+                data: data.into(),
+                attributes: None
+            }),
+            (0..9u64, "held|granted|busy|free|x").prop_map(|(number, status)| Frame::Array {
+                data: [number.to_string(), status]
+                    .map(|data| Frame::BlobString {
+                        data: data.into(),
+                        attributes: None
+                    })
+                    .into(),
+                attributes: None
+            }),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            let several = || proptest::collection::vec(inner.clone(), 0..6);
+            prop_oneof![
+                several().prop_map(list),
+                several().prop_map(|data| Frame::Push {
+                    data,
+                    attributes: None
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_reply_is_one_of_ours_or_told_from_it(frame in any_frame(), request in 0..9u64) {
+            let is_error = matches!(frame, Frame::SimpleError { .. } | Frame::BlobError { .. });
+            prop_assert_eq!(error_text(&frame).is_some(), is_error);
+            let is_list = matches!(frame, Frame::Array { .. });
+            let _ = (super::text(&frame), texts(&frame));
+            let value = value(frame);
+            prop_assert_eq!(matches!(value, Value::List(_)), is_list);
+            if let Ok(reply) = Reply::read(request, value.clone()) {
+                let Value::List(fields) = value else {
+                    panic!("read from {value:?}");
+                };
+                let number = fields[0].as_str().map(str::to_owned);
+                prop_assert_eq!(number, Some(request.to_string()));
+                prop_assert_eq!(fields[1].as_str(), Some(reply.status().as_str()));
+            }
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! A primary that is replaced by one which has not heard of the last writes: what is lost with them, and what is not.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use lockkeeper::{Client, FairLock, LeaseState, Mutex, RwLock};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(10);
+const SEED: u64 = 0xFA11;
+
+async fn client(server: &MemoryStore) -> Result<Client> {
+    server.client(Client::builder().ttl(TTL)).await
+}
+
+/// A grant to a client that knows of none before, let go at once.
+async fn token_of_a_stranger<S: Subject>(server: &MemoryStore) -> Result<u64> {
+    let client = client(server).await?;
+    let guard = S::new(&client, "name").acquire().await?;
+    let token = guard.fencing_token().get();
+    S::release(guard).await?;
+    client.close().await;
+    Ok(token)
+}
+
+fn milliseconds(time: Duration) -> Result<i64> {
+    Ok(i64::try_from(time.as_millis())?)
+}
+
+/// Replaces the primary by one that has not heard of the last grant, and returns the token of that and of the next one.
+async fn fail_over<S: Subject>(took: Duration, behind: Duration) -> Result<(u64, u64)> {
+    let server = MemoryStore::new();
+    token_of_a_stranger::<S::Rival>(&server).await?;
+    let replica = server.snapshot();
+    sleep(Duration::from_secs(1)).await;
+    let last = token_of_a_stranger::<S::Rival>(&server).await?;
+    sleep(took).await;
+    server.restore(&replica);
+    server.step_clock(-milliseconds(behind)?);
+    Ok((last, token_of_a_stranger::<S>(&server).await?))
+}
+
+async fn tokens_increase<S: Subject>() -> Result<()> {
+    for number in 0..200 {
+        let seed = SEED + number;
+        let mut random = Rng::with_seed(seed);
+        let took = random.u64(2..60_000);
+        let behind = random.u64(0..took);
+        let (took, behind) = (Duration::from_millis(took), Duration::from_millis(behind));
+        let (last, next) = fail_over::<S>(took, behind).await?;
+        ensure!(
+            next > last,
+            "seed {seed}: {next} after {last}; the failover took {took:?}, and the clock was {behind:?} behind"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_increase_over_a_failover_to_a_clock_behind_by_less_than_it_took() -> Result<()> {
+    tokens_increase::<Mutex>().await?;
+    tokens_increase::<Reentrant>().await?;
+    tokens_increase::<FairLock>().await?;
+    tokens_increase::<RwLock>().await?;
+    tokens_increase::<Readers>().await
+}
+
+async fn tokens_go_back<S: Subject>() -> Result<()> {
+    let (took, more) = (Duration::from_secs(3), Duration::from_millis(100));
+    let (last, next) = fail_over::<S>(took, took + more).await?;
+    ensure!(next < last, "{next} after {last}: is more promised now?");
+    Ok(())
+}
+
+/// The counter-example to what is not promised.
+#[tokio::test(start_paused = true)]
+async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took() -> Result<()> {
+    tokens_go_back::<Mutex>().await?;
+    tokens_go_back::<Reentrant>().await?;
+    tokens_go_back::<FairLock>().await?;
+    tokens_go_back::<RwLock>().await?;
+    tokens_go_back::<Readers>().await
+}
+
+async fn two_believe<S: Subject>() -> Result<()> {
+    let server = MemoryStore::new();
+    let replica = server.snapshot();
+    let (before, after) = (client(&server).await?, client(&server).await?);
+    let held = S::new(&before, "name").acquire().await?;
+    sleep(Duration::from_millis(1)).await;
+    server.restore(&replica);
+    let other = S::Rival::new(&after, "name").acquire().await?;
+    ensure!(
+        held.ensure_held().is_ok() && other.ensure_held().is_ok(),
+        "{:?} and {:?}",
+        held.state(),
+        other.state()
+    );
+    ensure!(other.fencing_token() > held.fencing_token());
+    // The next renewal tells the one that was forgotten, and it is alone no longer than its ttl.
+    let told = tokio::time::timeout(TTL, held.lost()).await;
+    ensure!(told.is_ok(), "it believes after a ttl");
+    ensure!(other.state() == LeaseState::Held);
+    Ok(())
+}
+
+/// The counter-example to what is not promised.
+#[tokio::test(start_paused = true)]
+async fn two_believe_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() -> Result<()> {
+    two_believe::<Mutex>().await?;
+    two_believe::<Reentrant>().await?;
+    two_believe::<FairLock>().await?;
+    two_believe::<RwLock>().await?;
+    two_believe::<Readers>().await
+}
