@@ -43,28 +43,28 @@ fn histories_of(
 }
 
 #[test]
-fn five_thousand_histories_of_the_mutex_keep_every_rule() {
-    histories::<Mutexes>(1, 5_000);
+fn ten_thousand_histories_of_the_mutex_keep_every_rule() {
+    histories::<Mutexes>(1, 10_000);
 }
 
 #[test]
-fn five_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
-    histories::<Reentrants>(1, 5_000);
+fn six_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
+    histories::<Reentrants>(1, 6_000);
 }
 
 #[test]
-fn a_thousand_histories_of_the_fair_lock_keep_every_rule() {
-    histories::<Fairs>(1, 1_000);
+fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
+    histories::<Fairs>(1, 2_000);
 }
 
 #[test]
-fn a_thousand_histories_of_the_read_write_lock_keep_every_rule() {
-    histories::<RwLocks>(1, 1_000);
+fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
+    histories::<RwLocks>(1, 1_500);
 }
 
 #[test]
-fn two_hundred_histories_of_several_locks_keep_every_rule() {
-    histories_of(SEVERAL, 1, 200, |seed| run_several(seed, false));
+fn three_hundred_histories_of_several_locks_keep_every_rule() {
+    histories_of(SEVERAL, 1, 300, |seed| run_several(seed, false));
 }
 
 #[test]
