@@ -1,10 +1,11 @@
 //! The book in `docs/`, checked without mdBook: the summary is whole, every link and anchor resolves, every picture is shown,
-//! and the Rust in it is tested.
+//! the Rust in it is tested, and what is promised has tests that are there.
 
+mod proofs;
 pub(crate) mod render;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -32,6 +33,8 @@ struct Book {
     /// Every other file that there is, for links.
     others: BTreeSet<PathBuf>,
     tested: String,
+    /// The Rust files.
+    sources: BTreeMap<PathBuf, String>,
 }
 
 /// Fails with everything that is wrong.
@@ -42,6 +45,7 @@ pub(crate) fn check() -> Result<()> {
     offences.extend(unseen_pictures(&book));
     offences.extend(untested_rust(&book));
     offences.extend(untold_examples(&book));
+    offences.extend(proofs::missing(&book));
     for offence in &offences {
         println!("        - {offence}");
     }
@@ -63,6 +67,7 @@ impl Book {
             pictures: Vec::new(),
             others: BTreeSet::new(),
             tested: fs::read_to_string(root().join(TESTED_IN))?,
+            sources: BTreeMap::new(),
         };
         book.collect(Path::new(""))?;
         Ok(book)
@@ -84,6 +89,10 @@ impl Book {
             } else {
                 if ending == "svg" {
                     self.pictures.push(path.clone());
+                }
+                if ending == "rs" {
+                    let text = fs::read_to_string(root().join(&path))?;
+                    self.sources.insert(path.clone(), text);
                 }
                 self.others.insert(path);
             }

@@ -13,6 +13,7 @@ fn book(pages: &[(&str, &str)]) -> Book {
             .map(PathBuf::from)
             .collect(),
         tested: "include_str!(\"../../docs/tested.md\")".to_owned(),
+        sources: BTreeMap::new(),
     }
 }
 
