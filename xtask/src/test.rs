@@ -8,8 +8,14 @@ use crate::servers;
 use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 
-/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors.
-const OF_A_SERVER: [&str; 1] = ["on_a_server"];
+/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, what a server refuses, a failover.
+const OF_A_SERVER: [&str; 5] = [
+    "on_a_server",
+    "scripts::",
+    "input::",
+    "rights::",
+    "sentinel::",
+];
 
 /// Stops at the first step that fails.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {

@@ -4,12 +4,37 @@ use fred::interfaces::Resp3Frame as Frame;
 use fred::types::Value as FredValue;
 use lockkeeper_core::store::Value;
 
-/// The text of an error reply; `None` for any other reply.
+/// The text of an error reply, its code word in front; `None` for any other reply.
 pub(crate) fn error_text(frame: &Frame) -> Option<String> {
     match frame {
-        Frame::SimpleError { data, .. } => Some(data.to_string()),
-        Frame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        Frame::SimpleError { data, .. } => Some(without_place(data)),
+        Frame::BlobError { data, .. } => Some(without_place(&String::from_utf8_lossy(data))),
         _ => None,
+    }
+}
+
+/// Redis 6.2 says in front of what fails in a script where that was: `@user_script: 53: -READONLY You can't …`, and before that
+/// `ERR Error running script (call to f_…): ` if nobody caught it. Later versions begin with the code word.
+fn without_place(text: &str) -> String {
+    const PLACE: &str = "@user_script:";
+    let uncaught = text.strip_prefix("ERR Error running script");
+    let mut inside = uncaught
+        .and_then(|text| text.split_once("): "))
+        .map_or(text, |(_, inside)| inside);
+    while let Some((_, behind)) = inside
+        .strip_prefix(PLACE)
+        .and_then(|place| place.split_once(": "))
+    {
+        inside = behind;
+    }
+    if inside.len() == text.len() {
+        return text.to_owned();
+    }
+    let inside = inside.strip_prefix('-').unwrap_or(inside);
+    let word = inside.split(' ').next().unwrap_or_default();
+    match word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        true => inside.to_owned(),
+        false => format!("ERR {inside}"),
     }
 }
 
@@ -109,6 +134,35 @@ mod tests {
             Some("NOSCRIPT No matching script")
         );
         assert_eq!(error_text(&text("ERR")), None);
+    }
+
+    #[test]
+    fn an_error_within_a_script_of_redis_6_2_begins_with_its_code_word() {
+        for (text, expected) in [
+            (
+                "@user_script: 53: -READONLY You can't write against a read only replica.",
+                "READONLY You can't write against a read only replica.",
+            ),
+            (
+                "ERR Error running script (call to f_00): @user_script:7: @user_script: 7: -OOM command not allowed",
+                "OOM command not allowed",
+            ),
+            (
+                "ERR Error running script (call to f_00): @user_script:1: WRONGTYPE Operation against a key",
+                "WRONGTYPE Operation against a key",
+            ),
+            (
+                "@user_script: 1: Unknown Redis command called from Lua script",
+                "ERR Unknown Redis command called from Lua script",
+            ),
+            ("READONLY You can't", "READONLY You can't"),
+            (
+                "ERR value: @user_script:1: x",
+                "ERR value: @user_script:1: x",
+            ),
+        ] {
+            assert_eq!(without_place(text), expected);
+        }
     }
 
     #[test]
