@@ -1,5 +1,5 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `book`,
-//! `pictures`, `lock-scripts`.
+//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `soak`,
+//! `book`, `pictures`, `lock-scripts`.
 
 mod bench;
 mod book;
@@ -13,6 +13,7 @@ mod prove;
 mod scripts;
 mod servers;
 mod simulate;
+mod soak;
 mod steps;
 mod test;
 mod tools;
@@ -49,6 +50,8 @@ enum Command {
     Prove(prove::Options),
     /// The real engine over a simulated network, history after history, each from a seed.
     Simulate(simulate::Options),
+    /// Locks of all kinds on real servers while clients are killed, and what that does to memory and keys.
+    Soak(soak::Options),
     /// Renders the book into target/book, by mdBook.
     Book(book::render::Options),
     /// Draws the pictures of the book anew.
@@ -77,6 +80,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Bench(options) => bench::run(&mut steps, options),
         Command::Prove(options) => prove::run(&mut steps, options),
         Command::Simulate(options) => simulate::run(&mut steps, options),
+        Command::Soak(options) => soak::run(&mut steps, options),
         Command::Book(options) => book::render::run(options),
         Command::Pictures(options) => pictures::run(options),
         Command::LockScripts => scripts::lock(),

@@ -1,0 +1,24 @@
+//! `cargo xtask soak`: locks of all kinds for a long time, on real servers, while clients are killed.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::steps::{Steps, cargo, execute};
+use crate::tools;
+
+/// How long.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Minutes.
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
+}
+
+/// Fails if memory grows, or if a key is left that does not expire.
+pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
+    steps.run("a server to test against", tools::require_server)?;
+    let mut command = cargo();
+    command.args("run --release --package lockkeeper-tests --bin soak -- --minutes".split(' '));
+    command.arg(options.minutes.to_string());
+    steps.run("soak", || execute(&mut command))
+}
