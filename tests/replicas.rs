@@ -120,7 +120,10 @@ async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -
 async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
     let primary = Server::start().await?;
     let _replica = primary.start_replica().await?;
-    let client = client(&primary, TTL).await?;
+    // Nobody ever says that there is no second one: it is waited for all the time.
+    let settings = Client::builder().ttl(Duration::from_secs(60));
+    let settings = settings.request_timeout(Duration::from_secs(5));
+    let client = primary.client(settings).await?;
     let lock = Mutex::new(&client, "name");
     let outcome = lock.acquire().min_replicas(2).await;
     let told = outcome.as_ref().err().map(ToString::to_string);
