@@ -96,6 +96,7 @@ async fn soak(time: Duration) -> Result<()> {
     look_at_growth(&samples)?;
     // What the dead held, what kept them out, and a mark of each.
     sleep(TTL * 3 + WAITER_TTL).await;
+    come_once_more(&servers).await?;
     let left = what_is_left(&servers).await?;
     println!(
         "{killed} processes killed; {left} keys are left, fences and labels, all of which expire"
@@ -172,6 +173,24 @@ fn look_at_growth(samples: &[Sample]) -> Result<()> {
     Ok(())
 }
 
+/// Takes every lock with a queue once: what the dead have left in it goes, or expires ten minutes later.
+async fn come_once_more(servers: &[Server]) -> Result<()> {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let clients = clients(&urls).await?;
+    for number in 0..NAMES {
+        let fair = FairLock::new(&clients[0], &format!("fair {number}"));
+        fair.acquire().wait_for(PATIENCE).await?.release().await?;
+        let rwlock = RwLock::new(&clients[0], &format!("rwlock {number}"));
+        rwlock.write().wait_for(PATIENCE).await?.release().await?;
+    }
+    let fair = FairLock::new(&clients[1], "of many");
+    fair.acquire().wait_for(PATIENCE).await?.release().await?;
+    for client in &clients {
+        client.close().await;
+    }
+    Ok(())
+}
+
 /// How many keys there are; an error for one that does not expire, or is neither a fence nor a client's label.
 async fn what_is_left(servers: &[Server]) -> Result<usize> {
     let mut left = 0;
@@ -193,14 +212,20 @@ async fn what_is_left(servers: &[Server]) -> Result<usize> {
     Ok(left)
 }
 
-/// One process: works until its time is over, and closes its clients.
-async fn work(urls: &[String], time: Duration) -> Result<()> {
+/// One for each server.
+async fn clients(urls: &[String]) -> Result<Vec<Client>> {
     let mut clients = Vec::new();
     for (number, url) in urls.iter().enumerate() {
         let settings = Client::builder().ttl(TTL).waiter_ttl(WAITER_TTL);
         let settings = settings.store_name(format!("server {number}"));
         clients.push(lockkeeper::connect_with(url, settings).await?);
     }
+    Ok(clients)
+}
+
+/// One process: works until its time is over, and closes its clients.
+async fn work(urls: &[String], time: Duration) -> Result<()> {
+    let clients = clients(urls).await?;
     let end = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
