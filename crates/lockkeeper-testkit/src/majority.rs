@@ -84,7 +84,7 @@ async fn history(world: &Arc<World>) -> Result<(), Violation> {
     while working.join_next().await.is_some() {}
     weather.abort();
     world.fair_weather();
-    sleep(plan.settled()).await;
+    sleep(world.settled()).await;
     if let Some(held) = world.held() {
         return Err(violation("a claim left behind", held));
     }

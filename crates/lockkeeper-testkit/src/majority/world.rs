@@ -38,6 +38,8 @@ struct State {
     requests: u64,
     violation: Option<Violation>,
     machines: [Machine; SERVERS],
+    /// A server stood still for so long that a leave may have been given up: its claim ends by its ttl.
+    stood_long: bool,
     /// Those that may be believed in.
     held: Vec<(usize, QuorumLease)>,
     last: u64,
@@ -50,6 +52,8 @@ struct State {
 struct Machine {
     down: bool,
     stopped: Instant,
+    /// Since when it stands still, or stood still the last time.
+    stands_since: Instant,
     /// How far its clock is ahead, ms.
     ahead: u64,
     /// When it last stepped forward.
@@ -67,6 +71,7 @@ impl World {
         let machines = plan.ahead.map(|ahead| Machine {
             down: false,
             stopped: began,
+            stands_since: began,
             ahead,
             stepped: None,
         });
@@ -80,6 +85,7 @@ impl World {
                 requests: 0,
                 violation: None,
                 machines,
+                stood_long: false,
                 held: Vec::new(),
                 last: 0,
                 answered: BTreeMap::new(),
@@ -239,12 +245,32 @@ impl World {
                         }
                     });
                 }
-                Disaster::Stop => self.state().machines[place].stopped = until,
+                Disaster::Stop => self.stop(place, until),
                 Disaster::ClockBack => self.step_back(place, random.u64(..APART)),
                 Disaster::ClockForward => self.step_forward(place),
                 Disaster::Mute => self.servers[place].mute(random.bool()),
             }
         }
+    }
+
+    fn stop(&self, place: usize, until: Instant) {
+        let mut state = self.state();
+        let machine = &mut state.machines[place];
+        if machine.stopped <= Instant::now() {
+            machine.stands_since = Instant::now();
+        }
+        machine.stopped = until;
+        state.stood_long |= until - state.machines[place].stands_since >= self.plan.ttl / 2;
+    }
+
+    /// How long after the storm what nobody holds is gone.
+    pub(super) fn settled(&self) -> Duration {
+        let given_up = if self.state().stood_long {
+            self.plan.ttl
+        } else {
+            Duration::ZERO
+        };
+        self.plan.settled() + given_up
     }
 
     /// Everything is well from now on.
