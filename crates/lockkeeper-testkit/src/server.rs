@@ -9,21 +9,20 @@
 //! stops it with half a second of sleep and a kill of whoever listens on the port.
 
 mod command;
+mod process;
 mod tls;
 
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 pub use command::Reply;
+use process::Process;
 
 /// The variable that names the server program to test against, in place of the first one on `PATH`.
 pub const PROGRAM_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
@@ -40,9 +39,6 @@ pub fn others() -> Vec<PathBuf> {
         .filter(|program| !program.as_os_str().is_empty())
         .collect()
 }
-
-/// Programs looked for on `PATH`, the first that exists is taken.
-const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// A server answers in some 10 ms; this much only for a machine that is busy with a build.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -149,7 +145,7 @@ impl Server {
 
     /// The process, while the server runs.
     pub fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(|process| process.server.id())
+        self.process.as_ref().map(|process| process.id())
     }
 
     /// Sends one command over a connection of its own, as another client would, and returns the reply.
@@ -283,7 +279,7 @@ impl Server {
         let deadline = Instant::now() + START_TIMEOUT;
         // Only this server has this socket, so an answer on it comes from no other.
         while let Err(error) = self.command(&["PING"]).await {
-            if let Some(status) = process.server.try_wait()? {
+            if let Some(status) = process.ended()? {
                 let log = self.log();
                 if log.contains("Address already in use") {
                     return Ok(false);
@@ -418,105 +414,6 @@ fn free_port(cluster: bool) -> Result<u16> {
             return Ok(port);
         }
     }
-}
-
-/// A running server and the shell that watches over it.
-#[derive(Debug)]
-struct Process {
-    server: Child,
-    watcher: Child,
-}
-
-impl Process {
-    fn start(options: &Options, configuration: &Path, directory: &Path) -> Result<Self> {
-        let mut server = spawn(options, configuration)?;
-        // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
-        // code, and follows the thread that started the server rather than the process. Groups of their own, because
-        // an interrupt from the keyboard would end the watcher before a frozen server.
-        let watcher = Command::new("sh")
-            .args(["-c", "read -r _; kill -KILL \"$1\"; rm -rf -- \"$2\""])
-            .args(["watcher", &server.id().to_string()])
-            .arg(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        match watcher {
-            Ok(watcher) => Ok(Self { server, watcher }),
-            Err(error) => {
-                server.kill()?;
-                server.wait()?;
-                Err(error).context("failed to start a shell")
-            }
-        }
-    }
-
-    fn pid(&self) -> Result<Pid> {
-        Pid::from_raw(self.server.id().cast_signed()).context("a process with the id 0")
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        kill_process(self.pid()?, signal).with_context(|| format!("failed to send {signal:?}"))
-    }
-
-    /// Waits for the end, and brings it about when the patience is over.
-    fn wait(mut self, patience: Duration) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        while self.server.try_wait()?.is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        self.kill()
-    }
-
-    fn kill(mut self) -> Result<()> {
-        self.end().context("failed to kill the server")
-    }
-
-    /// The watcher first: once the server is reaped its pid can be somebody else's.
-    fn end(&mut self) -> std::io::Result<()> {
-        let watcher = self.watcher.kill().and_then(|()| self.watcher.wait());
-        let server = self.server.kill().and_then(|()| self.server.wait());
-        watcher.and(server).map(drop)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Nobody is left to tell; ending twice is harmless, the handles know that they were reaped.
-        let _ = self.end();
-    }
-}
-
-/// Starts the first server program there is.
-fn spawn(options: &Options, configuration: &Path) -> Result<Child> {
-    let chosen = options.program.clone();
-    let chosen = chosen.or_else(|| std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from));
-    let programs = chosen.map_or_else(
-        || PROGRAMS.map(PathBuf::from).to_vec(),
-        |program| vec![program],
-    );
-    for program in &programs {
-        let spawned = Command::new(program)
-            .arg(configuration)
-            .args(options.sentinel.then_some("--sentinel"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        match spawned {
-            Ok(child) => return Ok(child),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("failed to start {}", program.display()));
-            }
-        }
-    }
-    bail!(
-        "none of {programs:?} found: `cargo xtask test` says how to install one, {PROGRAM_VARIABLE} names another program"
-    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,123 @@
+//! The process of a server, and the shell that ends it with this process.
+
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Options, PROGRAM_VARIABLE};
+
+/// Programs looked for on `PATH`, the first that exists is taken.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// A running server and the shell that watches over it.
+#[derive(Debug)]
+pub(super) struct Process {
+    server: Child,
+    watcher: Child,
+}
+
+impl Process {
+    pub(super) fn start(options: &Options, configuration: &Path, directory: &Path) -> Result<Self> {
+        let mut server = spawn(options, configuration)?;
+        // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
+        // code, and follows the thread that started the server rather than the process. Groups of their own, because
+        // an interrupt from the keyboard would end the watcher before a frozen server.
+        let watcher = Command::new("sh")
+            .args(["-c", "read -r _; kill -KILL \"$1\"; rm -rf -- \"$2\""])
+            .args(["watcher", &server.id().to_string()])
+            .arg(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match watcher {
+            Ok(watcher) => Ok(Self { server, watcher }),
+            Err(error) => {
+                server.kill()?;
+                server.wait()?;
+                Err(error).context("failed to start a shell")
+            }
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// How it has ended, if it has.
+    pub(super) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        self.server.try_wait()
+    }
+
+    pub(super) fn pid(&self) -> Result<Pid> {
+        Pid::from_raw(self.server.id().cast_signed()).context("a process with the id 0")
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid()?, signal).with_context(|| format!("failed to send {signal:?}"))
+    }
+
+    /// Waits for the end, and brings it about when the patience is over.
+    pub(super) fn wait(mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while self.server.try_wait()?.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.kill()
+    }
+
+    pub(super) fn kill(mut self) -> Result<()> {
+        self.end().context("failed to kill the server")
+    }
+
+    /// The watcher first: once the server is reaped its pid can be somebody else's.
+    fn end(&mut self) -> std::io::Result<()> {
+        let watcher = self.watcher.kill().and_then(|()| self.watcher.wait());
+        let server = self.server.kill().and_then(|()| self.server.wait());
+        watcher.and(server).map(drop)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nobody is left to tell; ending twice is harmless, the handles know that they were reaped.
+        let _ = self.end();
+    }
+}
+
+/// Starts the first server program there is.
+fn spawn(options: &Options, configuration: &Path) -> Result<Child> {
+    let chosen = options.program.clone();
+    let chosen = chosen.or_else(|| std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from));
+    let programs = chosen.map_or_else(
+        || PROGRAMS.map(PathBuf::from).to_vec(),
+        |program| vec![program],
+    );
+    for program in &programs {
+        let spawned = Command::new(program)
+            .arg(configuration)
+            .args(options.sentinel.then_some("--sentinel"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match spawned {
+            Ok(child) => return Ok(child),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("failed to start {}", program.display()));
+            }
+        }
+    }
+    bail!(
+        "none of {programs:?} found: `cargo xtask test` says how to install one, {PROGRAM_VARIABLE} names another program"
+    )
+}
