@@ -267,10 +267,10 @@ impl StoreError {
             Some("NOPERM") if self.message.contains("channel") => {
                 "; allow the user &lockkeeper.wake:* &lockkeeper.grant:* &lockkeeper.client:*"
             }
-            Some("NOPERM") if self.message.contains("keys") => {
+            Some("NOPERM") if self.message.contains("command") => "; allow it to the user",
+            Some("NOPERM") if self.message.contains("key") => {
                 "; allow the user ~lockkeeper.* and the keys of the namespace, ~lockkeeper:* unless it is set"
             }
-            Some("NOPERM") if self.message.contains("command") => "; allow it to the user",
             _ => "",
         }
     }
