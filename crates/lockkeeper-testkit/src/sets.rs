@@ -2,7 +2,7 @@
 //! which takes a set of them, within bounds.
 //!
 //! As in [`search`](mod@crate::search), nothing is written down twice: what the server does is the shipped script on the embedded
-//! engine, what a rival may send and believe is the engine's own [`Claim`] for each name. Only what the engine does around them is
+//! engine, what a rival may send and believe is the engine's own [`Claim`](lockkeeper_core::claim::Claim) for each name. Only what the engine does around them is
 //! modelled, in `moves.rs`, and as freely as possible: any request can be given up and executed at any time later, as often as it
 //! likes, or never; so is every leave. Answers can be late. Time moves in ticks. A rival may die. A rival of one name is a single
 //! lock, by the scripts of its kind.
