@@ -26,6 +26,7 @@ mod redlock_leases;
 mod redlock_mutants;
 mod redlock_scripts;
 mod redlock_servers;
+mod redlock_waiting;
 mod reentrant;
 mod renewals;
 mod replicas;

@@ -81,7 +81,9 @@ impl Watch {
         let (mut told, mut refused) = (Vec::new(), Vec::new());
         let mut pause = None;
         while !self.lock.quorum.is_reached(told.len()) {
-            if pause.is_none() && !told.is_empty() && self.may_be_free(&told) {
+            // With nobody left to hear of it there is no other reason to look.
+            let may_be_free = !told.is_empty() && self.may_be_free(&told);
+            if pause.is_none() && (may_be_free || turns.is_empty()) {
                 pause = Some(clock.now().after(self.doubts.next()));
             }
             let until = self.look_at.into_iter().chain(pause).min();
