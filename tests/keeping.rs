@@ -174,3 +174,17 @@ async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<(
     ensure!(next.release().await? == Released::Free);
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_keeps_its_time_keeps_writers_out_and_lets_readers_in() -> Result<()> {
+    let (here, there) = crate::rwlock::two().await?;
+    let second = Duration::from_secs(1);
+    let reading = here.read().min_hold(5 * second).await?;
+    let released = reading.release().await?;
+    ensure!(matches!(released, Released::Kept(_)), "{released:?}");
+    ensure!(there.try_write().await?.is_none());
+    ensure!(there.try_read().await?.is_some());
+    sleep(6 * second).await;
+    ensure!(there.try_write().await?.is_some());
+    Ok(())
+}
