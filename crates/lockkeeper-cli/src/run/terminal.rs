@@ -4,8 +4,10 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use super::family::own_group;
 
 /// The terminal of this command.
 #[derive(Debug)]
@@ -15,14 +17,14 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `None` if there is none.
+    /// `None` if there is none, or if this command could not take it back.
     pub(crate) fn open() -> Option<Self> {
+        let ours = own_group()?;
         let file = File::options()
             .read(true)
             .write(true)
             .open("/dev/tty")
             .ok()?;
-        let ours = getpgrp();
         Some(Self { file, ours })
     }
 

@@ -72,6 +72,26 @@ async fn when_the_key_is_removed_the_whole_group_is_dead_before_the_lease_would_
 }
 
 #[tokio::test]
+async fn in_a_container_whose_session_is_outside_the_whole_group_is_dead_as_well() -> Result<()> {
+    let server = Server::start().await?;
+    let mut witness = Witness::new()?;
+    let program = ["--", "sh", "-c", STUBBORN, "sh", witness.path()?];
+    let words = [&TERMS[..], &program].concat();
+    let Some(mut run) = Run::start_contained(&server, &words).await? else {
+        println!("no PID namespace may be made here: nothing was tried");
+        return Ok(());
+    };
+    witness.ready().await?;
+    let lease = lease_end(&server, KEY).await?;
+    server.freeze()?;
+    let died = witness.end().await?;
+    server.thaw()?;
+    margin("server frozen, contained", lease, died)?;
+    ensure!(run.code().await? == 76);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;

@@ -67,9 +67,27 @@ pub(crate) struct Run {
 impl Run {
     /// `lockkeeper run --json` with these words behind.
     pub(crate) fn start(server: &Server, words: &[&str]) -> Result<Self> {
-        let mut all = vec!["run", "--json"];
-        all.extend(words);
-        let mut command = command(&server.url(), &all);
+        let words = [&["run", "--json"], words].concat();
+        Self::spawn(command(&server.url(), &words))
+    }
+
+    /// The same as the first process of a PID namespace, whose session and group were made outside, as those of `docker exec`
+    /// are. `None` if that may not be done here.
+    pub(crate) async fn start_contained(server: &Server, words: &[&str]) -> Result<Option<Self>> {
+        const CONTAIN: [&str; 4] = ["--fork", "--pid", "--mount-proc", "--kill-child"];
+        let mut trial = Command::new("unshare");
+        trial.args(CONTAIN).arg("true").stderr(Stdio::null());
+        if !trial.status().await.is_ok_and(|status| status.success()) {
+            return Ok(None);
+        }
+        let mut command = Command::new("unshare");
+        command.args(CONTAIN).arg(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.args(["run", "--json"]).args(words);
+        clean(command.kill_on_drop(true), &server.url());
+        Self::spawn(command).map(Some)
+    }
+
+    fn spawn(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
