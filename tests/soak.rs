@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use lockkeeper::{Client, FairLock, MultiLock, Mutex, Redlock, ReentrantLock, RwLock};
+use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, Redlock, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use tokio::process::{Child, Command};
@@ -231,19 +231,49 @@ async fn work(urls: &[String], time: Duration) -> Result<()> {
     for _ in 0..TASKS {
         let clients = clients.clone();
         tasks.spawn(async move {
+            let mut turns = Turns::default();
             while Instant::now() < end {
-                turn(&clients).await?;
+                turns.count(turn(&clients).await)?;
             }
-            anyhow::Ok(())
+            anyhow::Ok(turns)
         });
     }
+    let mut turns = Turns::default();
     while let Some(done) = tasks.join_next().await {
-        done??;
+        let Turns { taken, failed } = done??;
+        turns.taken += taken;
+        turns.failed += failed;
     }
+    let Turns { taken, failed } = turns;
+    println!(
+        "the process that lived held {taken} times, and {failed} times a machine that was too busy took it or its answer away"
+    );
     for client in &clients {
         client.close().await;
     }
     Ok(())
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    taken: u64,
+    failed: u64,
+}
+
+impl Turns {
+    /// A machine without time for this process loses leases and answers, which it is told; what else fails ends the soak.
+    fn count(&mut self, turn: Result<()>) -> Result<()> {
+        let told = |error: &anyhow::Error| {
+            let error = error.downcast_ref();
+            matches!(error, Some(Error::Backend { .. } | Error::Lost { .. }))
+        };
+        match turn {
+            Ok(()) => self.taken += 1,
+            Err(error) if told(&error) => self.failed += 1,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 /// Holds one lock of some kind for a moment, and lets go in one way or another.

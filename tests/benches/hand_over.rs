@@ -4,6 +4,7 @@
 //! quiet; who has let go joins the line again once the next one runs, so it never overtakes. The round trips that a
 //! hand-over is compared with rest just as long in between, because a processor that sleeps takes its time to wake.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -107,9 +108,9 @@ async fn compare<S: Subject>(
     let bare = tokio::sync::Mutex::new(Bare::start(server).await?);
     let round = async |turn| match turn {
         Turn::HandOvers => {
-            let before = scripts(server).await?;
+            let before = scripts(from_ref(server)).await?;
             let times = line_cell.lock().await.watch(effort.hand_overs).await?;
-            let scripts = scripts(server).await? - before;
+            let scripts = scripts(from_ref(server)).await? - before;
             Ok(Sample {
                 scripts: scripts / count(times.len()),
                 time: median(times)?,

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lockkeeper::{Client, LeaseState, Mutex, MutexGuard};
-use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Effort;
-use crate::meters::{count, own_memory, server_memory, watch};
+use crate::meters::{count, own_memory, servers_memory, watch};
+use crate::place::Place;
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
 
@@ -32,26 +32,30 @@ const VERIFIED: usize = 1_000;
 /// What the target of scripts and memory is given for.
 const TARGET_LEASES: f64 = 100_000.0;
 
-/// Holds many leases and watches, for each number of them on a server of its own.
+/// Holds many leases and watches, for each number of them on a server of its own, and for the first on a cluster.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &leases in effort.leases {
-        rows.extend(hold(leases, effort.periods, rows.is_empty()).await?);
+        let place = Place::one().await?;
+        rows.extend(hold(&place, leases, effort.periods, rows.is_empty()).await?);
+    }
+    for &leases in effort.leases.iter().take(1) {
+        let place = Place::cluster().await?;
+        rows.extend(hold(&place, leases, effort.periods, false).await?);
     }
     Ok(rows)
 }
 
 /// `fresh`: nothing else has been measured by this process, so what its memory grows by is what the leases take. Later
 /// it would first use again what has been freed.
-async fn hold(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
-    let server = Server::start().await?;
-    let settings = Client::builder().ttl(TTL);
-    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+async fn hold(place: &Place, number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
+    let servers = place.servers();
+    let client = place.client(Client::builder().ttl(TTL)).await?;
     // What is allocated once goes to nobody's account.
     let mut guards = Vec::with_capacity(number);
     guards.extend(acquire(&client, 0..TASKS).await?);
 
-    let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
+    let (memory, server_memory_before) = (own_memory(), servers_memory(servers).await?);
     let start = Instant::now();
     guards.extend(acquire(&client, TASKS..number).await?);
     let acquired = start.elapsed();
@@ -59,34 +63,34 @@ async fn hold(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let memory = own_memory()
         .zip(memory)
         .map(|(after, before)| (after - before) / leases);
-    let server_memory = (server_memory(&server).await? - server_memory_before) / leases;
+    let server_memory = (servers_memory(servers).await? - server_memory_before) / leases;
 
     sleep((PERIOD / 2).saturating_sub(acquired)).await;
-    let watched = watch(&server, PERIOD * periods).await?;
+    let watched = watch(servers, PERIOD * periods).await?;
     let lost = lost(&guards).await?;
     client.close().await;
 
     let row = |what: &str, unit, value| {
-        let what = format!("{number} leases: {what}");
+        let what = format!("{number} leases{}: {what}", place.suffix());
         Row::new(PART, what, unit, Spread::once(value))
     };
     let mut rows = vec![
         row("lost", "", lost).target(Target::AtMost(0.0)),
-        row("scripts", "/s", watched.scripts).target(Target::AtMost(1_000.0)),
+        place.aim(row("scripts", "/s", watched.scripts), 1_000.0),
         row("scripts, busiest second", "/s", watched.busiest),
-        row("client CPU", "% of a core", watched.client).target(Target::AtMost(5.0)),
+        place.aim(row("client CPU", "% of a core", watched.client), 5.0),
         row("server CPU", "% of a core", watched.server),
     ];
     if let Some(memory) = memory.filter(|_| fresh) {
         rows.push(row("client memory each", "bytes", memory).target(Target::AtMost(1_024.0)));
     }
-    rows.push(row("server memory each", "bytes", server_memory).target(Target::AtMost(1_024.0)));
+    rows.push(place.aim(row("server memory each", "bytes", server_memory), 1_024.0));
     let scale = TARGET_LEASES / count(number);
     if scale > 1.0 {
         // The targets are for more leases than these.
         let at = |what: &str, value: f64| row(&format!("{what}, ×{scale}"), "", value * scale);
-        rows.push(at("scripts/s", watched.scripts).target(Target::AtMost(1_000.0)));
-        rows.push(at("client CPU %", watched.client).target(Target::AtMost(5.0)));
+        rows.push(place.aim(at("scripts/s", watched.scripts), 1_000.0));
+        rows.push(place.aim(at("client CPU %", watched.client), 5.0));
     }
     rows.push(row("acquired in", "s", acquired.as_secs_f64()));
     Ok(rows)

@@ -12,6 +12,7 @@
 //! | [`held`] | leases that are held and nothing else: work, memory, losses |
 //! | [`readers`] | ten thousand readers that come in as a writer leaves |
 //! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
+//! | [`crowds`] | many who wait for many names, on one server and on a cluster |
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -20,14 +21,17 @@
 //! | [`rounds`] | measuring in turns; medians |
 //! | [`slowlog`] | how long scripts take on the server |
 //! | [`meters`] | processor time, memory and commands, of this process and of the server |
+//! | [`place`] | one server or a cluster |
 //! | [`report`] | the table and the JSON file |
 
 mod bare;
+mod crowds;
 mod hand_over;
 mod held;
 mod meters;
 mod pairs;
 mod parallel;
+mod place;
 mod readers;
 mod report;
 mod rounds;
@@ -69,6 +73,8 @@ enum Part {
     Held,
     /// Many who wait for one name. Alone it measures the memory of the client too.
     FairWaiters,
+    /// Ten who wait for each of many names, also on a cluster. Alone it measures the memory of the client too.
+    Crowds,
     /// Ten thousand readers behind one writer.
     Readers,
     /// One task, nobody competing.
@@ -80,6 +86,9 @@ enum Part {
     /// The same for a fair lock, whose leaving holder makes the next one hold.
     FairHandOver,
 }
+
+/// How long anything may take before something is wrong.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +103,8 @@ pub(crate) struct Effort {
     leases: &'static [usize],
     /// How many wait for one name, one number after the other.
     waiters: &'static [usize],
+    /// Names that ten wait for each.
+    names: usize,
     /// How many renewal periods they are watched for.
     periods: u32,
     /// No part may run longer: a benchmark that hangs is a fault and not a figure.
@@ -108,19 +119,21 @@ impl Effort {
         hand_overs: 60,
         leases: &[10_000],
         waiters: &[10_000],
+        names: 1_000,
         periods: 1,
-        limit: Duration::from_secs(60),
+        limit: Duration::from_secs(150),
     };
 
-    /// Within ten minutes.
+    /// Within a quarter of an hour.
     const FULL: Self = Self {
         rounds: 21,
         pairs: 1_000,
         hand_overs: 100,
         leases: &[100_000, 10_000],
         waiters: &[100_000, 10_000],
+        names: 10_000,
         periods: 3,
-        limit: Duration::from_secs(150),
+        limit: Duration::from_secs(400),
     };
 }
 
@@ -161,6 +174,7 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::HandOver => hand_over::measure(effort).await,
         Part::FairHandOver => hand_over::measure_fair(effort).await,
         Part::FairWaiters => waiters::measure(effort).await,
+        Part::Crowds => crowds::measure(effort).await,
         Part::Held => held::measure(effort).await,
         Part::Readers => readers::measure(effort).await,
     }

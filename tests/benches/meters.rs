@@ -1,4 +1,4 @@
-//! Processor time, memory and commands, of this process and of the server.
+//! Processor time, memory and commands, of this process and of the servers.
 
 use std::time::Duration;
 
@@ -26,53 +26,58 @@ pub(crate) fn own_memory() -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// Scripts that the server was asked to run, batches counted as the one script they are.
-pub(crate) async fn scripts(server: &Server) -> Result<f64> {
-    let calls = server.commandstats("evalsha").await? + server.commandstats("eval").await?;
+/// Scripts that these servers were asked to run, batches counted as the one script they are.
+pub(crate) async fn scripts(servers: &[Server]) -> Result<f64> {
+    let mut calls = 0;
+    for server in servers {
+        calls += server.commandstats("evalsha").await? + server.commandstats("eval").await?;
+    }
     Ok(count(calls))
 }
 
-/// Processor time that the server has used, in the kernel too, seconds.
-pub(crate) async fn server_processor_time(server: &Server) -> Result<f64> {
-    let text = server.command(&["INFO", "cpu"]).await?.into_text()?;
-    let seconds = |field: &str| -> Result<f64> {
-        Ok(field_of(&text, field)
-            .with_context(|| format!("no {field}"))?
-            .parse()?)
-    };
-    Ok(seconds("used_cpu_sys")? + seconds("used_cpu_user")?)
+/// Processor time that these servers have used, in the kernel too, seconds.
+pub(crate) async fn servers_processor_time(servers: &[Server]) -> Result<f64> {
+    Ok(sum_of(servers, "cpu", "used_cpu_sys").await?
+        + sum_of(servers, "cpu", "used_cpu_user").await?)
 }
 
-/// Memory that the server has allocated, bytes.
-pub(crate) async fn server_memory(server: &Server) -> Result<f64> {
-    let text = server.command(&["INFO", "memory"]).await?.into_text()?;
-    Ok(field_of(&text, "used_memory")
-        .context("no used_memory")?
-        .parse()?)
+/// Memory that these servers have allocated, bytes.
+pub(crate) async fn servers_memory(servers: &[Server]) -> Result<f64> {
+    sum_of(servers, "memory", "used_memory").await
+}
+
+async fn sum_of(servers: &[Server], section: &str, field: &str) -> Result<f64> {
+    let mut sum = 0.0;
+    for server in servers {
+        let text = server.command(&["INFO", section]).await?.into_text()?;
+        let value = field_of(&text, field).with_context(|| format!("no {field}"))?;
+        sum += value.parse::<f64>()?;
+    }
+    Ok(sum)
 }
 
 /// What keeping leases or places costs.
 pub(crate) struct Watched {
-    /// Scripts per second on the server.
+    /// Scripts per second on the servers.
     pub(crate) scripts: f64,
     /// The same in the second that had most.
     pub(crate) busiest: f64,
     /// Processor time of this process, % of one core.
     pub(crate) client: f64,
-    /// Processor time of the server, % of one core.
+    /// Processor time of the servers, % of one core.
     pub(crate) server: f64,
 }
 
 /// Watches for so long, a second at a time.
-pub(crate) async fn watch(server: &Server, length: Duration) -> Result<Watched> {
+pub(crate) async fn watch(servers: &[Server], length: Duration) -> Result<Watched> {
     let start = tokio::time::Instant::now();
     let own_before = own_processor_time()?;
-    let server_before = server_processor_time(server).await?;
-    let scripts_before = scripts(server).await?;
+    let server_before = servers_processor_time(servers).await?;
+    let scripts_before = scripts(servers).await?;
     let (mut last, mut busiest) = (scripts_before, 0_f64);
     for second in 1..=length.as_secs() {
         sleep_until(start + Duration::from_secs(second)).await;
-        let now = scripts(server).await?;
+        let now = scripts(servers).await?;
         busiest = busiest.max(now - last);
         last = now;
     }
@@ -84,7 +89,7 @@ pub(crate) async fn watch(server: &Server, length: Duration) -> Result<Watched> 
         scripts: (last - scripts_before) / seconds,
         busiest,
         client: own.as_secs_f64() / seconds * 100.0,
-        server: (server_processor_time(server).await? - server_before) / seconds * 100.0,
+        server: (servers_processor_time(servers).await? - server_before) / seconds * 100.0,
     })
 }
 

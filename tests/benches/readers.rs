@@ -1,7 +1,7 @@
 //! Many readers behind one writer of a read-write lock: how long until all of them read, and how long the server is kept by a
 //! script meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use lockkeeper::RwLock;
@@ -9,10 +9,10 @@ use lockkeeper_lua::rwlock;
 use lockkeeper_testkit::server::Server;
 use tokio::task::{JoinSet, yield_now};
 
-use crate::Effort;
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
 use crate::slowlog::SlowLog;
+use crate::{Effort, PATIENCE};
 
 const PART: &str = "readers";
 
@@ -24,9 +24,6 @@ const READERS: usize = 10_000;
 
 /// Readers that come at the same time.
 const TOGETHER: usize = 64;
-
-/// How long anything may take before something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets them wait, lets the writer go, and watches them come in, a few times.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {

@@ -5,6 +5,7 @@
 //! How long scripts take is told by the server's own log of slow commands. It also logs what a script calls, which would
 //! slow down the scripts, so it is told to log nothing that is as short as that; and it is off while work is measured.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,12 +16,12 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::Effort;
-use crate::meters::{Watched, count, own_memory, server_memory, watch};
+use crate::meters::{Watched, count, own_memory, servers_memory, watch};
 use crate::pairs::micros;
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
 use crate::slowlog::SlowLog;
+use crate::{Effort, PATIENCE};
 
 const PART: &str = "fair waiters";
 
@@ -39,9 +40,6 @@ const TOGETHER: usize = 64;
 /// What the targets are given for.
 const TARGET_WAITERS: f64 = 100_000.0;
 
-/// How long anything may take before something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Lets many wait and watches, for each number of them on a server of its own.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -59,7 +57,7 @@ async fn wait(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     // What is allocated once goes to nobody's account.
     crowd.grow(TOGETHER).await?;
 
-    let (memory, server_memory_before) = (own_memory(), server_memory(&server).await?);
+    let (memory, server_memory_before) = (own_memory(), servers_memory(from_ref(&server)).await?);
     let start = Instant::now();
     crowd.grow(number).await?;
     let joined = start.elapsed();
@@ -67,9 +65,9 @@ async fn wait(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let memory = own_memory()
         .zip(memory)
         .map(|(after, before)| (after - before) / waiters);
-    let server_memory = (server_memory(&server).await? - server_memory_before) / waiters;
+    let server_memory = (servers_memory(from_ref(&server)).await? - server_memory_before) / waiters;
 
-    let watched = watch(&server, PERIODS * periods).await?;
+    let watched = watch(from_ref(&server), PERIODS * periods).await?;
     let moving = crowd.time().await?;
     let withdrawn = crowd.disperse().await?;
     client.close().await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::store::StoreError;
-use channel::{Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
+use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
 
 /// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
@@ -76,7 +76,7 @@ impl<R> Registry<R> {
             channel.owners.extend(owner.map(|owner| (waiter, owner)));
             channel.linger = None;
             if channel.line.len() == 1 {
-                channel.look_at = now.after(SAFETY_POLL);
+                channel.look_at = now.after(channel.poll);
                 // What happened between its own look and now was told to nobody.
                 let open = matches!(channel.subscription, Subscription::Open);
                 channel.unseen = open.then_some(now);
@@ -271,9 +271,11 @@ impl<R> Registry<R> {
 
     /// Changes one channel, and keeps its timer; forgets it if nothing is left to remember.
     fn at(&mut self, name: &str, change: impl FnOnce(&mut Channel<R>) -> Vec<Step>) -> Vec<Step> {
+        let poll = self.poll();
         let Some(channel) = self.channels.get_mut(name) else {
             return Vec::new();
         };
+        channel.poll = poll;
         let steps = change(channel);
         let (due, timer) = (channel.due(), channel.timer);
         // A timer that is early does no harm: it finds nothing to do and is set again.
@@ -295,6 +297,12 @@ impl<R> Registry<R> {
             self.channels.remove(name);
         }
         steps
+    }
+
+    /// How long a scout trusts silence, with so many names.
+    fn poll(&self) -> Duration {
+        let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
+        SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))
     }
 
     #[cfg(test)]

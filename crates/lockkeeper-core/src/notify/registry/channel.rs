@@ -11,8 +11,12 @@ use crate::store::StoreError;
 /// short enough that a name used once leaves nothing behind.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// How long a scout trusts silence. Every known way to lose a message is noticed otherwise; this is for the unknown.
+/// How long a scout trusts silence at least. Every known way to lose a message is noticed otherwise; this is for the unknown.
 pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
+
+/// How far the looks of all scouts of a client are apart on average, at least: whoever waits for very many names looks at each
+/// of them less often instead of at the server without end.
+pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
 
 /// How long after a failed subscription it is tried again, unless the store reports a new connection before.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -66,6 +70,8 @@ pub(super) enum Subscription {
 #[derive(Debug)]
 pub(super) struct Channel<R> {
     pub(super) reader: R,
+    /// How long its scout trusts silence, as things stand.
+    pub(super) poll: Duration,
     pub(super) line: VecDeque<WaiterId>,
     /// How many want the messages without ever looking.
     pub(super) listeners: usize,
@@ -91,6 +97,7 @@ impl<R> Channel<R> {
     pub(super) fn new(reader: R, now: Moment) -> Self {
         Self {
             reader,
+            poll: SAFETY_POLL,
             line: VecDeque::new(),
             listeners: 0,
             subscription: Subscription::None,
@@ -130,7 +137,7 @@ impl<R> Channel<R> {
         }
         self.unseen = None;
         self.looking = Some((waiter, now));
-        self.look_at = now.after(SAFETY_POLL);
+        self.look_at = now.after(self.poll);
         Turn::Look
     }
 
@@ -176,7 +183,7 @@ impl<R> Channel<R> {
     }
 
     pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
-        let safety = now.after(SAFETY_POLL);
+        let safety = now.after(self.poll);
         self.look_at = free.map_or(safety, |free| free.min(safety));
     }
 

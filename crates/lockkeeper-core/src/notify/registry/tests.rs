@@ -184,3 +184,26 @@ fn a_refused_subscription_is_told_to_every_waiter() {
         Turn::GiveUp(_)
     ));
 }
+
+#[test]
+fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
+    const NAMES: u64 = 10_000;
+    let mut registry = Registry::<()>::default();
+    let name = |number| format!("channel {number}");
+    for number in 0..NAMES {
+        registry.join(&name(number), (), None, at(0));
+        registry.subscribed(&name(number), at(0));
+    }
+    let mut wait = |number: u64, free| {
+        let (name, waiter) = (name(number), number + 1);
+        let look = registry.turn(&name, waiter, PATIENCE, at(0));
+        assert!(matches!(look, Turn::Look));
+        registry.busy(&name, waiter, free, at(0));
+        match registry.turn(&name, waiter, PATIENCE, at(0)) {
+            Turn::Wait(Some(until)) => until,
+            turn => panic!("{turn:?}"),
+        }
+    };
+    assert_eq!(wait(0, None), at(25_000), "400 looks a second in all");
+    assert_eq!(wait(1, Some(at(9_000))), at(9_000), "the lease ends before");
+}

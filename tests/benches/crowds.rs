@@ -1,0 +1,202 @@
+//! Many who wait for many names: what waiting costs and weighs, on one server and on a cluster, and whether each name is handed
+//! on.
+//!
+//! Ten tasks of one client wait for each name; another client of the same process holds them, so what renewing its leases costs
+//! is in the figures, a tenth of what [`held`](crate::held) shows for as many leases as there are waiters.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Mutex};
+use lockkeeper_testkit::subject::Subject;
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use crate::meters::{count, own_memory, scripts, servers_memory, watch};
+use crate::pairs::micros;
+use crate::place::Place;
+use crate::report::Row;
+use crate::rounds::Spread;
+use crate::{Effort, PATIENCE};
+
+/// For each name.
+const WAITERS: usize = 10;
+
+/// Tasks that come at the same time.
+const TOGETHER: usize = 64;
+
+/// Names that are handed on and timed.
+const TIMED: usize = 1_000;
+
+/// What the targets of scripts and processor time are given for.
+const TARGET_WAITERS: f64 = 100_000.0;
+
+/// Three periods of beats, and two of the safety poll: the default waiter ttl.
+const PERIODS: Duration = Duration::from_secs(10);
+
+/// Lets them wait for mutexes and for fair locks, on one server and on a cluster.
+pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = wait::<FairLock>("fair", Place::one().await?, effort, true).await?;
+    rows.extend(wait::<Mutex>("mutex", Place::one().await?, effort, false).await?);
+    rows.extend(wait::<FairLock>("fair", Place::cluster().await?, effort, false).await?);
+    rows.extend(wait::<Mutex>("mutex", Place::cluster().await?, effort, false).await?);
+    Ok(rows)
+}
+
+/// Who waited for a name holds it.
+struct Grant<S: Subject> {
+    name: usize,
+    at: Instant,
+    guard: S::Guard,
+}
+
+/// `fresh`: as for leases, see [`held`](crate::held).
+async fn wait<S: Subject>(
+    kind: &str,
+    place: Place,
+    effort: Effort,
+    fresh: bool,
+) -> Result<Vec<Row>> {
+    let names = effort.names;
+    let (waiting, holding) = (
+        place.client(Client::builder()).await?,
+        place.client(Client::builder()).await?,
+    );
+    let mut held = hold::<S>(&holding, names).await?;
+    let (grants, mut granted) = mpsc::unbounded_channel();
+    let mut crowd = JoinSet::new();
+    let (memory, servers_before) = (own_memory(), servers_memory(place.servers()).await?);
+    let before = scripts(place.servers()).await?;
+    let start = Instant::now();
+    for number in 0..names * WAITERS {
+        let lock = S::new(&waiting, &name(number / WAITERS));
+        let grants = grants.clone();
+        crowd.spawn(async move {
+            let guard = lock.acquire().await?;
+            let (name, at) = (number / WAITERS, Instant::now());
+            let told = grants.send(Grant::<S> { name, at, guard });
+            told.ok().context("nobody listens")
+        });
+        if number % TOGETHER == 0 {
+            yield_now().await;
+        }
+    }
+    // Who waits in a queue has asked, and so has one of those who wait here for the others of the same name.
+    let asked = if S::QUEUES { names * WAITERS } else { names };
+    let joined = has_asked(&place, before + count(asked), start).await?;
+    let waiters = count(names * WAITERS);
+    let memory = own_memory()
+        .zip(memory)
+        .map(|(after, before)| (after - before) / waiters);
+    let servers_after = servers_memory(place.servers()).await?;
+    let watched = watch(place.servers(), PERIODS * effort.periods).await?;
+    ensure!(granted.is_empty(), "somebody got what is held");
+
+    let times = hand_on::<S>(&mut held, &mut granted).await?;
+    let start = Instant::now();
+    crowd.shutdown().await;
+    waiting.close().await;
+    let withdrawn = start.elapsed();
+    drop(held);
+    holding.close().await;
+
+    let row = |what: &str, unit, spread| {
+        let what = format!(
+            "{kind}, {waiters} on {names} names{}: {what}",
+            place.suffix()
+        );
+        Row::new("crowds", what, unit, spread)
+    };
+    let once = |what: &str, unit, value| row(what, unit, Spread::once(value));
+    let share = waiters / TARGET_WAITERS;
+    let mut rows = vec![
+        place.aim(once("scripts", "/s", watched.scripts), 400.0 * share),
+        once("scripts, busiest second", "/s", watched.busiest),
+        once("client CPU", "% of a core", watched.client),
+        place.aim(
+            once("server CPU", "% of a core", watched.server),
+            20.0 * share,
+        ),
+    ];
+    if let Some(memory) = memory.filter(|_| fresh) {
+        rows.push(place.aim(once("client memory each", "bytes", memory), 2_048.0));
+    }
+    let servers = (servers_after - servers_before) / waiters;
+    rows.push(once("server memory each", "bytes", servers));
+    rows.push(row("hand-over", "µs", Spread::of(times)?));
+    rows.push(once("joined in", "s", joined.as_secs_f64()));
+    rows.push(once("withdrawn in", "s", withdrawn.as_secs_f64()));
+    Ok(rows)
+}
+
+/// Hands names on, one after the other; how long each took, µs.
+async fn hand_on<S: Subject>(
+    held: &mut [Option<S::Guard>],
+    granted: &mut mpsc::UnboundedReceiver<Grant<S>>,
+) -> Result<Vec<f64>> {
+    let number = TIMED.min(held.len());
+    let mut times = Vec::with_capacity(number);
+    for name in (0..held.len()).step_by(held.len() / number).take(number) {
+        let guard = held[name].take().context("it is released already")?;
+        let start = Instant::now();
+        let (released, next) = timeout(PATIENCE, async {
+            tokio::join!(S::release(guard), granted.recv())
+        })
+        .await
+        .context("nobody was granted the lock")?;
+        released?;
+        let next = next.context("all who wait are gone")?;
+        ensure!(
+            next.name == name,
+            "{name} was released, {} granted",
+            next.name
+        );
+        times.push(micros(next.at - start));
+        held[name] = Some(next.guard);
+    }
+    Ok(times)
+}
+
+/// Holds all names.
+async fn hold<S: Subject>(client: &Client, names: usize) -> Result<Vec<Option<S::Guard>>> {
+    let mut tasks = JoinSet::new();
+    for task in 0..TOGETHER {
+        let client = client.clone();
+        tasks.spawn(async move {
+            let mut guards = Vec::new();
+            for number in (task..names).step_by(TOGETHER) {
+                let guard = S::new(&client, &name(number)).acquire().await?;
+                guards.push((number, guard));
+            }
+            anyhow::Ok(guards)
+        });
+    }
+    let mut held: Vec<_> = (0..names).map(|_| None).collect();
+    while let Some(done) = tasks.join_next().await {
+        for (number, guard) in done?? {
+            held[number] = Some(guard);
+        }
+    }
+    Ok(held)
+}
+
+/// 32 bytes, about as long as names with a UUID in them are.
+fn name(number: usize) -> String {
+    format!("bench:crowd:name:{number:015}")
+}
+
+/// Waits until the servers have run so many scripts, and those of a second are few beside them; how long it took.
+async fn has_asked(place: &Place, number: f64, start: Instant) -> Result<Duration> {
+    let (mut last, mut grown) = (0.0, f64::INFINITY);
+    let mut joined = start.elapsed();
+    while last < number || grown > number / 20.0 {
+        ensure!(start.elapsed() < PATIENCE, "not all have joined");
+        joined = start.elapsed();
+        sleep(Duration::from_secs(1)).await;
+        let now = scripts(place.servers()).await?;
+        grown = now - last;
+        last = now;
+    }
+    Ok(joined)
+}

@@ -1,0 +1,61 @@
+//! Where something is measured: one server, or a cluster of six.
+
+use std::slice;
+
+use anyhow::Result;
+use lockkeeper::{Client, ClientBuilder};
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::server::Server;
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+use crate::report::{Row, Target};
+
+/// Servers of a run's own.
+pub(crate) enum Place {
+    One(Server),
+    Cluster(Cluster),
+}
+
+impl Place {
+    pub(crate) async fn one() -> Result<Self> {
+        Ok(Self::One(Server::start().await?))
+    }
+
+    /// Three primaries with a replica each.
+    pub(crate) async fn cluster() -> Result<Self> {
+        Ok(Self::Cluster(Cluster::start().await?))
+    }
+
+    /// All of them. What they cost is what they cost together.
+    pub(crate) fn servers(&self) -> &[Server] {
+        match self {
+            Self::One(server) => slice::from_ref(server),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    pub(crate) async fn client(&self, settings: ClientBuilder) -> Result<Client> {
+        let url = match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        };
+        Ok(timeout(PATIENCE, lockkeeper::connect_with(&url, settings)).await??)
+    }
+
+    /// What is said of it behind a number: nothing of one server.
+    pub(crate) const fn suffix(&self) -> &'static str {
+        match self {
+            Self::One(_) => "",
+            Self::Cluster(_) => ", cluster",
+        }
+    }
+
+    /// Gives a figure its target if this is one server. Of a cluster it is only reported.
+    pub(crate) fn aim(&self, row: Row, most: f64) -> Row {
+        match self {
+            Self::One(_) => row.target(Target::AtMost(most)),
+            Self::Cluster(_) => row,
+        }
+    }
+}
