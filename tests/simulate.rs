@@ -11,7 +11,8 @@ use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::majority;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{
-    Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_several,
+    Beyond, Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_beyond,
+    run_several,
 };
 
 /// How many lines before a violation are shown.
@@ -48,7 +49,16 @@ impl Kind {
         }
     }
 
-    fn run(self, seed: u64, keep_lines: bool) -> Result<Outcome> {
+    fn run(self, seed: u64, keep_lines: bool, beyond: Option<Beyond>) -> Result<Outcome> {
+        if let Some(beyond) = beyond {
+            return Ok(match self {
+                Self::Mutex => run_beyond::<Mutexes>(seed, keep_lines, beyond)?,
+                Self::Reentrant => run_beyond::<Reentrants>(seed, keep_lines, beyond)?,
+                Self::Fair => run_beyond::<Fairs>(seed, keep_lines, beyond)?,
+                Self::Rwlock => run_beyond::<RwLocks>(seed, keep_lines, beyond)?,
+                _ => bail!("--beyond goes with --kind mutex, reentrant, fair or rwlock"),
+            });
+        }
         Ok(match self {
             Self::Mutex => run::<Mutexes>(seed, keep_lines)?,
             Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
@@ -82,6 +92,10 @@ struct Arguments {
     /// With this defect of the engine, which must be found: one of `lockkeeper_core::mutants`.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
+    /// Beyond the conditions of the guarantees in this way, for which there is a counter-example: lost-writes, clock-behind,
+    /// clock-ahead, deleted-key, force, late-write, order or silence. Not for several locks or a Redlock.
+    #[arg(long, value_parser = beyond)]
+    beyond: Option<Beyond>,
     /// Prints everything that happens.
     #[arg(long)]
     verbose: bool,
@@ -95,6 +109,9 @@ impl Arguments {
             format!("cargo xtask simulate --kind {kind} --seed {seed} --histories 1 --verbose");
         if let Some(mutant) = self.mutant {
             command.push_str(&format!(" --mutant {mutant:?}"));
+        }
+        if let Some(beyond) = self.beyond {
+            command.push_str(&format!(" --beyond {}", beyond.name()));
         }
         command
     }
@@ -168,6 +185,11 @@ fn mutant(name: &str) -> Result<Mutant> {
     found.with_context(|| format!("the mutants are {:?}", Mutant::ALL))
 }
 
+fn beyond(name: &str) -> Result<Beyond> {
+    let found = Beyond::ALL.into_iter().find(|beyond| beyond.name() == name);
+    found.with_context(|| format!("one of {}", Beyond::ALL.map(Beyond::name).join(", ")))
+}
+
 fn to_f64(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
@@ -185,11 +207,11 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
         }
         let turn = usize::try_from(number).unwrap_or(0) % kinds.len();
         let (kind, seed) = (kinds[turn], arguments.seed + number / kinds.len() as u64);
-        let outcome = kind.run(seed, arguments.verbose)?;
+        let outcome = kind.run(seed, arguments.verbose, arguments.beyond)?;
         for line in &outcome.lines {
             println!("{line}");
         }
-        let again = kind.run(seed, false)?;
+        let again = kind.run(seed, false, arguments.beyond)?;
         tally.histories.fetch_add(1, Ordering::Relaxed);
         tally.events.fetch_add(outcome.events, Ordering::Relaxed);
         tally
@@ -205,7 +227,7 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
                 kind.name()
             )]);
         } else if let Some(violation) = &outcome.violation {
-            let lines = kind.run(seed, true)?.lines;
+            let lines = kind.run(seed, true, arguments.beyond)?.lines;
             let mut report = vec![format!("{}: {}", violation.rule, violation.what)];
             let skipped = lines.len().saturating_sub(SHOWN);
             report.extend(lines.into_iter().skip(skipped));

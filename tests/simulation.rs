@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::mutants::lua;
 use lockkeeper_testkit::simulation::{
-    Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_patched, run_several,
+    Beyond, Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_beyond,
+    run_patched, run_several,
 };
 
 /// Runs the histories of so many seeds on all cores.
@@ -227,4 +228,35 @@ fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
 #[test]
 fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
     are_caught::<RwLocks>(lua::RWLOCK);
+}
+
+/// The counter-examples of the guarantees, by their kinds and seeds: each the first history in which it breaks its rule.
+const COUNTER_EXAMPLES: [(Beyond, &str, u64); 8] = [
+    (Beyond::LostWrites, Mutexes::NAME, 5),
+    (Beyond::ClockBehind, Mutexes::NAME, 2),
+    (Beyond::ClockAhead, Mutexes::NAME, 1),
+    (Beyond::DeletedKey, Mutexes::NAME, 1),
+    (Beyond::Force, Mutexes::NAME, 6),
+    (Beyond::LateWrite, Mutexes::NAME, 2),
+    (Beyond::Order, Mutexes::NAME, 1),
+    (Beyond::Silence, Fairs::NAME, 1),
+];
+
+#[test]
+fn what_is_beyond_the_guarantees_has_a_counter_example() {
+    let page = include_str!("../docs/guarantees.md");
+    for (beyond, kind, seed) in COUNTER_EXAMPLES {
+        let run = |seed| match kind {
+            Fairs::NAME => run_beyond::<Fairs>(seed, false, beyond),
+            _ => run_beyond::<Mutexes>(seed, false, beyond),
+        };
+        let first = (1..=PATIENCE).find(|&seed| {
+            let violation = run(seed).unwrap().violation;
+            violation.is_some_and(|violation| violation.rule == beyond.breaks())
+        });
+        assert_eq!(first, Some(seed), "{beyond:?}");
+        let command = format!("--kind {kind} --beyond {} --seed {seed}`", beyond.name());
+        assert!(page.contains(&command), "the page does not say {command}");
+    }
+    assert_eq!(COUNTER_EXAMPLES.map(|(beyond, ..)| beyond), Beyond::ALL);
 }

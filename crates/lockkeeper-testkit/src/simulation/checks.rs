@@ -17,6 +17,7 @@ use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
+use super::beyond::Beyond;
 use super::plan::{Disaster, Plan};
 use super::species::{Grant, Model, Standing};
 use super::trace::short;
@@ -54,6 +55,8 @@ struct Held {
 pub(super) struct Checks {
     model: Arc<dyn Model>,
     forgets: bool,
+    /// What is asked for beyond the promises.
+    beyond: Option<Beyond>,
     /// The server's clock never runs or steps back, and it forgets nothing.
     steady: bool,
     longest_ttl: Duration,
@@ -118,12 +121,16 @@ impl Checks {
         Self {
             model,
             forgets: plan.forgets,
+            beyond: plan.beyond,
             steady: !plan.forgets && !plan.disasters.contains(&Disaster::ClockBack),
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
             beat: plan.beat(),
             // The server's clock runs or steps ahead by less than a twentieth of that.
-            alive: plan.waiter_ttl.mul_f64(0.95),
+            alive: match plan.beyond {
+                Some(Beyond::Order | Beyond::Silence) => Duration::MAX,
+                _ => plan.waiter_ttl.mul_f64(0.95),
+            },
             dead: BTreeSet::new(),
             violation: None,
             held: Vec::new(),
@@ -282,7 +289,7 @@ impl Checks {
         let last = self.written.entry(name).or_default();
         if token >= *last {
             *last = if reads { *last } else { token };
-        } else if !self.forgets && believes(lease) {
+        } else if self.beyond == Some(Beyond::LateWrite) || !self.forgets && believes(lease) {
             let what = format!("a holder with token {token} comes after {last}");
             self.violate("a stale holder", what);
         }
@@ -300,7 +307,8 @@ impl Checks {
         for (index, one) in self.held.iter().enumerate() {
             let others = &self.held[index + 1..];
             for other in others.iter().filter(|other| other.name == one.name) {
-                let excused = one.era != other.era
+                let excused = self.beyond != Some(Beyond::LostWrites)
+                    && one.era != other.era
                     && self
                         .forgot
                         .is_some_and(|forgot| now <= forgot + self.longest_ttl);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `species` | the seam by which a kind joins: its model and its moves |
 //! | `plan` | what chance decides beforehand |
+//! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
 //! | `network` | the connections, and the agenda of what arrives when |
 //! | `traffic` | what becomes of requests, answers and messages on the way |
 //! | `link` | one client's store over it |
@@ -18,6 +19,7 @@
 //! | `run` | one history |
 //! | `several` | histories of several locks at once, over two servers |
 
+mod beyond;
 mod checks;
 mod link;
 mod network;
@@ -31,8 +33,9 @@ mod weather;
 mod work;
 mod world;
 
+pub use beyond::Beyond;
 pub use checks::Violation;
-pub use run::{Outcome, run, run_patched};
+pub use run::{Outcome, run, run_beyond, run_patched};
 pub use several::{SEVERAL, run_several};
 pub use species::{
     Asking, Changed, Fairs, Grant, Model, Mutexes, Reentrants, RwGuard, RwLocks, Species, Standing,

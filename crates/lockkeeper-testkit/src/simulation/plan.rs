@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::beyond::Beyond;
+
 /// What may happen to one request or message, each by chance.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chances {
@@ -50,6 +52,12 @@ pub(super) enum Disaster {
     ClockForward,
     /// The server is replaced by one that has not heard of the last writes.
     Failover,
+    /// The server's clock steps forward, more than the margin.
+    ClockLeap,
+    /// Somebody deletes the key of a name.
+    DeletedKey,
+    /// Somebody takes a name from its holder by force.
+    Force,
 }
 
 /// See the module.
@@ -77,6 +85,8 @@ pub(super) struct Plan {
     pub(super) drifts: bool,
     /// Whether the server may lose data: then exclusion is not promised for one ttl after.
     pub(super) forgets: bool,
+    /// What happens that the guarantees exclude.
+    pub(super) beyond: Option<Beyond>,
 }
 
 impl Plan {
@@ -143,6 +153,7 @@ impl Plan {
             calm: ttl.mul_f64(0.3 + random.f64()) + Duration::from_secs(3),
             waiter_ttl: ttl / random.u32(1..=2),
             forgets,
+            beyond: None,
         }
     }
 

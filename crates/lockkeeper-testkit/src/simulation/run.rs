@@ -7,6 +7,7 @@ use lockkeeper_core::store::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
 
+use super::beyond::Beyond;
 use super::checks::Violation;
 use super::plan::Plan;
 use super::species::Species;
@@ -53,12 +54,34 @@ pub fn run_patched<S: Species>(
     keep_lines: bool,
     patch: Option<Patch>,
 ) -> std::io::Result<Outcome> {
+    run_planned::<S>(Plan::new(seed), keep_lines, patch)
+}
+
+/// The same history, but for one thing that the guarantees exclude.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn run_beyond<S: Species>(
+    seed: u64,
+    keep_lines: bool,
+    beyond: Beyond,
+) -> std::io::Result<Outcome> {
+    run_planned::<S>(Plan::beyond(seed, beyond), keep_lines, None)
+}
+
+fn run_planned<S: Species>(
+    plan: Plan,
+    keep_lines: bool,
+    patch: Option<Patch>,
+) -> std::io::Result<Outcome> {
+    let seed = plan.seed;
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
     let outcome = runtime.block_on(async {
-        let world = World::new(Plan::new(seed), Arc::new(S::default()), keep_lines, patch);
+        let world = World::new(plan, Arc::new(S::default()), keep_lines, patch);
         let network = tokio::spawn(Arc::clone(&world).run_network());
         tokio::select! {
             biased;

@@ -9,6 +9,7 @@ use lockkeeper_memory::Snapshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::beyond::Beyond;
 use super::link::LinkStore;
 use super::plan::{Disaster, Plan};
 use super::species::Species;
@@ -145,8 +146,7 @@ impl Weather {
                 self.start::<S>()?;
             }
             Disaster::ClockBack => {
-                let longest = u64::try_from(self.world.plan.ttl.as_millis()).unwrap_or(0);
-                let step = self.random.u64(0..=longest);
+                let step = self.random.u64(0..=self.ttl_ms());
                 self.back += Duration::from_millis(step);
                 self.world
                     .server
@@ -160,9 +160,33 @@ impl Weather {
                 self.world.server.step_clock(self.random.i64(0..=longest));
             }
             Disaster::ClockForward => {}
+            Disaster::ClockLeap => {
+                let leap = 2 * self.random.u64(0..=self.ttl_ms());
+                self.world.server.step_clock(leap.cast_signed());
+            }
+            Disaster::DeletedKey => {
+                let main = Plan::main(self.random.usize(..self.world.plan.names));
+                // It may be gone already.
+                let _ = self.world.server.execute(&["DEL", &main]);
+            }
+            Disaster::Force => {
+                let name = Plan::name(self.random.usize(..self.world.plan.names));
+                let client = self.sites[site].client.clone();
+                // In a storm it may fail.
+                if let Ok(found) = client.inspect(&name).await
+                    && let Some(holder) = found.holders.first()
+                {
+                    let _ = client.force_release(&name, &holder.claim).await;
+                }
+            }
             Disaster::Failover => {
                 self.world.server.restore(&self.snapshot);
                 self.world.server.flush_scripts();
+                if self.world.plan.beyond == Some(Beyond::ClockBehind) {
+                    let behind = 2 * self.random.u64(0..=self.ttl_ms());
+                    self.back += Duration::from_millis(behind);
+                    self.world.server.step_clock(-behind.cast_signed());
+                }
                 self.world.check(|checks| checks.forgot(now));
                 self.cut_all();
             }
@@ -170,8 +194,12 @@ impl Weather {
         Ok(())
     }
 
+    fn ttl_ms(&self) -> u64 {
+        u64::try_from(self.world.plan.ttl.as_millis()).unwrap_or(0)
+    }
+
     fn outage(&self) -> u64 {
-        u64::try_from(self.world.plan.ttl.as_millis() / 4).unwrap_or(0)
+        self.ttl_ms() / 4
     }
 
     fn cut(&self, link: usize, down: u64, server: bool) {

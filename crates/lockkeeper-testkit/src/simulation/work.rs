@@ -10,6 +10,7 @@ use fastrand::Rng;
 use lockkeeper::{Client, End, Error, Lease, LeaseState, LossReason, Owner, Released};
 use tokio::time::{Sleep, sleep};
 
+use super::beyond::Beyond;
 use super::plan::Plan;
 use super::species::{Changed, Species, Terms};
 use super::world::World;
@@ -194,6 +195,13 @@ impl<S: Species> Worker<S> {
             }
             for guard in &guards {
                 let reads = S::reads(guard);
+                if self.world.plan.beyond == Some(Beyond::LateWrite) {
+                    if guard.ensure_held().is_err() {
+                        continue;
+                    }
+                    let spell = self.spell(1.5);
+                    sleep(spell).await;
+                }
                 self.world.check(|checks| checks.touch(name, guard, reads));
             }
         }

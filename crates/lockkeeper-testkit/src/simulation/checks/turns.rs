@@ -8,6 +8,7 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Verb, claims, verb};
+use crate::simulation::beyond::Beyond;
 use crate::simulation::plan::Plan;
 use crate::simulation::species::{Grant, Standing};
 use crate::simulation::trace::short;
@@ -152,6 +153,10 @@ impl Checks {
                 (Verb::Beat, outcome) => outcome.and_then(status),
                 _ => Some(reply.status()),
             };
+            if self.beyond == Some(Beyond::Order) {
+                self.asked_earlier(name, claim, status, now);
+                continue;
+            }
             let queue = &mut self.queues[name];
             let known = queue.iter_mut().find(|waiter| waiter.claim == claim);
             match (status, known) {
@@ -166,6 +171,26 @@ impl Checks {
                 }),
                 _ => queue.retain(|waiter| waiter.claim != claim),
             }
+        }
+    }
+
+    /// Of a kind without a queue: who was told that another holds, as if it then had a place.
+    fn asked_earlier(&mut self, name: usize, claim: &str, status: Option<Status>, now: Duration) {
+        let queue = &mut self.queues[name];
+        let known = queue.iter().position(|waiter| waiter.claim == claim);
+        match (status, known) {
+            (Some(Status::Busy), Some(_)) => {}
+            (Some(Status::Busy), None) => queue.push(Waiter {
+                claim: claim.to_owned(),
+                heard: now,
+                lost: false,
+            }),
+            (Some(Status::Granted), place) if place != Some(0) && !queue.is_empty() => {
+                let first = short(&queue[0].claim);
+                let what = format!("{first} waits for name{name} before {}", short(claim));
+                self.violate("out of turn", what);
+            }
+            _ => queue.retain(|waiter| waiter.claim != claim),
         }
     }
 }

@@ -1,0 +1,89 @@
+//! Beyond the conditions: histories in which one thing happens that the guarantees exclude, or one thing is asked for that they
+//! do not promise. Each finds the rule that is then broken: the counter-example of `docs/guarantees.md`, by its seed.
+
+use super::plan::{Disaster, Plan};
+
+/// What the guarantees exclude or do not promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// The server is replaced by one that has not heard of the last writes, and exclusion is asked for all the same.
+    LostWrites,
+    /// The same, by one whose clock is behind by up to two ttls.
+    ClockBehind,
+    /// The server's clock runs ahead by more than the margin, up to two ttls at once.
+    ClockAhead,
+    /// Somebody deletes the key of a name.
+    DeletedKey,
+    /// Somebody takes a name from its holder by force.
+    Force,
+    /// A holder looks whether it holds, rests, and then writes without looking again.
+    LateWrite,
+    /// Those who wait for a mutex are to be served in the order in which they asked.
+    Order,
+    /// A waiter in a queue is silent for longer than its ttl, and is to keep its place.
+    Silence,
+}
+
+impl Beyond {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::LostWrites,
+        Self::ClockBehind,
+        Self::ClockAhead,
+        Self::DeletedKey,
+        Self::Force,
+        Self::LateWrite,
+        Self::Order,
+        Self::Silence,
+    ];
+
+    /// How it is called on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LostWrites => "lost-writes",
+            Self::ClockBehind => "clock-behind",
+            Self::ClockAhead => "clock-ahead",
+            Self::DeletedKey => "deleted-key",
+            Self::Force => "force",
+            Self::LateWrite => "late-write",
+            Self::Order => "order",
+            Self::Silence => "silence",
+        }
+    }
+
+    /// The rule that is broken.
+    #[must_use]
+    pub const fn breaks(self) -> &'static str {
+        match self {
+            Self::ClockBehind => "token order",
+            Self::LateWrite => "a stale holder",
+            Self::Order | Self::Silence => "out of turn",
+            _ => "two holders",
+        }
+    }
+
+    /// What befalls the server for it.
+    const fn disaster(self) -> Option<Disaster> {
+        match self {
+            Self::LostWrites | Self::ClockBehind => Some(Disaster::Failover),
+            Self::ClockAhead => Some(Disaster::ClockLeap),
+            Self::DeletedKey => Some(Disaster::DeletedKey),
+            Self::Force => Some(Disaster::Force),
+            Self::Silence => Some(Disaster::Pause),
+            Self::LateWrite | Self::Order => None,
+        }
+    }
+}
+
+impl Plan {
+    /// The same history, but for what is beyond the conditions: of its own disasters none, which could be to blame instead.
+    pub(super) fn beyond(seed: u64, beyond: Beyond) -> Self {
+        let mut plan = Self::new(seed);
+        plan.drifts = false;
+        plan.forgets = matches!(beyond, Beyond::LostWrites | Beyond::ClockBehind);
+        plan.disasters = beyond.disaster().into_iter().collect();
+        plan.beyond = Some(beyond);
+        plan
+    }
+}
