@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, LeaseEvent, Mutex, Observation, Observer};
+use lockkeeper::{Client, FairLock, LeaseEvent, Mutex, Observation, Observer, RwLock};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::subject::{Reentrant, Subject};
+use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -146,56 +146,69 @@ async fn a_re_entrant_lock_whose_connection_is_cut_after_any_byte_costs_nothing_
     cut_after_every_byte::<Reentrant>().await
 }
 
+#[tokio::test]
+async fn a_fair_lock_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
+    cut_after_every_byte::<FairLock>().await
+}
+
+#[tokio::test]
+async fn a_reader_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
+    cut_after_every_byte::<Readers>().await
+}
+
+#[tokio::test]
+async fn a_writer_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
+    cut_after_every_byte::<RwLock>().await
+}
+
 /// A name that is held, and who waits for it behind a proxy.
-async fn waited_for(
+async fn waited_for<S: Subject>(
     server: &Server,
     name: &str,
     direct: &Client,
     client: &Client,
-) -> Result<(lockkeeper::MutexGuard, tokio::task::JoinHandle<Result<()>>)> {
-    let guard = Mutex::new(direct, name).acquire().await?;
-    let lock = Mutex::new(client, name);
+) -> Result<(S::Guard, JoinHandle<Result<()>>)> {
+    let guard = S::new(direct, name).acquire().await?;
+    let lock = S::new(client, name);
     let waiting = tokio::spawn(async move {
-        lock.acquire().await?.release().await?;
+        S::release(lock.acquire().await?).await?;
         Ok(())
     });
-    let channel = format!("lockkeeper.wake:{{lockkeeper:{name}}}");
-    while server
-        .command(&["PUBSUB", "NUMSUB", &channel])
-        .await?
-        .into_texts()?[1]
-        != "1"
-    {
+    // lockkeeper.wake, or lockkeeper.grant and the client.
+    let channels = format!("lockkeeper.*:{{lockkeeper:{name}}}*");
+    let listens = async || {
+        let open = server.command(&["PUBSUB", "CHANNELS", &channels]).await?;
+        anyhow::Ok(!open.into_texts()?.is_empty())
+    };
+    let start = Instant::now();
+    while !listens().await? {
+        ensure!(start.elapsed() < SOON, "nobody listens");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok((guard, waiting))
 }
 
-/// Sooner than the poll that finds what no message told.
+/// Sooner than the poll that finds what no message told, and than the next beat of who waits in a queue.
 const BY_RECONNECTION: Duration = Duration::from_secs(4);
 
-#[tokio::test]
-async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> {
+async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
     let server = Arc::new(Server::start().await?);
     let direct = lockkeeper::connect(&server.url()).await?;
     let start = async || {
         let proxy = Proxy::in_front_of(&server).await?;
-        let client = lockkeeper::connect(proxy.url()).await?;
-        Mutex::new(&client, "first")
-            .acquire()
-            .await?
-            .release()
-            .await?;
+        let settings = Client::builder().waiter_ttl(Duration::from_secs(30));
+        let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+        S::release(S::new(&client, "first").acquire().await?).await?;
         anyhow::Ok((proxy, client))
     };
 
     // What arrives while nothing is handed on is the message, for nobody asks before it is heard.
     let (proxy, client) = start().await?;
-    let (guard, waiting) = waited_for(&server, "name 9999", &direct, &client).await?;
+    let (guard, waiting) = waited_for::<S>(&server, "name 9999", &direct, &client).await?;
     let received = || proxy.so_far().received[Direction::ToClient as usize];
     let before = received();
     proxy.hold(Direction::ToClient);
-    guard.release().await?;
+    S::release(guard).await?;
     timeout(
         SOON,
         proxy.seen(|seen| seen.received[Direction::ToClient as usize] > before),
@@ -218,10 +231,10 @@ async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> 
                     return anyhow::Ok(());
                 }
                 let name = format!("name {bytes:04}");
-                let (guard, waiting) = waited_for(&server, &name, &direct, &client).await?;
+                let (guard, waiting) = waited_for::<S>(&server, &name, &direct, &client).await?;
                 let before = proxy.so_far().cut;
                 proxy.cut_after(Direction::ToClient, bytes);
-                guard.release().await?;
+                S::release(guard).await?;
                 let served = timeout(BY_RECONNECTION, waiting).await;
                 served.with_context(|| format!("after {bytes} of {needed} bytes"))???;
                 let seen = proxy.so_far();
@@ -236,13 +249,23 @@ async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> 
 }
 
 #[tokio::test]
+async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> {
+    message_cut_after_every_byte::<Mutex>().await
+}
+
+#[tokio::test]
+async fn a_waiter_in_a_queue_whose_grant_is_cut_after_any_byte_is_served() -> Result<()> {
+    message_cut_after_every_byte::<FairLock>().await
+}
+
+#[tokio::test]
 async fn a_waiter_whose_subscription_is_cut_before_its_answer_is_served() -> Result<()> {
     let server = Server::start().await?;
     let direct = lockkeeper::connect(&server.url()).await?;
     let proxy = Proxy::in_front_of(&server).await?;
     let client = lockkeeper::connect(proxy.url()).await?;
     proxy.lose_reply_to("lockkeeper.wake:{lockkeeper:name}\r\n");
-    let (guard, waiting) = waited_for(&server, "name", &direct, &client).await?;
+    let (guard, waiting) = waited_for::<Mutex>(&server, "name", &direct, &client).await?;
     guard.release().await?;
     timeout(BY_RECONNECTION, waiting).await???;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");

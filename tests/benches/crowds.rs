@@ -140,12 +140,14 @@ async fn hand_on<S: Subject>(
     for name in (0..held.len()).step_by(held.len() / number).take(number) {
         let guard = held[name].take().context("it is released already")?;
         let start = Instant::now();
-        let (released, next) = timeout(PATIENCE, async {
-            tokio::join!(S::release(guard), granted.recv())
+        // Either may be first; a release that fails is not waited for in vain.
+        let (_, next) = timeout(PATIENCE, async {
+            tokio::try_join!(async { anyhow::Ok(S::release(guard).await?) }, async {
+                anyhow::Ok(granted.recv().await)
+            })
         })
         .await
-        .context("nobody was granted the lock")?;
-        released?;
+        .with_context(|| format!("nobody was granted {name}"))??;
         let next = next.context("all who wait are gone")?;
         ensure!(
             next.name == name,
