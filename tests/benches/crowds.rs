@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::{Client, FairLock, Mutex};
 use lockkeeper_testkit::subject::Subject;
 use tokio::sync::mpsc;
@@ -23,7 +23,7 @@ use crate::{Effort, PATIENCE};
 /// For each name.
 const WAITERS: usize = 10;
 
-/// Tasks that come at the same time.
+/// Names that they come for at the same time.
 const TOGETHER: usize = 64;
 
 /// Names that are handed on and timed.
@@ -69,22 +69,34 @@ async fn wait<S: Subject>(
     let (memory, servers_before) = (own_memory(), servers_memory(place.servers()).await?);
     let before = scripts(place.servers()).await?;
     let start = Instant::now();
-    for number in 0..names * WAITERS {
-        let lock = S::new(&waiting, &name(number / WAITERS));
-        let grants = grants.clone();
-        crowd.spawn(async move {
-            let guard = lock.acquire().await?;
-            let (name, at) = (number / WAITERS, Instant::now());
-            let told = grants.send(Grant::<S> { name, at, guard });
-            told.ok().context("nobody listens")
-        });
-        if number % TOGETHER == 0 {
+    let mut joined = Duration::ZERO;
+    // In parts: what a request needs on its way is not what a waiter needs.
+    for part in (0..names).step_by(TOGETHER) {
+        let last = names.min(part + TOGETHER);
+        for number in part * WAITERS..last * WAITERS {
+            let lock = S::new(&waiting, &name(number / WAITERS));
+            let grants = grants.clone();
+            crowd.spawn(async move {
+                let guard = lock.acquire().await?;
+                let (name, at) = (number / WAITERS, Instant::now());
+                let told = grants.send(Grant::<S> { name, at, guard });
+                told.ok().context("nobody listens")
+            });
+        }
+        // Who waits in a queue has asked, and so has one of those who wait here for the others of the same name.
+        let asked = if S::QUEUES { last * WAITERS } else { last };
+        while scripts(place.servers()).await? < before + count(asked) {
+            ensure!(start.elapsed() < 2 * PATIENCE, "not all have joined");
             yield_now().await;
         }
+        joined = start.elapsed();
     }
-    // Who waits in a queue has asked, and so has one of those who wait here for the others of the same name.
-    let asked = if S::QUEUES { names * WAITERS } else { names };
-    let joined = has_asked(&place, before + count(asked), start).await?;
+    // Who comes last subscribes, and asks once more.
+    sleep(Duration::from_secs(1)).await;
+    if let Some(ended) = crowd.try_join_next() {
+        ended??;
+        bail!("somebody does not wait");
+    }
     let waiters = count(names * WAITERS);
     let memory = own_memory()
         .zip(memory)
@@ -186,19 +198,4 @@ async fn hold<S: Subject>(client: &Client, names: usize) -> Result<Vec<Option<S:
 /// 32 bytes, about as long as names with a UUID in them are.
 fn name(number: usize) -> String {
     format!("bench:crowd:name:{number:015}")
-}
-
-/// Waits until the servers have run so many scripts, and those of a second are few beside them; how long it took.
-async fn has_asked(place: &Place, number: f64, start: Instant) -> Result<Duration> {
-    let (mut last, mut grown) = (0.0, f64::INFINITY);
-    let mut joined = start.elapsed();
-    while last < number || grown > number / 20.0 {
-        ensure!(start.elapsed() < PATIENCE, "not all have joined");
-        joined = start.elapsed();
-        sleep(Duration::from_secs(1)).await;
-        let now = scripts(place.servers()).await?;
-        grown = now - last;
-        last = now;
-    }
-    Ok(joined)
 }
