@@ -17,12 +17,12 @@ mod script;
 mod status;
 
 pub use script::Script;
-use script::pinned_sha1;
+use script::{pinned_sha1, pinned_sharded_sha1};
 pub use status::Status;
 
 /// One holder at a time.
 pub mod mutex {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim the holder of a free name.
     pub const ACQUIRE: Script = script!(
@@ -72,7 +72,7 @@ pub mod mutex {
 
 /// One holder at a time, which may come in again.
 pub mod reentrant {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim a holder of a name that is free or its owner's.
     pub const ACQUIRE: Script = script!(
@@ -123,7 +123,7 @@ pub mod reentrant {
 /// One holder at a time, first come, first served. Its leases are renewed and verified by the scripts of
 /// [`reentrant`]: under the main key lies the same.
 pub mod fair {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim a holder of a name that is free or its owner's, or lets it wait in turn.
     pub const ACQUIRE: Script = script!(
@@ -182,7 +182,7 @@ pub mod fair {
 /// One owner that writes, or any number that read, first come, first served. The leases of writers are renewed and verified
 /// by the scripts of [`reentrant`]; the queue is asked about by [`fair::QUEUE`].
 pub mod rwlock {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim a holder in its mode, if nobody excludes it, or lets it wait in turn.
     pub const ACQUIRE: Script = script!(
@@ -278,7 +278,7 @@ pub mod rwlock {
 /// One holder at a time by a majority of several servers, on each of which the claim lies as a [`mutex`]'s does: it is
 /// renewed, left for and verified by the scripts of that.
 pub mod redlock {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim the holder of a name that is free on this server, if the server takes part.
     pub const ACQUIRE: Script = script!(
@@ -309,7 +309,7 @@ pub mod redlock {
 /// Several names, each a [`mutex`] or a [`reentrant`] lock, taken all or none. Leases are renewed and verified by the scripts of
 /// each kind: under each name lies what that kind writes.
 pub mod multi {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes claims holders of free names, all of them or none; a batch.
     pub const ACQUIRE: Script = script!(
@@ -339,12 +339,12 @@ pub mod multi {
 
 /// What is done to a name from outside, whatever its kind.
 pub mod name {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// What a name holds; changes nothing.
     pub const INSPECT: Script = script!(
         "name/inspect",
-        with ["clock", "holder", "holders", "wake", "client", "any"],
+        with ["clock", "holder", "holders", "listeners", "client", "any"],
         keys ["main", "fence", "queue", "readers"],
         args ["request", "channel"],
         replies [Status::Found, Status::Free, Status::WrongKind],
@@ -353,7 +353,7 @@ pub mod name {
     /// Tells who holds a name to let it go.
     pub const REVOKE: Script = script!(
         "name/revoke",
-        with ["clock", "holder", "holders", "wake", "client", "any"],
+        with ["clock", "holder", "holders", "client", "any", "tell"],
         keys ["main", "readers"],
         args ["request"],
         replies [Status::Told, Status::Free, Status::WrongKind],
@@ -362,7 +362,7 @@ pub mod name {
     /// Takes a name from its holder by force.
     pub const FREE: Script = script!(
         "name/free",
-        with ["clock", "holder", "holders", "wake", "client", "any"],
+        with ["clock", "holder", "holders", "wake", "client", "any", "tell"],
         keys ["main", "readers"],
         args ["request", "claim", "channel"],
         replies [Status::Left, Status::NotHeld, Status::WrongKind],
@@ -380,7 +380,7 @@ pub mod name {
 
 /// What a server has and is. These name no key: a deployment of several servers is asked one by one.
 pub mod server {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// A page of the keys that match; changes nothing.
     pub const SCAN: Script = script!(
@@ -403,7 +403,7 @@ pub mod server {
 
 /// Who a client is.
 pub mod client {
-    use super::{Script, Status, pinned_sha1};
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes known who a client is.
     pub const INTRODUCE: Script = script!(

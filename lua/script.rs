@@ -14,6 +14,11 @@ pub struct Script {
     pub source: &'static str,
     /// SHA-1 of `source` in lower-case hex, by which the server knows the script.
     pub sha1: &'static str,
+    /// The same text for a node of a cluster that has sharded messages: `SPUBLISH` stands for `PUBLISH` and `SHARDNUMSUB` for
+    /// `NUMSUB` wherever the channel is a name's. Equal to `source` if no such channel is used.
+    pub sharded_source: &'static str,
+    /// SHA-1 of `sharded_source`.
+    pub sharded_sha1: &'static str,
     /// What each key is, in the order of `KEYS`; of a batch, the keys of one item.
     pub keys: &'static [&'static str],
     /// What each argument is, in the order of `ARGV`; the request number first. Of a batch, the request number and the
@@ -36,7 +41,7 @@ impl Eq for Script {}
 /// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`. What it answers is
 /// called `replies`, or `items` if it is a batch.
 macro_rules! script {
-    ($name:literal, with [$($fragment:literal),*], keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
+    ($name:literal, with [$($fragment:tt),*], keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
         Script {
             name: $name,
             source: concat!(
@@ -44,6 +49,11 @@ macro_rules! script {
                 include_str!(concat!($name, ".lua"))
             ),
             sha1: pinned_sha1($name),
+            sharded_source: concat!(
+                $(sharded!($fragment), "\n",)*
+                include_str!(concat!($name, ".lua"))
+            ),
+            sharded_sha1: pinned_sharded_sha1($name),
             keys: &$keys,
             args: &$args,
             replies: &$replies,
@@ -52,28 +62,64 @@ macro_rules! script {
     };
 }
 
+/// A fragment as the sharded text of a script has it: some have a counterpart there.
+macro_rules! sharded {
+    ("wake") => {
+        include_str!("sharded/wake.lua")
+    };
+    ("listeners") => {
+        include_str!("sharded/listeners.lua")
+    };
+    ($fragment:tt) => {
+        include_str!(concat!("shared/", $fragment, ".lua"))
+    };
+}
+
 /// The SHA-1 that `scripts.lock` pins for the script of this name, found while compiling: a script without a line there
 /// does not build.
 pub(crate) const fn pinned_sha1(name: &str) -> &'static str {
+    match line_of("", name) {
+        Some(sha1) => sha1,
+        None => panic!("a script has no line in scripts.lock: run `cargo xtask lock-scripts`"),
+    }
+}
+
+/// The same for its sharded text, which has a line of its own if it is another one.
+pub(crate) const fn pinned_sharded_sha1(name: &str) -> &'static str {
+    match line_of("sharded/", name) {
+        Some(sha1) => sha1,
+        None => pinned_sha1(name),
+    }
+}
+
+/// What stands in `scripts.lock` behind a folder and a name.
+const fn line_of(folder: &str, name: &str) -> Option<&'static str> {
     const LOCK: &str = include_str!("scripts.lock");
-    let (lock, name) = (LOCK.as_bytes(), name.as_bytes());
+    let lock = LOCK.as_bytes();
     let mut line = 0;
     while line < lock.len() {
-        let mut matched = 0;
-        while matched < name.len()
-            && line + matched < lock.len()
-            && lock[line + matched] == name[matched]
-        {
-            matched += 1;
-        }
         let mut end = line;
         while end < lock.len() && lock[end] != b'\n' {
             end += 1;
         }
-        if matched == name.len() && lock[line + matched] == b' ' {
-            return LOCK.split_at(end).0.split_at(line + matched + 1).1;
+        let behind = line + folder.len() + name.len();
+        if has(lock, line, folder) && has(lock, line + folder.len(), name) && lock[behind] == b' ' {
+            return Some(LOCK.split_at(end).0.split_at(behind + 1).1);
         }
         line = end + 1;
     }
-    panic!("a script has no line in scripts.lock: run `cargo xtask lock-scripts`")
+    None
+}
+
+/// Whether a text stands at a place, and something behind it.
+const fn has(lock: &[u8], place: usize, text: &str) -> bool {
+    let text = text.as_bytes();
+    let mut matched = 0;
+    while matched < text.len() {
+        if place + matched >= lock.len() || lock[place + matched] != text[matched] {
+            return false;
+        }
+        matched += 1;
+    }
+    place + matched < lock.len()
 }

@@ -14,8 +14,7 @@
 -- REPLY WRONG_KIND      the name holds no lock
 -- PUBLISH nothing
 
-local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
-local waiters = listening[2] or -1
+local waiters = listeners(ARGV[2])
 local length = redis.pcall('ZCARD', KEYS[3])
 local queued = type(length) == 'number' and length or -1
 local held, fault = read_any(KEYS[1], KEYS[4], math.floor(server_now() / 1000))

@@ -49,11 +49,3 @@ local function read_any(key, readers, now)
   end
   return any
 end
-
--- Tells the client of `claim`, if it is a claim of ours: others have no such channel.
-local function tell_client(claim, message)
-  local client = client_of(claim)
-  if client then
-    wake(string.format('lockkeeper.client:%s', client), message)
-  end
-end

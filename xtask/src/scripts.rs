@@ -19,13 +19,25 @@ pub(crate) fn lock() -> Result<()> {
     let before = fs::read_to_string(&path).unwrap_or_default();
     let mut after = String::new();
     for script in described(&descriptions)? {
-        let sha1 = Sha1::from(script.source(&folder)?).digest();
-        let line = format!("{} {sha1}", script.name);
-        if !before.lines().any(|pinned| pinned == line) {
-            println!("{line}");
+        let (source, sharded) = (
+            script.source(&folder, "shared")?,
+            script.source(&folder, "sharded")?,
+        );
+        let mut lines = vec![format!("{} {}", script.name, Sha1::from(&source).digest())];
+        if sharded != source {
+            lines.push(format!(
+                "sharded/{} {}",
+                script.name,
+                Sha1::from(&sharded).digest()
+            ));
         }
-        after += &line;
-        after.push('\n');
+        for line in lines {
+            if !before.lines().any(|pinned| pinned == line) {
+                println!("{line}");
+            }
+            after += &line;
+            after.push('\n');
+        }
     }
     if before == after {
         println!("no script has changed");
@@ -44,14 +56,17 @@ struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// The text that the server sees: the fragments, each with one more line break, then the script.
-    fn source(&self, folder: &Path) -> Result<String> {
+    /// The text that the server sees: the fragments, each with one more line break, then the script. A fragment comes from the
+    /// folder `first` if it is there.
+    fn source(&self, folder: &Path, first: &str) -> Result<String> {
         let read = |file: String| {
             fs::read_to_string(folder.join(&file)).with_context(|| format!("failed to read {file}"))
         };
         let mut source = String::new();
         for fragment in &self.fragments {
-            source += &read(format!("shared/{fragment}.lua"))?;
+            let there = folder.join(format!("{first}/{fragment}.lua")).exists();
+            let from = if there { first } else { "shared" };
+            source += &read(format!("{from}/{fragment}.lua"))?;
             source.push('\n');
         }
         Ok(source + &read(format!("{}.lua", self.name))?)
@@ -114,7 +129,7 @@ mod tests {
             name: "mutex/acquire",
             fragments: vec!["nonsense"],
         };
-        let error = script.source(&root().join("lua")).unwrap_err();
+        let error = script.source(&root().join("lua"), "shared").unwrap_err();
         assert!(format!("{error:#}").contains("shared/nonsense.lua"));
     }
 }

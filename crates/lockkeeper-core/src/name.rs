@@ -173,6 +173,8 @@ mod tests {
     fn keys(name: &Name) -> Vec<String> {
         let mut keys = vec![name.main().to_owned()];
         keys.extend(["fence", "gone", "wake"].map(|part| name.part(part)));
+        // The channel of the grants to one client.
+        keys.push(name.part("grant") + ":0c5e7a4e-6b1f-4a53-8a51-3f4f52d4a8c9");
         keys
     }
 
