@@ -24,6 +24,8 @@ use crate::events::Line;
 use crate::failure;
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request::Outgoing;
+use crate::sharding;
 use crate::target::{Address, Target};
 
 /// How much longer than fred's own timeout a pipeline may take before it is given up here.
@@ -48,6 +50,7 @@ pub(crate) struct Connection {
     ended: watch::Receiver<()>,
     nonces: AtomicU64,
     silence_timeout: Duration,
+    sharded: bool,
 }
 
 /// The owner's half: while it lives, so may the connection.
@@ -63,6 +66,8 @@ pub(crate) struct Lifeline {
 pub(crate) enum Verb {
     Subscribe,
     Unsubscribe,
+    /// Unsubscribe because the slot has gone, which ends a sharded subscription by itself.
+    Abandon,
 }
 
 /// The answer to a `PING`.
@@ -88,13 +93,14 @@ impl Connection {
         let client = build(target, options, line).map_err(failure::of_connecting)?;
         let mut router = Router(client.connect());
         let (sender, ended) = watch::channel(());
-        let connection = Self {
+        let mut connection = Self {
             client,
             target: target.clone(),
             condemned: Notify::new(),
             ended,
             nonces: AtomicU64::new(0),
             silence_timeout: options.silence_timeout,
+            sharded: false,
         };
         let greeting = async {
             tokio::select! {
@@ -103,16 +109,17 @@ impl Connection {
                     || StoreError::not_sent("the connection was closed"),
                     failure::of_connecting,
                 )),
-                frame = connection.greet(options.connect_timeout) => frame,
+                answers = connection.greet(options.connect_timeout) => answers,
             }
         };
-        let frame = timeout(options.connect_timeout, greeting).await;
-        let frame = frame.map_err(|_| {
+        let answers = timeout(options.connect_timeout, greeting).await;
+        let (pong, hello) = answers.map_err(|_| {
             StoreError::not_sent(format!("no answer within {:?}", options.connect_timeout))
         })??;
-        if let Some(text) = reply::error_text(&frame) {
+        if let Some(text) = reply::error_text(&pong) {
             return Err(StoreError::refused(text));
         }
+        connection.sharded = sharding::has_sharded(&hello);
         let lifeline = Lifeline {
             router,
             _ended: sender,
@@ -120,16 +127,39 @@ impl Connection {
         Ok((Arc::new(connection), lifeline))
     }
 
-    /// The first `PING`. It waits in fred's queue until the connection is made, and so must not fail fast.
-    async fn greet(&self, timeout: Duration) -> Result<Frame, StoreError> {
+    /// The first `PING`, and the question what the server is. They wait in fred's queue until the connection is made, and so must
+    /// not fail fast.
+    async fn greet(&self, timeout: Duration) -> Result<(Frame, Frame), StoreError> {
         let options = Options {
             max_attempts: Some(1),
             timeout: Some(timeout),
             ..Options::default()
         };
         let client = self.client.with_options(&options);
-        let reply = client.custom_raw(command("PING", 0), Vec::<FredValue>::new());
-        reply.await.map_err(failure::of_connecting)
+        let ask = |name| client.custom_raw(command(name, 0), Vec::<FredValue>::new());
+        let (pong, hello) = tokio::join!(ask("PING"), ask("HELLO"));
+        let pong = pong.map_err(failure::of_connecting)?;
+        Ok((pong, hello.map_err(failure::of_connecting)?))
+    }
+
+    /// Whether messages of names are sharded here, for who publishes and who listens.
+    pub(crate) const fn is_sharded(&self) -> bool {
+        self.sharded
+    }
+
+    /// Whether a channel is one of those.
+    pub(crate) fn shards(&self, channel: &str) -> bool {
+        self.sharded && sharding::is_of_a_name(channel)
+    }
+
+    /// As [`exchange`](Self::exchange), in the words for this server.
+    pub(crate) async fn send(
+        &self,
+        request: Outgoing,
+        patience: Duration,
+    ) -> Result<Frame, StoreError> {
+        let (command, args) = request.into_words(self.sharded);
+        self.exchange(command, args, patience).await
     }
 
     /// Sends one command and waits for its reply, which may be an error reply.
@@ -188,7 +218,11 @@ impl Connection {
         for (verb, channel) in changes {
             let queued = match verb {
                 Verb::Subscribe => pipeline.subscribe(channel).await,
-                Verb::Unsubscribe => pipeline.unsubscribe(channel).await,
+                // Its confirmation is taken away too. If the slot has gone, the answer is an error.
+                Verb::Unsubscribe | Verb::Abandon if self.shards(channel) => {
+                    pipeline.sunsubscribe(channel).await
+                }
+                Verb::Unsubscribe | Verb::Abandon => pipeline.unsubscribe(channel).await,
             };
             queued.map_err(failure::of_request)?;
         }
@@ -208,6 +242,51 @@ impl Connection {
             }
             Ok(Err(error)) => Err(failure::of_request(error)),
             Err(_) => Err(StoreError::unknown("no answer in time")),
+        }
+    }
+
+    /// Subscribes to sharded messages. For each channel: to how many this connection is subscribed then, or the server's refusal.
+    ///
+    /// fred takes the confirmation of `SSUBSCRIBE` for what it is, the reply to a request. It gets one for each channel, and not
+    /// by its own name for it, for that is never part of a pipeline.
+    pub(crate) async fn subscribe_sharded(
+        &self,
+        channels: &[&str],
+    ) -> Result<Vec<Result<usize, StoreError>>, StoreError> {
+        let options = Options {
+            fail_fast: true,
+            max_attempts: Some(ATTEMPTS),
+            timeout: Some(self.silence_timeout),
+            ..Options::default()
+        };
+        let pipeline = Pipeline::from(self.client.with_options(&options));
+        for channel in channels {
+            let request = pipeline.custom(command("SSUBSCRIBE", 0), vec![*channel]);
+            let _queued: FredValue = request.await.map_err(failure::of_request)?;
+        }
+        let mut ended = self.ended.clone();
+        let patience = self.silence_timeout.saturating_add(GRACE);
+        let answers = tokio::select! {
+            biased;
+            answers = timeout(patience, pipeline.try_all::<FredValue>()) => answers,
+            _ = ended.changed() => return Err(StoreError::unknown("the connection ended")),
+        };
+        let answers = answers.map_err(|_| StoreError::unknown("no answer in time"))?;
+        let read = |(channel, answer)| match answer {
+            Ok(reply) => match reply::subscribed(&reply, channel) {
+                Some(count) => Ok(Ok(count)),
+                None => Err(out_of_step()),
+            },
+            Err(error) if failure::is_error_reply(&error) => {
+                Ok(Err(StoreError::refused(error.details())))
+            }
+            Err(error) => Err(failure::of_request(error)),
+        };
+        let settled = channels.iter().copied().zip(answers).map(read);
+        let settled = settled.collect::<Result<Vec<_>, StoreError>>()?;
+        match settled.len() == channels.len() {
+            true => Ok(settled),
+            false => Err(out_of_step()),
         }
     }
 
@@ -296,6 +375,11 @@ impl Drop for Router {
     }
 }
 
+/// A reply that answers something else.
+pub(crate) fn out_of_step() -> StoreError {
+    StoreError::unknown("the replies of the connection are out of step")
+}
+
 /// A command for the node of `slot`, as a cluster will want to know it.
 pub(crate) fn command(name: &'static str, slot: u16) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::Custom(slot), false)
@@ -370,10 +454,16 @@ mod tests {
         let target = Target::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
-            // fred's PING, CLIENT ID and INFO, and the first PING of ours.
-            for reply in ["+PONG\r\n", ":1\r\n", "$0\r\n\r\n", "+PONG\r\n"] {
-                assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
-                stream.write_all(reply.as_bytes()).await.unwrap();
+            // fred's PING, CLIENT ID and INFO; the first PING and the HELLO of ours.
+            let mut replies = ["+PONG\r\n", ":1\r\n", "$0\r\n\r\n", "+PONG\r\n", "*0\r\n"].iter();
+            while replies.len() > 0 {
+                let mut read = [0; 1024];
+                let length = stream.read(&mut read).await.unwrap();
+                let commands = read[..length].iter().filter(|byte| **byte == b'*').count();
+                assert_ne!(commands, 0);
+                for reply in replies.by_ref().take(commands) {
+                    stream.write_all(reply.as_bytes()).await.unwrap();
+                }
             }
             stream
         };

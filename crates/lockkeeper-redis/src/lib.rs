@@ -35,6 +35,7 @@ mod reply;
 mod request;
 mod script_line;
 mod sentinel;
+mod sharding;
 mod side_lines;
 mod single;
 mod store;

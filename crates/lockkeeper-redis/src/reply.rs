@@ -86,6 +86,21 @@ pub(crate) fn is_pong(reply: &FredValue, nonce: &str) -> bool {
     }
 }
 
+/// How many sharded subscriptions a connection has, if this confirms the one to `channel`.
+pub(crate) fn subscribed(reply: &FredValue, channel: &str) -> Option<usize> {
+    match reply {
+        FredValue::Array(fields) => match fields.as_slice() {
+            [word, name, FredValue::Integer(count)] => {
+                let it_is = word.as_bytes() == Some(b"ssubscribe".as_slice())
+                    && name.as_bytes() == Some(channel.as_bytes());
+                it_is.then_some(*count)?.try_into().ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use lockkeeper_core::store::Reply;

@@ -1,17 +1,53 @@
 //! Requests: calls of the store seam as fred takes them.
 
 use fred::bytes::Bytes;
-use fred::types::Value as FredValue;
+use fred::types::{CustomCommand, Value as FredValue};
 use fred::util::redis_keyslot;
 use lockkeeper_core::protocol::Item;
 use lockkeeper_core::store::{Call, Form, Request, StoreError};
 
-/// The command of a call, and how that names the script.
-pub(crate) fn words(call: &Call) -> Result<(&'static str, &'static str), StoreError> {
-    match call.form {
-        Form::Sha => Ok(("EVALSHA", call.item.script.sha1)),
-        Form::Source => Ok(("EVAL", call.item.script.source)),
-        _ => Err(StoreError::not_sent("unknown form of a call")),
+use crate::connection::command;
+
+/// A request before it is known who gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    command: CustomCommand,
+    args: Vec<FredValue>,
+    /// What stands for the first argument where messages of names are sharded.
+    sharded: Option<&'static str>,
+}
+
+impl Outgoing {
+    /// The request of a call.
+    pub(crate) fn of(call: &Call) -> Result<Self, StoreError> {
+        let script = call.item.script;
+        let (name, classic, sharded) = match call.form {
+            Form::Sha => ("EVALSHA", script.sha1, script.sharded_sha1),
+            Form::Source => ("EVAL", script.source, script.sharded_source),
+            _ => return Err(StoreError::not_sent("unknown form of a call")),
+        };
+        Ok(Self {
+            command: command(name, slot(&call.item)),
+            args: arguments(classic, call.request, &call.item),
+            sharded: Some(sharded),
+        })
+    }
+
+    /// One that is the same for everybody.
+    pub(crate) const fn plain(command: CustomCommand, args: Vec<FredValue>) -> Self {
+        Self {
+            command,
+            args,
+            sharded: None,
+        }
+    }
+
+    /// The command and its arguments for a server whose messages of names are `sharded`, or not.
+    pub(crate) fn into_words(mut self, sharded: bool) -> (CustomCommand, Vec<FredValue>) {
+        if let (true, Some(script), Some(first)) = (sharded, self.sharded, self.args.first_mut()) {
+            *first = FredValue::from_static_str(script);
+        }
+        (self.command, self.args)
     }
 }
 
@@ -25,7 +61,7 @@ pub(crate) fn slot(item: &Item) -> u16 {
 ///
 /// All texts are cut from one buffer. fred clones each of them on its way to the socket, which is an allocation for a
 /// text of its own and counting for a piece of a buffer; a batch of renewals has three hundred.
-pub(crate) fn arguments(script: &'static str, request: Request, item: &Item) -> Vec<FredValue> {
+fn arguments(script: &'static str, request: Request, item: &Item) -> Vec<FredValue> {
     let (count, request) = (item.keys.len().to_string(), request.to_string());
     let texts = || {
         let keys = std::iter::once(&count).chain(&item.keys);
@@ -42,6 +78,8 @@ pub(crate) fn arguments(script: &'static str, request: Request, item: &Item) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lockkeeper_lua::mutex;
 
     use super::*;
@@ -60,5 +98,27 @@ mod tests {
         ];
         assert_eq!(texts, expected.map(|text| Some(text.to_owned())));
         assert_eq!(slot(&item), redis_keyslot(b"a"));
+    }
+
+    #[test]
+    fn the_server_decides_which_text_of_a_script_it_gets() {
+        let args = ["claim", "wake", "0"].map(str::to_owned);
+        let item = || Item::new(&mutex::LEAVE, ["main".to_owned()], args.clone());
+        let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
+        let script = |form, sharded| {
+            let (command, args) = Outgoing::of(&call(form)).unwrap().into_words(sharded);
+            (command.cmd.to_string(), args[0].as_string().unwrap())
+        };
+        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let leave = &mutex::LEAVE;
+        assert_eq!(script(Form::Sha, false), pair("EVALSHA", leave.sha1));
+        assert_eq!(script(Form::Sha, true), pair("EVALSHA", leave.sharded_sha1));
+        assert_eq!(script(Form::Source, false), pair("EVAL", leave.source));
+        assert_eq!(
+            script(Form::Source, true),
+            pair("EVAL", leave.sharded_source)
+        );
+        let plain = Outgoing::plain(command("CLUSTER", 0), vec!["NODES".into()]);
+        assert_eq!(plain.into_words(true).1, ["NODES".into()]);
     }
 }

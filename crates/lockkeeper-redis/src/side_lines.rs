@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::interfaces::Resp3Frame as Frame;
-use fred::types::{CustomCommand, Value as FredValue};
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -14,6 +13,7 @@ use crate::connection::{Connection, Lifeline, command};
 use crate::dialer::Dialer;
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request::Outgoing;
 
 /// How many wait for the replicas of one server at once; the others wait for their turn. Each has a connection.
 const MOST: usize = 16;
@@ -67,8 +67,7 @@ impl SideLines {
     /// Sends one command and waits for its reply, which may be an error reply; `asking`, behind an `ASKING`.
     pub(crate) async fn send(
         &self,
-        script: CustomCommand,
-        args: Vec<FredValue>,
+        request: Outgoing,
         asking: bool,
         deadline: Instant,
     ) -> Result<(SideLine, Frame), StoreError> {
@@ -89,7 +88,7 @@ impl SideLines {
                     false => None,
                 }
             },
-            connection.exchange(script, args, left),
+            connection.send(request, left),
         );
         let refusal = asked.transpose()?.as_ref().and_then(reply::error_text);
         match refusal {

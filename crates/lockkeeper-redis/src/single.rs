@@ -12,14 +12,14 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::connection::{self, Verb};
+use crate::connection::Verb;
 use crate::current::{self, Current};
 use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::failure;
 use crate::options::RedisOptions;
 use crate::reply;
-use crate::request;
+use crate::request::Outgoing;
 use crate::script_line;
 use crate::side_lines::SideLines;
 use crate::subscriber::{Request, Subscriber};
@@ -119,12 +119,10 @@ impl Store for Single {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         // Nothing is awaited before the request is queued, so calls leave in the order of their first polls.
         let connection = self.current.connection()?;
-        let (name, script) = request::words(&call)?;
-        let command = connection::command(name, request::slot(&call.item));
-        let args = request::arguments(script, call.request, &call.item);
+        let request = Outgoing::of(&call)?;
         drop(call.item);
 
-        let frame = connection.exchange(command, args, call.timeout).await?;
+        let frame = connection.send(request, call.timeout).await?;
         if let Some(text) = reply::error_text(&frame) {
             if text.starts_with("READONLY") {
                 self.whereabouts.doubt();
@@ -146,10 +144,8 @@ impl Store for Single {
         patience: Duration,
     ) -> Result<Replicated, StoreError> {
         let deadline = Instant::now() + call.timeout;
-        let (name, script) = request::words(&call)?;
-        let command = connection::command(name, request::slot(&call.item));
-        let args = request::arguments(script, call.request, &call.item);
-        let (line, frame) = self.side_lines.send(command, args, false, deadline).await?;
+        let request = Outgoing::of(&call)?;
+        let (line, frame) = self.side_lines.send(request, false, deadline).await?;
         if let Some(text) = reply::error_text(&frame) {
             if text.starts_with("READONLY") {
                 self.whereabouts.doubt();

@@ -8,17 +8,20 @@
 //! - an error comes back: it is the refusal, and one reply too many is on its way. Further `PING`s follow until one of
 //!   them gets its own nonce, which proves the replies to be in step again; else the connection is replaced.
 //!
-//! Requests that wait together share one `PING`.
+//! Requests that wait together share one `PING`. Sharded subscriptions need none, see [`sharded`].
 
-use std::collections::BTreeSet;
+mod sharded;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
-use crate::connection::{Connection, Lifeline, Pong, Verb};
+use crate::connection::{Connection, Lifeline, Pong, Verb, out_of_step};
 use crate::current::closed;
 use crate::dialer::Dialer;
 use crate::events::Events;
@@ -54,8 +57,8 @@ pub(crate) struct Subscriber {
     dialer: Dialer,
     events: Arc<Events>,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// Every channel that callers believe to be subscribed to.
-    channels: BTreeSet<String>,
+    /// Every channel that callers believe to be subscribed to; of sharded ones, whether this connection is.
+    channels: BTreeMap<String, bool>,
 }
 
 impl Subscriber {
@@ -68,7 +71,7 @@ impl Subscriber {
             dialer,
             events,
             requests,
-            channels: BTreeSet::new(),
+            channels: BTreeMap::new(),
         }
     }
 
@@ -120,6 +123,7 @@ impl Subscriber {
     /// Serves callers until the connection is no good any more, and says why.
     async fn serve(&mut self, connection: &Connection) -> String {
         let mut batch = Vec::with_capacity(BATCH);
+        let mut audit_at = Instant::now() + connection.silence_timeout();
         loop {
             let served = tokio::select! {
                 biased;
@@ -130,6 +134,11 @@ impl Subscriber {
                         std::future::pending::<()>().await;
                     }
                     self.settle_batch(connection, std::mem::take(&mut batch)).await
+                }
+                () = sleep_until(audit_at), if connection.is_sharded() => {
+                    let audited = self.audit(connection).await;
+                    audit_at = Instant::now() + connection.silence_timeout();
+                    audited
                 }
                 why = connection.pulse() => return why,
             };
@@ -166,16 +175,16 @@ impl Subscriber {
                 Some(request) = self.requests.recv() => {
                     let result = match request.verb {
                         Verb::Subscribe
-                            if !request.lasting && !self.channels.contains(&request.channel) =>
+                            if !request.lasting && !self.channels.contains_key(&request.channel) =>
                         {
                             Err(StoreError::not_sent("not connected"))
                         }
                         // It will be subscribed to before `Reconnected` is told.
                         Verb::Subscribe => {
-                            self.channels.insert(request.channel);
+                            self.channels.insert(request.channel, false);
                             Ok(())
                         }
-                        Verb::Unsubscribe => {
+                        Verb::Unsubscribe | Verb::Abandon => {
                             self.channels.remove(&request.channel);
                             Ok(())
                         }
@@ -188,18 +197,19 @@ impl Subscriber {
     }
 
     /// A channel that is refused now is kept, for the next connection may have better luck; the log says so.
-    async fn resubscribe(&self, connection: &Connection) -> Result<(), Broken> {
-        let channels: Vec<&str> = self.channels.iter().map(String::as_str).collect();
-        for chunk in channels.chunks(BATCH) {
-            let commands = chunk.iter().map(|channel| (Verb::Subscribe, *channel));
+    async fn resubscribe(&mut self, connection: &Connection) -> Result<(), Broken> {
+        let channels = self.channels.keys().cloned();
+        let (sharded, classic): (Vec<_>, Vec<_>) =
+            channels.partition(|channel| connection.shards(channel));
+        self.subscribe_again(connection, &sharded).await?;
+        for chunk in classic.chunks(BATCH) {
+            let commands = chunk.iter().map(|channel| (Verb::Subscribe, &**channel));
             if settle(connection, commands.clone()).await?.is_ok() {
                 continue;
             }
             for (verb, channel) in commands {
                 if let Err(error) = settle(connection, [(verb, channel)].into_iter()).await? {
-                    tracing::warn!(
-                        server = %self.dialer.whereabouts, channel, %error, "cannot subscribe again"
-                    );
+                    self.report_refused(channel, &error);
                 }
             }
         }
@@ -213,9 +223,42 @@ impl Subscriber {
     ) -> Result<(), Broken> {
         // Before anything is sent: whatever happens now, a new connection shall not bring these back.
         for request in &batch {
-            if request.verb == Verb::Unsubscribe {
+            if request.verb != Verb::Subscribe {
                 self.channels.remove(&request.channel);
             }
+        }
+        let mut rest = batch;
+        // What is answered in another way goes out apart, and all in the order of the requests.
+        while let Some(first) = rest.first() {
+            let sharded = Self::is_for_shard(connection, first);
+            let ends = |request: &Request| Self::is_for_shard(connection, request) != sharded;
+            let end = rest.iter().position(ends).unwrap_or(rest.len());
+            let later = rest.split_off(end);
+            let run = std::mem::replace(&mut rest, later);
+            let settled = match sharded {
+                true => self.settle_sharded(connection, run).await,
+                false => self.settle_classic(connection, run).await,
+            };
+            if let Err(broken) = settled {
+                return Err(self.give_up(rest, broken));
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle_classic(
+        &mut self,
+        connection: &Connection,
+        mut batch: Vec<Request>,
+    ) -> Result<(), Broken> {
+        let over = |request: &mut Request| {
+            request.verb == Verb::Abandon && connection.shards(&request.channel)
+        };
+        for request in batch.extract_if(.., over).collect::<Vec<_>>() {
+            self.finish(request, Ok(()));
+        }
+        if batch.is_empty() {
+            return Ok(());
         }
         let commands = batch
             .iter()
@@ -253,17 +296,19 @@ impl Subscriber {
 
     /// Writes down what a caller is told, and tells it.
     fn finish(&mut self, request: Request, result: Result<(), StoreError>) {
-        match (request.verb, &result) {
-            (Verb::Subscribe, Ok(())) => {
-                self.channels.insert(request.channel);
+        let gone = |error: &StoreError| error.code() == Some("MOVED");
+        let result = match (request.verb, result) {
+            (Verb::Subscribe, result) if result.is_ok() || request.lasting => {
+                self.channels.insert(request.channel, result.is_ok());
+                result
             }
-            (Verb::Subscribe, Err(_)) if request.lasting => {
-                self.channels.insert(request.channel);
-            }
-            (Verb::Subscribe, Err(_)) | (Verb::Unsubscribe, _) => {
+            (verb, result) => {
                 self.channels.remove(&request.channel);
+                // Its slot has gone, and the subscription with it.
+                let over = verb != Verb::Subscribe && result.as_ref().is_err_and(gone);
+                if over { Ok(()) } else { result }
             }
-        }
+        };
         // An error means that the caller has given up.
         let _ = request.answer.send(result);
     }
@@ -304,10 +349,6 @@ async fn get_in_step(connection: &Connection) -> Result<(), Broken> {
         pause *= 2;
     }
     Err(Broken(out_of_step()))
-}
-
-fn out_of_step() -> StoreError {
-    StoreError::unknown("the replies of the connection are out of step")
 }
 
 /// Carries messages from fred to the event stream, while it lives.

@@ -138,14 +138,7 @@ impl Site for Cluster {
     async fn listeners(&self, channel: &str) -> Result<u64> {
         let mut listeners = 0;
         for node in self.primaries().await? {
-            let Reply::List(counts) = self.nodes()[node]
-                .command(&["PUBSUB", "NUMSUB", channel])
-                .await?
-            else {
-                continue;
-            };
-            let count = counts.into_iter().nth(1).map(Reply::into_integer);
-            listeners += u64::try_from(count.transpose()?.unwrap_or(0))?;
+            listeners += self.listeners(node, channel).await?;
         }
         Ok(listeners)
     }

@@ -1,21 +1,28 @@
 //! Subscriptions: each channel is subscribed to on the node that has its slot, and follows the slot.
 //!
-//! A message that is published anywhere reaches every node by the bus between them, so a subscription in the wrong place
-//! still hears. In the right place it hears the very node that runs the scripts of its name, without a way between, and
-//! whoever counts there who listens counts it.
+//! In the right place it hears the very node that runs the scripts of its name, without a way between, and whoever counts there
+//! who listens counts it. In a wrong place a classic subscription still hears, for a classic message reaches every node by the
+//! bus between them; a sharded one is refused there, and is gone when its slot is.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fred::util::redis_keyslot;
 use lockkeeper_core::store::{Outcome, StoreError};
 
+use tokio::time::sleep;
+
 use super::Shared;
+use super::answer::Answer;
 use super::map::NodeId;
 use crate::connection::Verb;
 
 /// How often a subscription is begun anew that its slot has run away from.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: u32 = 5;
+
+/// The pause before the second new beginning, while nodes do not agree; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where each channel is subscribed to.
 #[derive(Debug, Default)]
@@ -54,22 +61,29 @@ impl Channels {
 /// As [`Store::subscribe`](lockkeeper_core::store::Store::subscribe).
 pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(), StoreError> {
     let mut trouble = StoreError::not_sent("the slot of the channel wanders");
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        pause(attempt).await;
         let (id, node) = shared.owner(slot(channel))?;
         shared.channels.lock().insert(channel.to_owned(), id);
         match node.subscribe(Verb::Subscribe, channel, false).await {
             Ok(()) => return Ok(()),
             Err(error) => trouble = error,
         }
-        {
+        let stayed = {
             let mut channels = shared.channels.lock();
             // Moved meanwhile: that did not fail, so where it is now it shall be.
-            if channels.get(channel) == Some(&id) {
+            let stayed = channels.get(channel) == Some(&id);
+            if stayed {
                 channels.remove(channel);
-                break;
             }
+            stayed
+        };
+        if let Answer::Moved(endpoint) = Answer::read(trouble.message(), &node.endpoint) {
+            shared.change(|map| map.hint(slot(channel), &endpoint));
+            shared.alarm.notify_one();
+            continue;
         }
-        if trouble.outcome() == Outcome::Refused {
+        if stayed || trouble.outcome() == Outcome::Refused {
             break;
         }
     }
@@ -90,25 +104,62 @@ pub(crate) async fn unsubscribe(shared: &Arc<Shared>, channel: &str) -> Result<(
 pub(crate) async fn follow(shared: Arc<Shared>, strays: Vec<Stray>) {
     let mut moves = tokio::task::JoinSet::new();
     for stray in strays {
-        let (from, to) = (shared.node(stray.from), shared.node(stray.to));
+        let shared = Arc::clone(&shared);
         moves.spawn(async move {
-            let subscribed = match to {
-                Some(node) => node.subscribe(Verb::Subscribe, &stray.channel, true).await,
-                None => Ok(()),
-            };
-            if let Err(error) = subscribed {
-                tracing::warn!(channel = stray.channel, %error, "cannot subscribe on the slot's new node yet");
-            }
-            if let Some(node) = from {
-                // Nobody waits for it: its node may be gone.
-                tokio::spawn(async move {
-                    let _ = node.subscribe(Verb::Unsubscribe, &stray.channel, false).await;
-                });
-            }
+            settle(&shared, &stray).await;
+            leave(&shared, &stray.channel, stray.from);
         });
     }
     while moves.join_next().await.is_some() {}
     shared.events.missed();
+}
+
+/// Subscribes to a channel where it has to be, unless it has to be elsewhere meanwhile.
+async fn settle(shared: &Arc<Shared>, stray: &Stray) {
+    let channel = &stray.channel;
+    let stays = || shared.channels.lock().get(channel) == Some(&stray.to);
+    for attempt in 0..ATTEMPTS {
+        pause(attempt).await;
+        let Some(node) = shared.node(stray.to).filter(|_| stays()) else {
+            return;
+        };
+        let subscribed = node.subscribe(Verb::Subscribe, channel, true).await;
+        if !stays() {
+            leave(shared, channel, stray.to);
+            return;
+        }
+        let Err(error) = subscribed else {
+            return;
+        };
+        tracing::debug!(channel, %error, "cannot subscribe on the slot's new node yet");
+        // A node that does not know yet that the slot is its own. It looks after what is not there in time, too.
+        if error.code() != Some("MOVED") {
+            return;
+        }
+        shared.alarm.notify_one();
+    }
+}
+
+/// Unsubscribes where a channel need not be any more. Nobody waits for it: the node may be gone.
+fn leave(shared: &Arc<Shared>, channel: &str, id: NodeId) {
+    let node = shared.node(id);
+    // Posted while nobody can send the channel back there: who does so later comes later in that line.
+    let channels = shared.channels.lock();
+    let verb = match channels.get(channel) {
+        Some(there) if *there == id => return,
+        Some(_) => Verb::Abandon,
+        None => Verb::Unsubscribe,
+    };
+    if let Some(node) = node {
+        node.post(verb, channel, false);
+    }
+}
+
+/// Waits a little the third time, a little longer each further one.
+async fn pause(times: u32) {
+    if times > 1 {
+        sleep(PAUSE * 2_u32.pow(times - 2)).await;
+    }
 }
 
 fn slot(channel: &str) -> u16 {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fred::interfaces::Resp3Frame as Frame;
-use fred::types::{CustomCommand, Value as FredValue};
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -18,6 +17,7 @@ use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request::Outgoing;
 use crate::script_line;
 use crate::side_lines::{SideLine, SideLines};
 use crate::subscriber::{Request, Subscriber};
@@ -97,8 +97,7 @@ impl Node {
     /// unless the first connection is only being made.
     pub(crate) async fn exchange(
         &self,
-        command: CustomCommand,
-        args: Vec<FredValue>,
+        request: Outgoing,
         deadline: Instant,
     ) -> Result<(Arc<Connection>, Frame), StoreError> {
         let connection = match self.current.connection() {
@@ -111,15 +110,14 @@ impl Node {
             }
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        let frame = connection.exchange(command, args, left).await?;
+        let frame = connection.send(request, left).await?;
         Ok((connection, frame))
     }
 
     /// The same for a key of a slot that is on its way to this node.
     pub(crate) async fn ask(
         &self,
-        script: CustomCommand,
-        args: Vec<FredValue>,
+        request: Outgoing,
         deadline: Instant,
     ) -> Result<(Arc<Connection>, Frame), StoreError> {
         self.asked.store(true, Ordering::Relaxed);
@@ -149,7 +147,7 @@ impl Node {
         // Queued in this order when they are first polled, and nobody else uses the connection.
         let (asked, frame) = tokio::join!(
             connection.exchange(command("ASKING", 0), Vec::new(), left),
-            connection.exchange(script, args, left),
+            connection.send(request, left),
         );
         if asked.is_err() || frame.is_err() {
             *place = None;
@@ -164,15 +162,14 @@ impl Node {
     /// Sends one command by a connection that nobody else uses meanwhile; `asking` if its key is on the way to this node.
     pub(crate) async fn exchange_aside(
         &self,
-        script: CustomCommand,
-        args: Vec<FredValue>,
+        request: Outgoing,
         asking: bool,
         deadline: Instant,
     ) -> Result<(SideLine, Frame), StoreError> {
         if asking {
             self.asked.store(true, Ordering::Relaxed);
         }
-        self.side_lines.send(script, args, asking, deadline).await
+        self.side_lines.send(request, asking, deadline).await
     }
 
     /// Forgets that it was asked; whether it was.
@@ -187,6 +184,18 @@ impl Node {
         channel: &str,
         lasting: bool,
     ) -> Result<(), StoreError> {
+        let answered = self.post(verb, channel, lasting).ok_or_else(closed_error)?;
+        let answered = answered.await;
+        answered.unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))
+    }
+
+    /// The same, without waiting: the change stands in the line of changes when this returns. `None` if the node is closed.
+    pub(crate) fn post(
+        &self,
+        verb: Verb,
+        channel: &str,
+        lasting: bool,
+    ) -> Option<oneshot::Receiver<Result<(), StoreError>>> {
         let (answer, answered) = oneshot::channel();
         let request = Request {
             verb,
@@ -194,9 +203,8 @@ impl Node {
             lasting,
             answer,
         };
-        self.requests.send(request).map_err(|_| closed_error())?;
-        let answered = answered.await;
-        answered.unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))
+        self.requests.send(request).ok()?;
+        Some(answered)
     }
 
     /// Replaces the connection, which gave a caller what belonged to another one.

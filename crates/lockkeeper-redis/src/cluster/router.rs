@@ -11,10 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use super::answer::Answer;
-use crate::connection::command;
 use crate::current::closed_error;
 use crate::reply;
-use crate::request;
+use crate::request::{self, Outgoing};
 use crate::side_lines::SideLine;
 
 /// How often one request is sent on. Two are the most that a consistent cluster asks for.
@@ -56,7 +55,7 @@ async fn follow(
 ) -> Result<(Reply, Option<SideLine>), StoreError> {
     // Nothing is awaited before the request is queued, so those for one node leave in the order of their first polls.
     let deadline = Instant::now() + call.timeout;
-    let (name, script) = request::words(&call)?;
+    let request = Outgoing::of(&call)?;
     let slot = request::slot(&call.item);
     let owner = || match (call.item.server, call.item.keys.is_empty()) {
         (Some(server), _) => {
@@ -66,19 +65,18 @@ async fn follow(
         (None, true) => shared.any_node(),
         (None, false) => Ok(shared.owner(slot)?.1),
     };
-    let args = request::arguments(script, call.request, &call.item);
     let (mut node, mut asking) = (owner()?, false);
     let (mut redirections, mut repeats) = (0, 0);
     loop {
-        let (command, args) = (command(name, slot), args.clone());
+        let request = request.clone();
         let sent = if aside {
-            let sent = node.exchange_aside(command, args, asking, deadline).await;
+            let sent = node.exchange_aside(request, asking, deadline).await;
             sent.map(|(line, frame)| (line.connection(), frame, Some(line)))
         } else {
             let sent = if asking {
-                node.ask(command, args, deadline).await
+                node.ask(request, deadline).await
             } else {
-                node.exchange(command, args, deadline).await
+                node.exchange(request, deadline).await
             };
             sent.map(|(connection, frame)| (connection, frame, None))
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::{CustomCommand, Value as FredValue};
+use fred::types::Value as FredValue;
 use lockkeeper_core::store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use crate::current::closed;
 use crate::events::Line;
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request::Outgoing;
 use crate::target::Target;
 
 /// How often the map is looked at without a reason. A slot that has wandered is found by the answer to the first request
@@ -119,8 +120,7 @@ async fn ask_nodes(nodes: Vec<Arc<Node>>) -> Vec<View> {
     for node in nodes {
         questions.spawn(async move {
             let deadline = Instant::now() + PATIENCE;
-            let (name, args) = question();
-            let (_, frame) = node.exchange(name, args, deadline).await.ok()?;
+            let (_, frame) = node.exchange(question(), deadline).await.ok()?;
             let text = reply::text(&frame)?;
             View::read(&text, &node.endpoint)
         });
@@ -166,8 +166,7 @@ async fn ask_stranger(
 ) -> Result<View, StoreError> {
     let patience = options.connect_timeout;
     let (connection, _lifeline) = Connection::open(&target, &options, Line::NodeScripts).await?;
-    let (name, args) = question();
-    let frame = connection.exchange(name, args, patience).await?;
+    let frame = connection.send(question(), patience).await?;
     if let Some(refusal) = reply::error_text(&frame) {
         return Err(StoreError::refused(refusal));
     }
@@ -176,8 +175,8 @@ async fn ask_stranger(
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
 }
 
-fn question() -> (CustomCommand, Vec<FredValue>) {
-    (
+fn question() -> Outgoing {
+    Outgoing::plain(
         command("CLUSTER", 0),
         vec![FredValue::from_static_str("NODES")],
     )

@@ -21,7 +21,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 const FAILOVER: Duration = Duration::from_secs(60);
 
 /// Names on each of the three nodes, `count` each. All keys of a name have its tag.
-async fn names(cluster: &Cluster, count: usize) -> Vec<Vec<String>> {
+pub(crate) async fn names(cluster: &Cluster, count: usize) -> Vec<Vec<String>> {
     let mut names = vec![Vec::new(); 3];
     let mut number = 0;
     while names.iter().any(|names| names.len() < count) {
@@ -36,7 +36,7 @@ async fn names(cluster: &Cluster, count: usize) -> Vec<Vec<String>> {
     names
 }
 
-async fn teach(store: &RedisStore, names: &[Vec<String>]) {
+pub(crate) async fn teach(store: &RedisStore, names: &[Vec<String>]) {
     for name in names.iter().filter_map(|names| names.first()) {
         for call in [
             acquire(name, "teacher", Form::Source),
@@ -62,19 +62,12 @@ async fn status(store: &RedisStore, name: &str, claim: &str) -> Status {
     reply.unwrap().status()
 }
 
-async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> i64 {
-    let count = [
-        "EVAL",
-        "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]",
-        "0",
-        channel,
-    ];
-    let count = cluster.nodes()[node].command(&count).await.unwrap();
-    count.into_integer().unwrap()
+pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> u64 {
+    cluster.listeners(node, channel).await.unwrap()
 }
 
 /// Waits until a replica has all that the node has; only then can it take its place.
-async fn replicated(node: &Server) {
+pub(crate) async fn replicated(node: &Server) {
     let replicas = node.command(&["WAIT", "1", "20000"]).await.unwrap();
     assert_eq!(replicas.into_integer().unwrap(), 1);
 }
@@ -257,8 +250,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
         until(&mut events, &Event::Reconnected).await;
         let listening = async || listeners(&cluster, 4, &names[1][0]).await == 1;
         eventually("the subscription follows", listening).await;
-        let words = ["PUBLISH", &names[1][0], "hello"];
-        cluster.nodes()[4].command(&words).await.unwrap();
+        cluster.publish(&names[1][0], "hello").await.unwrap();
         until(&mut events, &Event::message(names[1][0].clone(), "hello")).await;
     })
     .await
@@ -358,15 +350,10 @@ async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
         let channel = &names[0][0];
         store.subscribe(channel).await.unwrap();
         assert_eq!(listeners(&cluster, 0, channel).await, 1);
-        let said = async |from: usize, text: &str| {
-            let words = ["PUBLISH", channel, text];
-            cluster.nodes()[from].command(&words).await.unwrap();
-        };
-        // By whichever node it is published.
-        for node in 0..3 {
-            said(node, &node.to_string()).await;
+        for text in ["1", "2", "3"] {
+            assert_eq!(cluster.publish(channel, text).await.unwrap(), 1);
             let heard = events.recv().await.unwrap();
-            assert_eq!(heard, Event::message(channel.clone(), node.to_string()));
+            assert_eq!(heard, Event::message(channel.clone(), text));
         }
 
         let slot = cluster.slot_of(channel).await.unwrap();
@@ -377,7 +364,7 @@ async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
         assert_eq!(listeners(&cluster, 1, channel).await, 1);
         let left = async || listeners(&cluster, 0, channel).await == 0;
         eventually("the old place is left", left).await;
-        said(2, "later").await;
+        cluster.publish(channel, "later").await.unwrap();
         until(&mut events, &Event::message(channel.clone(), "later")).await;
 
         store.unsubscribe(channel).await.unwrap();

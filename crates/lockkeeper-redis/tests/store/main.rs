@@ -13,6 +13,8 @@ mod resp3;
 #[cfg(test)]
 mod sentinel;
 #[cfg(test)]
+mod sharded;
+#[cfg(test)]
 mod support;
 #[cfg(all(test, feature = "tls"))]
 mod tls;

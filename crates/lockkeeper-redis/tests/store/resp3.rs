@@ -9,8 +9,8 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{acquire, bounded, leave, until};
 
-/// Holds, listens, and hears that somebody has left.
-async fn everything_works(url: &str, server: &Server) {
+/// Holds, listens, and hears what is published by `publish`.
+async fn everything_works(url: &str, server: &Server, publish: impl AsyncFnOnce()) {
     let store = RedisOptions::new().resp3(true).connect(url).await.unwrap();
     let mut events = store.events().unwrap();
     store.subscribe("channel").await.unwrap();
@@ -20,10 +20,7 @@ async fn everything_works(url: &str, server: &Server) {
     assert_eq!(busy.unwrap().status(), Status::Busy);
     let left = store.call(leave("{name}", "a", Form::Source)).await;
     assert_eq!(left.unwrap().status(), Status::Left);
-    server
-        .command(&["PUBLISH", "channel", "hello"])
-        .await
-        .unwrap();
+    publish().await;
     until(&mut events, &Event::message("channel", "hello")).await;
     let clients = server.command(&["CLIENT", "LIST"]).await.unwrap();
     let clients = clients.into_text().unwrap();
@@ -35,11 +32,19 @@ async fn everything_works(url: &str, server: &Server) {
 async fn a_server_a_cluster_and_sentinels_speak_resp3() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        everything_works(&server.url(), &server).await;
+        let said = async |server: &Server| {
+            let words = ["PUBLISH", "channel", "hello"];
+            server.command(&words).await.unwrap();
+        };
+        everything_works(&server.url(), &server, async || said(&server).await).await;
         let cluster = Cluster::pooled().await.unwrap();
-        everything_works(&cluster.url(), &cluster.nodes()[0]).await;
+        everything_works(&cluster.url(), &cluster.nodes()[0], async || {
+            cluster.publish("channel", "hello").await.unwrap();
+        })
+        .await;
         let watched = Watched::pooled().await.unwrap();
-        everything_works(&watched.url(), &watched.servers()[0]).await;
+        let primary = &watched.servers()[0];
+        everything_works(&watched.url(), primary, async || said(primary).await).await;
     })
     .await;
 }

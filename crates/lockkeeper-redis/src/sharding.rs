@@ -1,0 +1,110 @@
+//! Which kind of message a server carries for a name: a *sharded* one stays among the node that has the slot and its replicas, a
+//! *classic* one goes to every node. Pure.
+//!
+//! The node decides for both sides, for those who publish and those who listen, by what it is: see `docs/decisions/0021`.
+
+use fred::interfaces::Resp3Frame as Frame;
+
+use crate::reply;
+
+/// The first version that has sharded messages, of Redis; every Valkey has them and calls itself 7 or later.
+const FIRST: u64 = 7;
+
+/// What the channels of clients begin with. They belong to no name, and are classic everywhere.
+const OF_CLIENTS: &str = "lockkeeper.client:";
+
+/// Whether the server that answers `HELLO` so is a node of a cluster that has sharded messages. One that does not answer is not:
+/// it is older, or something else. No user can be forbidden to ask.
+pub(crate) fn has_sharded(hello: &Frame) -> bool {
+    let texts = reply::texts(hello);
+    let behind = |word: &str| {
+        let place = texts.iter().position(|text| text == word)?;
+        texts.get(place + 1).map(String::as_str)
+    };
+    let major = behind("version")
+        .and_then(|version| version.split('.').next())
+        .and_then(|major| major.parse::<u64>().ok());
+    behind("mode") == Some("cluster") && major.is_some_and(|major| major >= FIRST)
+}
+
+/// Whether a channel is that of a name, with the name's hash tag, and so in its slot.
+pub(crate) fn is_of_a_name(channel: &str) -> bool {
+    !channel.starts_with(OF_CLIENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Frame {
+        Frame::BlobString {
+            data: text.into(),
+            attributes: None,
+        }
+    }
+
+    fn number(data: i64) -> Frame {
+        Frame::Number {
+            data,
+            attributes: None,
+        }
+    }
+
+    fn pairs(version: &'static str, mode: &'static str) -> [(Frame, Frame); 5] {
+        [
+            (text("server"), text("redis")),
+            (text("version"), text(version)),
+            (text("proto"), number(2)),
+            (text("id"), number(7)),
+            (text("mode"), text(mode)),
+        ]
+    }
+
+    fn resp2(version: &'static str, mode: &'static str) -> Frame {
+        Frame::Array {
+            data: pairs(version, mode)
+                .into_iter()
+                .flat_map(|(key, value)| [key, value])
+                .collect(),
+            attributes: None,
+        }
+    }
+
+    fn resp3(version: &'static str, mode: &'static str) -> Frame {
+        Frame::Map {
+            data: pairs(version, mode).into_iter().collect(),
+            attributes: None,
+        }
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_from_version_7_has_sharded_messages() {
+        for hello in [resp2, resp3] {
+            assert!(has_sharded(&hello("7.0.15", "cluster")));
+            assert!(has_sharded(&hello("9.1.2", "cluster")));
+            assert!(has_sharded(&hello("10.0.0", "cluster")));
+            assert!(!has_sharded(&hello("6.2.16", "cluster")));
+            assert!(!has_sharded(&hello("7.0.15", "standalone")));
+            assert!(!has_sharded(&hello("9.1.2", "sentinel")));
+            assert!(!has_sharded(&hello("unstable", "cluster")));
+        }
+    }
+
+    #[test]
+    fn who_does_not_say_has_none() {
+        let error = Frame::SimpleError {
+            data: "ERR unknown command".into(),
+            attributes: None,
+        };
+        for hello in [error, text("OK"), Frame::Null] {
+            assert!(!has_sharded(&hello));
+        }
+    }
+
+    #[test]
+    fn the_channels_of_clients_belong_to_no_name() {
+        assert!(!is_of_a_name("lockkeeper.client:0c5e7a4e"));
+        assert!(is_of_a_name("lockkeeper.wake:{lockkeeper:client:1}"));
+        assert!(is_of_a_name("lockkeeper.grant:{lockkeeper:a}:0c5e7a4e"));
+    }
+}
