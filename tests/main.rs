@@ -37,6 +37,7 @@ mod rwlock_scripts;
 mod rwlock_swaps;
 mod scripts;
 mod sentinel;
+mod sharded;
 mod support;
 mod tracing;
 

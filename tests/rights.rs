@@ -129,12 +129,70 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     Ok(())
 }
 
+/// What the document adds for a cluster, and for one that has sharded messages.
+const OF_CLUSTERS: [&str; 2] = ["+cluster|nodes", "+asking"];
+const OF_SHARDED: [&str; 4] = [
+    "+spublish",
+    "+ssubscribe",
+    "+sunsubscribe",
+    "+pubsub|shardnumsub",
+];
+
+/// Makes the user on every node, with more rights than those.
+async fn make_user_of(cluster: &Cluster, more: &[&str]) -> Result<()> {
+    let mut words = OF_CLUSTERS.to_vec();
+    if cluster.has_sharded_messages().await? {
+        words.extend(OF_SHARDED);
+    }
+    ensure!(
+        words.iter().all(|word| DOCUMENT.contains(word)),
+        "{words:?}"
+    );
+    words.extend(more);
+    for node in cluster.nodes() {
+        make_user(node, &words).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result<()> {
+    let cluster = Cluster::options().replicas(0).start().await?;
+    if !cluster.has_sharded_messages().await? {
+        return Ok(());
+    }
+    let other = lockkeeper::connect(&cluster.url()).await?;
+    let guard = Mutex::new(&other, "name").acquire().await?;
+    for (taken, told) in [
+        ("resetchannels", "&lockkeeper.wake:*"),
+        ("-ssubscribe", "'ssubscribe' command"),
+    ] {
+        make_user_of(&cluster, &[taken]).await?;
+        let client = lockkeeper::connect(&as_user(&cluster.url())).await?;
+        let waiting = Mutex::new(&client, "name").acquire().wait_for(SOON).await;
+        let error = waiting.err().context("it may")?.to_string();
+        ensure!(error.contains(told) && error.contains("; allow"), "{error}");
+    }
+    guard.release().await?;
+
+    // Who may not publish locks all the same, and the others find out by their timers.
+    make_user_of(&cluster, &["-spublish"]).await?;
+    let mute = lockkeeper::connect(&as_user(&cluster.url())).await?;
+    let guard = Mutex::new(&mute, "name").acquire().await?;
+    let waiter = Mutex::new(&other, "name");
+    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });
+    while mute.inspect("name").await?.waiters != Some(1) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    guard.release().await?;
+    waiting.await??.release().await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
-    for node in cluster.nodes() {
-        make_user(node, &["+cluster|nodes", "+asking"]).await?;
-    }
+    make_user_of(&cluster, &[]).await?;
     let url = as_user(&cluster.url());
     timeout(SOON * 6, all_kinds(&url)).await??;
 

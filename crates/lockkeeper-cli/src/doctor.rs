@@ -15,6 +15,9 @@ const MESSAGE: Duration = Duration::from_secs(2);
 /// How soon it is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// How often a server is asked whether somebody listens, which it tells nobody.
+const POLL: Duration = Duration::from_millis(5);
+
 /// How many round trips are measured.
 const ROUNDS: usize = 20;
 
@@ -52,6 +55,9 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
     }
     findings.push(outcome("scripts", scripts(&client).await));
     findings.push(outcome("messages", messages(&client).await));
+    let other = server.connect(Client::builder()).await?;
+    findings.push(outcome("wakes", wakes(&client, &other).await));
+    other.close().await;
     findings.push(match client.names("").next_page().await {
         Ok(_) => finding("listing", Verdict::Good, "locks can be listed"),
         Err(error) => finding(
@@ -169,6 +175,47 @@ async fn messages(client: &Client) -> Result<String, String> {
         )),
         Ok(Err(error)) => Err(error),
         Err(_) => Err("none came: does the user lack the rights to the channels?".to_owned()),
+    }
+}
+
+/// A release is told to another client, whose waiter would look again by itself only when this check is over.
+async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
+    let name = own_name(client);
+    let text = |error: lockkeeper::Error| error.to_string();
+    let guard = Mutex::new(client, &name).acquire().await.map_err(text)?;
+    let lock = Mutex::new(other, &name);
+    let waiter = lock.acquire().wait_for(MESSAGE);
+    let mut waiter = std::pin::pin!(waiter.into_future());
+    // Until it listens, or is refused.
+    let listens = async {
+        while !matches!(
+            client.inspect(&name).await.map(|it| it.waiters),
+            Ok(Some(1..)) | Err(_)
+        ) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let refused = tokio::select! {
+        biased;
+        answer = &mut waiter => Some(answer),
+        _ = tokio::time::timeout(AGAIN, listens) => None,
+    };
+    if let Some(answer) = refused {
+        return Err(answer.map_or_else(text, |_| "a lock was held twice".to_owned()));
+    }
+    guard.release().await.map_err(text)?;
+    let begun = Instant::now();
+    match waiter.await {
+        Ok(guard) => {
+            let took = begun.elapsed().as_micros();
+            guard.release().await.map_err(text)?;
+            Ok(format!("who waited held {took} µs after a release"))
+        }
+        Err(_) => Err(
+            "a release was not told: does the user lack the right to PUBLISH, or in a cluster from version 7 to \
+             SPUBLISH?"
+                .to_owned(),
+        ),
     }
 }
 

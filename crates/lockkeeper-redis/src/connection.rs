@@ -102,7 +102,8 @@ impl Connection {
             silence_timeout: options.silence_timeout,
             sharded: false,
         };
-        let greeting = async {
+        // Boxed, or the futures of those who connect become types too deep for the compiler.
+        let greeting = Box::pin(async {
             tokio::select! {
                 biased;
                 end = router.end() => Err(end.map_or_else(
@@ -111,7 +112,7 @@ impl Connection {
                 )),
                 answers = connection.greet(options.connect_timeout) => answers,
             }
-        };
+        });
         let answers = timeout(options.connect_timeout, greeting).await;
         let (pong, hello) = answers.map_err(|_| {
             StoreError::not_sent(format!("no answer within {:?}", options.connect_timeout))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
+use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -361,6 +362,28 @@ async fn doctor_finds_a_good_server_good_and_tells_what_is_wrong_with_a_bad_one(
         said.code == Some(69) && said.out.contains("BAD"),
         "{said:?}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_finds_that_a_release_is_told_to_nobody() -> Result<()> {
+    let server = Server::start().await?;
+    let cluster = Cluster::options().primaries(1).replicas(0).start().await?;
+    let right = match cluster.has_sharded_messages().await? {
+        true => "-spublish",
+        false => "-publish",
+    };
+    for (node, url, right) in [
+        (&server, server.url(), "-publish"),
+        (&cluster.nodes()[0], cluster.url(), right),
+    ] {
+        node.command(&["ACL", "SETUSER", "default", right]).await?;
+        let said = said(&url, &["doctor"]).await?;
+        ensure!(
+            said.code == Some(69) && said.out.contains("a release was not told"),
+            "{said:?}"
+        );
+    }
     Ok(())
 }
 

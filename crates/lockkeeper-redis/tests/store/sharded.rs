@@ -35,6 +35,19 @@ async fn executed(cluster: &Cluster, command: &str) -> u64 {
     executed
 }
 
+/// A move that the store finds by the look it takes right after connecting. The next one is a while away.
+async fn settled(cluster: &Cluster, store: &RedisStore, channel: &str) {
+    store.subscribe(channel).await.unwrap();
+    cluster
+        .migrate(cluster.slot_of(channel).await.unwrap(), 1)
+        .await
+        .unwrap();
+    eventually("it follows", async || {
+        listeners(cluster, 1, channel).await == 1
+    })
+    .await;
+}
+
 /// A field of a reply, as text.
 fn text(reply: &Reply, field: usize) -> String {
     match reply.field(field) {
@@ -199,7 +212,8 @@ async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_i
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let mut events = store.events().unwrap();
-            let names = names(&cluster, 2).await;
+            let names = names(&cluster, 3).await;
+            settled(&cluster, &store, &names[0][2]).await;
             let channel = &names[0][0];
             store.subscribe(channel).await.unwrap();
             store.subscribe(&names[0][1]).await.unwrap();
@@ -233,7 +247,8 @@ async fn a_subscription_survives_a_slot_that_goes_and_comes_back_unseen() {
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let mut events = store.events().unwrap();
-            let names = names(&cluster, 2).await;
+            let names = names(&cluster, 3).await;
+            settled(&cluster, &store, &names[0][2]).await;
             let channel = &names[0][0];
             store.subscribe(channel).await.unwrap();
             store.subscribe(&names[0][1]).await.unwrap();
@@ -259,9 +274,10 @@ async fn one_request_that_is_sent_on_brings_the_subscriptions_along() {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
         let store = careless().connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
-        let names = names(&cluster, 2).await;
+        let names = names(&cluster, 3).await;
         teach(&store, &names).await;
-        for channel in &names[0] {
+        settled(&cluster, &store, &names[0][2]).await;
+        for channel in &names[0][..2] {
             store.subscribe(channel).await.unwrap();
             cluster
                 .migrate(cluster.slot_of(channel).await.unwrap(), 1)

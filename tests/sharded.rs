@@ -1,0 +1,202 @@
+//! Waiters in a cluster whose slots wander and whose primaries die: the messages of their names find them again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Mutex, RwLock};
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Far below the 5 s after which a waiter looks without a word, and a third of its ttl after which it beats.
+const PROMPT: Duration = Duration::from_millis(1500);
+
+/// Longer than those, and the time of a script.
+const LATE: Duration = Duration::from_secs(12);
+
+/// What a failover may take.
+const FAILOVER: Duration = Duration::from_secs(60);
+
+const NAME: &str = "wanders";
+
+/// One who holds the name and one who waits for it, each by a client of its own.
+struct Pair<S: Subject> {
+    holder: Client,
+    waiter: Client,
+    guard: S::Guard,
+    waiting: JoinHandle<Result<Instant>>,
+}
+
+impl<S: Subject> Pair<S> {
+    /// Returns when the waiter listens.
+    async fn begin(cluster: &Cluster, slot: u16) -> Result<Self> {
+        let url = cluster.url();
+        let (holder, waiter) = (
+            lockkeeper::connect(&url).await?,
+            lockkeeper::connect(&url).await?,
+        );
+        let guard = S::new(&holder, NAME).acquire().await?;
+        let lock = S::Rival::new(&waiter, NAME);
+        let waiting = tokio::spawn(async move {
+            let guard = lock.acquire().await?;
+            let granted = Instant::now();
+            <S::Rival as Subject>::release(guard).await?;
+            Ok(granted)
+        });
+        listening(cluster, cluster.primary_of(slot).await?).await?;
+        Ok(Self {
+            holder,
+            waiter,
+            guard,
+            waiting,
+        })
+    }
+
+    /// The holder releases; how long the waiter then has to wait.
+    async fn hand_over(self) -> Result<Duration> {
+        let begun = Instant::now();
+        S::release(self.guard).await?;
+        let granted = timeout(LATE, self.waiting).await???;
+        self.holder.close().await;
+        self.waiter.close().await;
+        Ok(granted.duration_since(begun))
+    }
+}
+
+/// Waits until somebody listens on a channel of the name on this node.
+async fn listening(cluster: &Cluster, node: usize) -> Result<()> {
+    let question = match cluster.has_sharded_messages().await? {
+        true => "SHARDCHANNELS",
+        false => "CHANNELS",
+    };
+    let all = ["PUBSUB", question, "lockkeeper.*{lockkeeper:wanders}*"];
+    let found = async {
+        while cluster.nodes()[node]
+            .command(&all)
+            .await?
+            .into_texts()?
+            .is_empty()
+        {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    };
+    timeout(LATE, found).await.context("nobody listens")?
+}
+
+async fn slot(cluster: &Cluster) -> Result<(u16, usize)> {
+    let slot = cluster.slot_of("lockkeeper:wanders").await?;
+    Ok((slot, cluster.primary_of(slot).await?))
+}
+
+async fn follows_a_slot<S: Subject>(cluster: &Cluster) -> Result<()> {
+    let (slot, from) = slot(cluster).await?;
+    let to = (from + 1) % 3;
+    let pair = Pair::<S>::begin(cluster, slot).await?;
+    cluster.migrate(slot, to).await?;
+    let begun = Instant::now();
+    // By this it learns where the slot is.
+    pair.waiter.inspect(NAME).await?;
+    listening(cluster, to).await?;
+    let followed = begun.elapsed();
+    let waited = pair.hand_over().await?;
+    println!(
+        "{}: followed in {followed:?}, handed over in {waited:?}",
+        S::ACQUIRE.name
+    );
+    ensure!(
+        followed < PROMPT && waited < PROMPT,
+        "{followed:?}, {waited:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_told_after_its_slot_has_moved() -> Result<()> {
+    let cluster = Cluster::options().replicas(0).start().await?;
+    follows_a_slot::<Mutex>(&cluster).await?;
+    follows_a_slot::<Reentrant>(&cluster).await?;
+    follows_a_slot::<FairLock>(&cluster).await?;
+    follows_a_slot::<RwLock>(&cluster).await?;
+    follows_a_slot::<Readers>(&cluster).await
+}
+
+/// The waiter's client asks nothing of that slot meanwhile, and so does not know.
+async fn is_served_late<S: Subject>(cluster: &Cluster) -> Result<()> {
+    let (slot, from) = slot(cluster).await?;
+    let pair = Pair::<S>::begin(cluster, slot).await?;
+    cluster.migrate(slot, (from + 1) % 3).await?;
+    let waited = pair.hand_over().await?;
+    println!(
+        "{}: a slot that moved unseen cost {waited:?}",
+        S::ACQUIRE.name
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_cannot_know_that_its_slot_has_moved_is_served_by_its_next_look() -> Result<()>
+{
+    let cluster = Cluster::options().replicas(0).start().await?;
+    is_served_late::<Mutex>(&cluster).await?;
+    is_served_late::<FairLock>(&cluster).await
+}
+
+/// The keys have gone ahead, and the holder leaves on the node that is to have the slot. Nobody can listen there yet, and nobody
+/// can acquire, for of its keys some are nowhere.
+async fn is_served_after_the_way<S: Subject>(cluster: &Cluster) -> Result<()> {
+    let (slot, from) = slot(cluster).await?;
+    let to = (from + 1) % 3;
+    let pair = Pair::<S>::begin(cluster, slot).await?;
+    cluster.begin_migration(slot, from, to).await?;
+    cluster.move_keys(slot, from, to).await?;
+    S::release(pair.guard).await?;
+    cluster.move_keys(slot, from, to).await?;
+    cluster.end_migration(slot, from, to).await?;
+    let begun = Instant::now();
+    let granted = timeout(LATE, pair.waiting).await???;
+    let waited = granted.duration_since(begun);
+    println!("{}: a slot on its way cost {waited:?}", S::ACQUIRE.name);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_served_by_its_next_look_when_its_slot_has_arrived() -> Result<()> {
+    let cluster = Cluster::options().replicas(0).start().await?;
+    is_served_after_the_way::<Mutex>(&cluster).await?;
+    is_served_after_the_way::<Reentrant>(&cluster).await
+}
+
+async fn follows_a_failover<S: Subject>() -> Result<()> {
+    let mut cluster = Cluster::start().await?;
+    let (slot, from) = slot(&cluster).await?;
+    let pair = Pair::<S>::begin(&cluster, slot).await?;
+    let replicas = cluster.nodes()[from]
+        .command(&["WAIT", "1", "20000"])
+        .await?;
+    ensure!(replicas.into_integer()? == 1, "no replica");
+    cluster.kill(from)?;
+    cluster.failed_over(from).await?;
+    let begun = Instant::now();
+    let to = cluster.primary_of(slot).await?;
+    listening(&cluster, to).await?;
+    // By this the holder has learnt who the new primary is.
+    while pair.holder.inspect(NAME).await.is_err() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let followed = begun.elapsed();
+    let waited = pair.hand_over().await?;
+    println!(
+        "{}: followed in {followed:?}, handed over in {waited:?}",
+        S::ACQUIRE.name
+    );
+    ensure!(waited < PROMPT, "{waited:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_told_after_a_failover() -> Result<()> {
+    timeout(FAILOVER, follows_a_failover::<Mutex>()).await??;
+    timeout(FAILOVER, follows_a_failover::<FairLock>()).await?
+}
