@@ -1,0 +1,54 @@
+//! Messages in a cluster: of which kind they are, who hears them.
+
+use anyhow::{Context, Result};
+
+use super::Cluster;
+
+impl Cluster {
+    /// Whether its nodes have sharded messages, by which those on channels of names go then: from version 7.
+    ///
+    /// # Errors
+    ///
+    /// If no node answers.
+    pub async fn has_sharded_messages(&self) -> Result<bool> {
+        let info = self.running()?.command(&["INFO", "server"]).await?;
+        let info = info.into_text()?;
+        let version = info.split("redis_version:").nth(1);
+        let major = version.and_then(|version| version.split('.').next());
+        Ok(major.context("no version")?.parse::<u64>()? >= 7)
+    }
+
+    /// How many connections to a node listen on a channel, for messages of either kind.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not answer.
+    pub async fn listeners(&self, node: usize, channel: &str) -> Result<u64> {
+        let mut questions = vec!["NUMSUB"];
+        if self.has_sharded_messages().await? {
+            questions.push("SHARDNUMSUB");
+        }
+        let mut listeners = 0;
+        for question in questions {
+            let words = ["PUBSUB", question, channel];
+            let counts = self.nodes[node].command(&words).await?.into_texts()?;
+            listeners += counts.get(1).context("no count")?.parse::<u64>()?;
+        }
+        Ok(listeners)
+    }
+
+    /// Publishes on the channel of a name as a script would, on the node that has its slot; how many there heard it.
+    ///
+    /// # Errors
+    ///
+    /// If that node does not answer.
+    pub async fn publish(&self, channel: &str, message: &str) -> Result<i64> {
+        if self.has_sharded_messages().await? {
+            let words = ["SPUBLISH", channel, message];
+            return self.command(&words).await?.into_integer();
+        }
+        let owner = self.primary_of(self.slot_of(channel).await?).await?;
+        let words = ["PUBLISH", channel, message];
+        self.nodes[owner].command(&words).await?.into_integer()
+    }
+}
