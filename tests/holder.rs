@@ -1,12 +1,14 @@
 //! A program that takes a lock and waits to be killed, stopped or told to let go; and one that works under a lock and
 //! writes down when it believed to hold. Tests of several processes run it.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::history::{Belief, now};
 use lockkeeper_testkit::load::read_and_write;
+use lockkeeper_testkit::recorded::{self, Job, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
 
@@ -44,12 +46,13 @@ async fn main() -> Result<()> {
             println!("held {}", guard.fencing_token());
             std::future::pending::<Result<()>>().await
         }
+        ["all", names, seconds, ref urls @ ..] => all(urls, names.parse()?, seconds.parse()?).await,
         ["both", first, second, rounds] => both([first, second], rounds.parse()?).await,
         ["queue", url, name, number, waiter_ttl] => {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -57,6 +60,32 @@ async fn main() -> Result<()> {
 async fn connect(url: &str, ttl: &str) -> Result<Client> {
     let settings = Client::builder().ttl(Duration::from_millis(ttl.parse()?));
     Ok(lockkeeper::connect_with(url, settings).await?)
+}
+
+/// Works under locks of all kinds on several servers, and says `NAME: BELIEF` for each time of believing.
+async fn all(urls: &[&str], names: usize, seconds: u64) -> Result<()> {
+    let mut clients = Vec::new();
+    for (place, url) in urls.iter().enumerate() {
+        let settings = recorded::settings().store_name(place.to_string());
+        clients.push(lockkeeper::connect_later(url, settings).await?);
+    }
+    let jobs = Job::of_all(names);
+    let say = |name: &str, belief: &Belief| println!("{name}: {belief}");
+    let records = Arc::new(Records::telling(
+        jobs.iter().copied().flat_map(Job::names),
+        say,
+    ));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let process = Process::new(clients);
+    let mut set = JoinSet::new();
+    for job in jobs {
+        let (process, records) = (process.clone(), Arc::clone(&records));
+        set.spawn(async move { recorded::work(job, process, &records, end).await });
+    }
+    while let Some(done) = set.join_next().await {
+        done??;
+    }
+    Ok(())
 }
 
 /// Takes a mutex and a fair lock of each of two servers together, again and again, listed in the order in which the servers are

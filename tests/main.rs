@@ -21,6 +21,7 @@ mod observer;
 mod orders;
 mod outside;
 mod processes;
+mod recorded;
 mod redlock;
 mod redlock_leases;
 mod redlock_mutants;

@@ -53,7 +53,17 @@ impl Holder {
         Ok(self.child.kill().await?)
     }
 
-    fn signal(&self, signal: &str) -> Result<()> {
+    /// Kills it, and returns what it had said before.
+    pub(crate) async fn last_words(mut self) -> Result<Vec<String>> {
+        self.kill().await?;
+        let mut lines = Vec::new();
+        while let Some(line) = timeout(LIMIT, self.lines.next_line()).await?? {
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    pub(crate) fn signal(&self, signal: &str) -> Result<()> {
         let pid = self.child.id().context("the holder ended")?.to_string();
         let status = std::process::Command::new("kill")
             .args([signal, &pid])

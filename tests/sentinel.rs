@@ -50,7 +50,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
         waiters.spawn(async move { anyhow::Ok((number, lock.acquire().await?)) });
     }
     watched.servers()[0].command(&["WAIT", "1", "5000"]).await?;
-    watched.cut_off().await?;
+    watched.cut_off(0).await?;
     for number in HELD - UNHEARD..HELD {
         guards.push(Mutex::new(&holder, &name(number)).acquire().await?);
     }

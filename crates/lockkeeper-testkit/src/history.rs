@@ -28,16 +28,18 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// What the holder of this lease believes who was told so at `from` and lets go next.
+    /// What the holder of this lease believes, who was told so at `from`.
     ///
     /// # Errors
     ///
     /// If it does not believe any more.
     pub fn until_now(from: u64, lease: &impl Held, shared: bool, who: String) -> Result<Self> {
+        // Read before the look, which says that it was true then.
+        let until = now();
         lease.ensure_held()?;
         Ok(Self {
             from,
-            until: now(),
+            until,
             token: lease.fencing_token().get(),
             shared,
             who,

@@ -12,6 +12,7 @@
 //! | [`common`] | the same of what the Redlock has, too |
 //! | [`mod@contract`] | what every kind must do on every site |
 //! | [`load`] | work under locks for a time, by tasks that write down what they believed |
+//! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`rounds`] | every state of a lock by a majority of three servers |
@@ -31,6 +32,7 @@ pub mod majority;
 pub mod mutants;
 pub mod pool;
 pub mod proxy;
+pub mod recorded;
 pub mod rounds;
 pub mod search;
 pub mod sentinel;

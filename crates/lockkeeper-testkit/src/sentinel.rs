@@ -146,13 +146,52 @@ impl Watched {
         self.servers[server].kill()
     }
 
-    /// From now on the first server's writes reach nobody else, and sentinels know nothing of that.
+    /// Stops a server's time: its connections stay open and answer nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn freeze(&self, server: usize) -> Result<()> {
+        self.servers[server].freeze()
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn thaw(&self, server: usize) -> Result<()> {
+        self.servers[server].thaw()
+    }
+
+    /// Starts a server again that was killed, empty and not knowing that it was replaced.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer in time.
+    pub async fn restart(&mut self, server: usize) -> Result<()> {
+        self.servers[server].restart().await
+    }
+
+    /// Makes a primary that was replaced a replica of the other one, which the sentinels would do only some ten seconds later.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    pub async fn follow(&self, server: usize) -> Result<()> {
+        let port = self.servers[1 - server].port().to_string();
+        let words = ["REPLICAOF", "127.0.0.1", &port];
+        self.servers[server].command(&words).await?;
+        Ok(())
+    }
+
+    /// From now on a primary's writes reach nobody else, and sentinels know nothing of that. Starting it again ends it.
     ///
     /// # Errors
     ///
     /// If the server refuses.
-    pub async fn cut_off(&self) -> Result<()> {
-        let primary = &self.servers[0];
+    pub async fn cut_off(&self, primary: usize) -> Result<()> {
+        let primary = &self.servers[primary];
         let rights = ["ACL", "SETUSER", "default", "-psync", "-sync"];
         primary.command(&rights).await?;
         primary
@@ -188,6 +227,26 @@ impl Watched {
             }
         }
         Ok(())
+    }
+
+    /// Waits until all sentinels know all there are, and the replica follows the primary.
+    ///
+    /// # Errors
+    ///
+    /// If that does not happen within a minute.
+    pub async fn healed(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        self.agreed().await?;
+        let primary = &self.servers[self.primary().await?];
+        loop {
+            let info = primary.command(&["INFO", "replication"]).await?;
+            let info = info.into_text()?;
+            if info.contains("role:master") && info.contains("state=online") {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "no replica follows:\n{info}");
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Waits until every sentinel knows the others and the replica.

@@ -1,10 +1,11 @@
 //! Scripts: answers, refusals, replies that belong to somebody else.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockkeeper_core::store::{Event, Form, Outcome, Store};
+use lockkeeper_core::store::{BadReply, Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
 use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::server::{Reply, Server};
@@ -84,6 +85,7 @@ async fn a_foreign_reply_is_unknown_and_its_connection_is_replaced() {
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
         assert!(error.to_string().contains("4711"), "{error}");
+        assert!(error.source().unwrap().is::<BadReply>());
         // Not one more call goes by the old connection.
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotSent, "{error}");

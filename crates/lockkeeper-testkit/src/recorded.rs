@@ -1,0 +1,309 @@
+//! Work under locks of all kinds in one run, by tasks that write down what they believed: on a server, behind sentinels, on a
+//! cluster, on several servers, by the same tasks and checked by the same rules.
+//!
+//! What is written down was believed for certain: it begins when the guard is in hand, and its end is read before a look that
+//! finds the lease held, so that no measuring can make an overlap. Whatever follows belongs to nobody.
+
+mod strict;
+mod work;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper::{Client, ClientBuilder};
+use lockkeeper_core::store::Store;
+
+use crate::history::{Belief, History, now};
+use crate::site::Site;
+use strict::Strict;
+pub use work::{Job, serve, work};
+
+/// Of a lease, and for how long a waiter is alive without a word.
+pub const TTL: Duration = Duration::from_secs(3);
+
+/// How soon everybody is served when all is well again.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// What may stay behind on a server, and expires.
+const REMAINS: [&str; 2] = ["lockkeeper.fence:", "lockkeeper.client:"];
+
+/// What every client here is made with.
+pub fn settings() -> ClientBuilder {
+    Client::builder().ttl(TTL).waiter_ttl(TTL)
+}
+
+/// The clients of one process, one for each server; others may take their place at any time.
+#[derive(Debug, Clone)]
+pub struct Process(Arc<Mutex<Vec<Client>>>);
+
+impl Process {
+    /// With these clients.
+    pub fn new(clients: Vec<Client>) -> Self {
+        Self(Arc::new(Mutex::new(clients)))
+    }
+
+    /// Those of now.
+    pub fn clients(&self) -> Vec<Client> {
+        lock(&self.0).clone()
+    }
+
+    /// Puts others in their place, and returns them.
+    pub fn replace(&self, clients: Vec<Client>) -> Vec<Client> {
+        std::mem::replace(&mut lock(&self.0), clients)
+    }
+}
+
+/// A time in which a server may lose writes that it has answered.
+#[derive(Debug)]
+struct Loss {
+    from: u64,
+    until: u64,
+    /// Of the locks that it kept.
+    names: Vec<String>,
+}
+
+/// What all tasks write down.
+#[derive(Debug, Default)]
+pub struct Records {
+    histories: BTreeMap<String, History>,
+    losses: Mutex<Vec<Loss>>,
+    /// Told of everything that is written down, if anybody wants to be.
+    told: Option<fn(&str, &Belief)>,
+    foreign: Arc<AtomicU64>,
+    lost: AtomicU64,
+    refused: AtomicU64,
+    unserved: AtomicU64,
+    closed: AtomicU64,
+    excused: AtomicU64,
+}
+
+impl Records {
+    /// Of the locks with these names, with nothing in it.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let histories = names.into_iter().map(|name| (name, History::default()));
+        Self {
+            histories: histories.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and `told` hears of each time of believing when it is over.
+    pub fn telling(names: impl IntoIterator<Item = String>, told: fn(&str, &Belief)) -> Self {
+        Self {
+            told: Some(told),
+            ..Self::new(names)
+        }
+    }
+
+    /// The locks.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.histories.keys().map(String::as_str)
+    }
+
+    /// Writes down what somebody believed of the lock `name`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such lock.
+    pub fn record(&self, name: &str, belief: Belief) -> Result<()> {
+        let history = self.histories.get(name);
+        let history = history.with_context(|| format!("no lock {name:?}"))?;
+        if let Some(told) = self.told {
+            told(name, &belief);
+        }
+        history.record(belief);
+        Ok(())
+    }
+
+    /// A client of its own, whose store counts the replies that belong to others.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot connect.
+    pub async fn client(&self, site: &impl Site, settings: ClientBuilder) -> Result<Client> {
+        self.client_over(site.store().await?, settings)
+    }
+
+    /// The same over a store.
+    ///
+    /// # Errors
+    ///
+    /// If the settings do not fit one another.
+    pub fn client_over(&self, store: Arc<dyn Store>, settings: ClientBuilder) -> Result<Client> {
+        let strict = Strict::new(store, Arc::clone(&self.foreign));
+        Ok(settings.build(Arc::new(strict))?)
+    }
+
+    /// From now on the server that keeps the locks with these names may lose what it has written, until
+    /// [`lost_nothing_more`](Self::lost_nothing_more).
+    pub fn may_lose(&self, names: Vec<String>) {
+        lock(&self.losses).push(Loss {
+            from: now(),
+            until: u64::MAX,
+            names,
+        });
+    }
+
+    /// What was written is there, or lost.
+    pub fn lost_nothing_more(&self) {
+        if let Some(loss) = lock(&self.losses).last_mut() {
+            loss.until = now();
+        }
+    }
+
+    /// Whether the later grant followed a failover that the earlier one was before.
+    fn excuses(&self, name: &str, earlier: &Belief, later: &Belief) -> bool {
+        let explains = |loss: &Loss| {
+            loss.names.iter().any(|lost| lost == name)
+                && earlier.from <= loss.until
+                && later.from >= loss.from
+        };
+        let excused = lock(&self.losses).iter().any(explains);
+        self.excused.fetch_add(excused.into(), Ordering::Relaxed);
+        excused
+    }
+
+    /// Checks that no two believed at once who exclude one another, unless a failover explains it, that tokens increase all the
+    /// same, that every lock was held at least so often, and that nobody was given another's reply. Returns how many grants
+    /// there were.
+    ///
+    /// # Errors
+    ///
+    /// The rule that does not hold, and where.
+    pub fn check(&self, at_least: usize) -> Result<usize> {
+        let mut grants = 0;
+        for (name, history) in &self.histories {
+            let checked = history.check_unless(|earlier, later| self.excuses(name, earlier, later));
+            let of_name =
+                checked.with_context(|| format!("{name:?}, {:#?}", lock(&self.losses)))?;
+            ensure!(of_name >= at_least, "{name:?} was held {of_name} times");
+            grants += of_name;
+        }
+        let foreign = self.foreign.load(Ordering::Relaxed);
+        ensure!(foreign == 0, "{foreign} replies that belonged to others");
+        Ok(grants)
+    }
+}
+
+impl fmt::Display for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lost,
+            refused,
+            unserved,
+            closed,
+            excused,
+            ..
+        } = self;
+        write!(
+            f,
+            "{lost:?} lost, {refused:?} errors, {unserved:?} waits too long, {closed:?} interrupted by a close, {excused:?} \
+             overlaps after a failover"
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until none of the locks with these names is held.
+///
+/// # Errors
+///
+/// If one still is when the leases of all who may have died are over.
+pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>) -> Result<()> {
+    let begun = Instant::now();
+    for name in names {
+        loop {
+            let seen = client.inspect(name).await?;
+            if seen.holders.is_empty() && seen.kind.is_none() {
+                break;
+            }
+            ensure!(begun.elapsed() < SOON, "{seen:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until there are no keys but last tokens and labels of clients, all of which expire.
+///
+/// # Errors
+///
+/// If another one, or one that does not expire, is there when marks and leases are over.
+pub async fn nothing_remains(site: &impl Site) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let mut others = Vec::new();
+        for key in site.keys().await? {
+            let lives: i64 = site.command(&["PTTL", &key]).await?.parse()?;
+            if lives == -1 {
+                bail!("{key} does not expire");
+            }
+            if !REMAINS.iter().any(|known| key.starts_with(known)) {
+                others.push(key);
+            }
+        }
+        if others.is_empty() {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < SOON, "left: {others:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "mutex 0";
+
+    fn records(beliefs: &[(u64, u64, u64)]) -> Records {
+        let records = Records::new(Job::Mutex(0).names());
+        for &(from, until, token) in beliefs {
+            let belief = Belief {
+                from,
+                until,
+                token,
+                shared: false,
+                who: "somebody".to_owned(),
+            };
+            records.record(NAME, belief).unwrap();
+        }
+        records
+    }
+
+    fn lost(records: Records, from: u64, until: u64) -> Records {
+        lock(&records.losses).push(Loss {
+            from,
+            until,
+            names: vec![NAME.to_owned()],
+        });
+        records
+    }
+
+    #[test]
+    fn an_overlap_is_excused_by_a_loss_between_the_two_grants_and_by_no_other() {
+        let overlap = [(10, 40, 1), (30, 50, 2)];
+        records(&overlap).check(0).unwrap_err();
+        let excused = lost(records(&overlap), 20, 25);
+        assert_eq!(excused.check(2).unwrap(), 2);
+        assert_eq!(excused.excused.load(Ordering::Relaxed), 1);
+        lost(records(&overlap), 31, 35).check(0).unwrap_err();
+        lost(records(&overlap), 1, 9).check(0).unwrap_err();
+        lost(records(&[(10, 40, 2), (30, 50, 1)]), 20, 25)
+            .check(0)
+            .unwrap_err();
+    }
+
+    #[test]
+    fn a_lock_that_was_hardly_held_proves_nothing() {
+        records(&[(1, 2, 1)]).check(2).unwrap_err();
+        records(&[(1, 2, 1)]).check(1).unwrap();
+    }
+}

@@ -1,0 +1,138 @@
+//! A store that counts the replies that were not its caller's.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lockkeeper_core::clock::Clock;
+use lockkeeper_core::store::{BadReply, Call, Event, Replicated, Reply, Store, StoreError};
+use tokio::sync::mpsc;
+
+/// Each reply to a script carries the number of its request, which the store underneath compares; this counts those that did
+/// not fit.
+#[derive(Debug)]
+pub(super) struct Strict {
+    inner: Arc<dyn Store>,
+    foreign: Arc<AtomicU64>,
+}
+
+impl Strict {
+    pub(super) const fn new(inner: Arc<dyn Store>, foreign: Arc<AtomicU64>) -> Self {
+        Self { inner, foreign }
+    }
+
+    fn count(&self, error: &StoreError) {
+        if error.source().is_some_and(|source| source.is::<BadReply>()) {
+            self.foreign.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Strict {
+    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.inner.call(call).await;
+        reply.inspect_err(|error| self.count(error))
+    }
+
+    async fn call_replicated(
+        &self,
+        call: Call,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<Replicated, StoreError> {
+        let reply = self.inner.call_replicated(call, replicas, patience).await;
+        reply.inspect_err(|error| self.count(error))
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.inner.subscribe(channel).await
+    }
+
+    async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+        self.inner.unsubscribe(channel).await
+    }
+
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+        self.inner.events()
+    }
+
+    fn group(&self, key: &str) -> u32 {
+        self.inner.group(key)
+    }
+
+    fn server_of(&self, group: u32) -> u32 {
+        self.inner.server_of(group)
+    }
+
+    fn servers(&self) -> Vec<u32> {
+        self.inner.servers()
+    }
+
+    fn address(&self) -> String {
+        self.inner.address()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper::{Error, Mutex};
+    use lockkeeper_core::clock::BootClock;
+    use lockkeeper_core::store::Value;
+
+    use super::*;
+    use crate::recorded::{Records, settings};
+
+    /// Answers each request as if it were another one.
+    #[derive(Debug)]
+    struct OutOfStep;
+
+    #[async_trait]
+    impl Store for OutOfStep {
+        async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+            let another = (call.request + 1).to_string();
+            let fields = [another, "HELD".to_owned()].map(|text| Value::Bytes(text.into()));
+            Reply::read(call.request, Value::List(fields.into()))
+                .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))
+        }
+
+        async fn subscribe(&self, _channel: &str) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        async fn unsubscribe(&self, _channel: &str) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+            None
+        }
+
+        fn clock(&self) -> Arc<dyn Clock> {
+            Arc::new(BootClock)
+        }
+
+        async fn close(&self) {}
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_belongs_to_another_breaks_the_rules_of_a_record() {
+        let records = Records::default();
+        records.check(0).unwrap();
+        let client = records.client_over(Arc::new(OutOfStep), settings());
+        let asked = Mutex::new(&client.unwrap(), "name").try_acquire().await;
+        assert!(matches!(asked, Err(Error::Backend { .. })), "{asked:?}");
+        let told = records.check(0).unwrap_err().to_string();
+        assert!(told.contains("belonged to others"), "{told}");
+    }
+}

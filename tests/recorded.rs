@@ -1,0 +1,317 @@
+//! Locks of all kinds at once on real servers that are stopped and killed, by clients that are killed, closed and cut off, for
+//! fifteen seconds each or for longer by `LOCKKEEPER_LOAD_SECONDS`; and what was believed meanwhile. `cluster_load.rs` lets the
+//! same tasks work on a cluster.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::Client;
+use lockkeeper_redis::RedisOptions;
+use lockkeeper_testkit::load::duration;
+use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::recorded::{
+    Job, Process, Records, TTL, nothing_is_held, nothing_remains, serve, settings, work,
+};
+use lockkeeper_testkit::sentinel::Watched;
+use lockkeeper_testkit::server::Server;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::processes::Holder;
+
+/// Names of each kind.
+const NAMES: usize = 2;
+
+/// How many processes work in this one, and how many of their own are killed.
+const PROCESSES: usize = 2;
+
+/// The first two keep locks of their own; the others may lose what they know of a Redlock.
+const SERVERS: usize = 5;
+
+fn end() -> Instant {
+    Instant::now() + duration().max(Duration::from_secs(15))
+}
+
+fn millis(most: u64) -> Duration {
+    Duration::from_millis(fastrand::u64(..most))
+}
+
+/// By which way a process reaches each server.
+struct Ways(Vec<Proxy>);
+
+impl Ways {
+    async fn to(servers: &[Server]) -> Result<Self> {
+        let mut proxies = Vec::new();
+        for server in servers {
+            proxies.push(Proxy::in_front_of(server).await?);
+        }
+        Ok(Self(proxies))
+    }
+
+    /// A client for each server, which may be out of reach.
+    async fn clients(&self, records: &Records) -> Result<Vec<Client>> {
+        let mut clients = Vec::new();
+        for (place, proxy) in self.0.iter().enumerate() {
+            let store = RedisOptions::new().connect_later(proxy.url()).await?;
+            let settings = settings().store_name(place.to_string());
+            clients.push(records.client_over(Arc::new(store), settings)?);
+        }
+        Ok(clients)
+    }
+
+    /// Something befalls one of them, its connection for commands or the one for messages.
+    async fn suffer(&self) {
+        let proxy = &self.0[fastrand::usize(..self.0.len())];
+        let direction = fastrand::choice([Direction::ToServer, Direction::ToClient]);
+        let direction = direction.unwrap_or(Direction::ToClient);
+        match fastrand::u8(..7) {
+            0 => proxy.reset_all(),
+            1 => proxy.cut_all(),
+            2 => proxy.cut_after(direction, fastrand::u64(..4_000)),
+            3 => {
+                let scripts = lockkeeper_lua::ALL;
+                proxy.lose_reply_to(scripts[fastrand::usize(..scripts.len())].sha1);
+            }
+            4 => {
+                proxy.delay(direction, millis(400));
+                sleep(millis(1_000)).await;
+            }
+            5 => {
+                proxy.hold(direction);
+                sleep(millis(1_000)).await;
+                proxy.release(direction);
+            }
+            _ => {
+                proxy.black_hole(direction);
+                sleep(millis(1_500)).await;
+                // What follows on a connection of which something is lost never arrives.
+                proxy.reset_all();
+            }
+        }
+        sleep(millis(200)).await;
+        proxy.clear();
+    }
+}
+
+/// One after the other is stopped for a while, or forgets a Redlock; says how often.
+async fn servers_suffer(servers: &mut [Server], end: Instant) -> Result<[usize; 2]> {
+    let (mut stopped, mut emptied) = (0, 0);
+    while Instant::now() < end {
+        let place = fastrand::usize(..SERVERS);
+        if place >= 2 && fastrand::bool() {
+            servers[place].restart().await?;
+            emptied += 1;
+        } else {
+            servers[place].freeze()?;
+            // Now and then for longer than a lease.
+            sleep(millis(if fastrand::u8(..5) == 0 { 4_000 } else { 800 })).await;
+            servers[place].thaw()?;
+            stopped += 1;
+        }
+        sleep(millis(600)).await;
+    }
+    Ok([stopped, emptied])
+}
+
+/// Closes the clients of a process while it works, and gives it others; says how often.
+async fn clients_close(
+    process: &Process,
+    ways: &Ways,
+    records: &Records,
+    end: Instant,
+) -> Result<usize> {
+    let mut closed = 0;
+    loop {
+        sleep(Duration::from_secs(1) + millis(3_000)).await;
+        if Instant::now() >= end {
+            return Ok(closed);
+        }
+        let before = process.replace(ways.clients(records).await?);
+        for client in before {
+            client.close().await;
+        }
+        closed += 1;
+    }
+}
+
+/// One process after the other, each of which is stopped for a while, perhaps for longer than its leases last, and killed; says
+/// how many.
+async fn processes_die(ways: &Ways, records: &Records, end: Instant) -> Result<usize> {
+    let names = NAMES.to_string();
+    let seconds = (duration().as_secs() * 2 + 60).to_string();
+    let mut words = vec!["all", &names, &seconds];
+    words.extend(ways.0.iter().map(Proxy::url));
+    let mut killed = 0;
+    while Instant::now() < end {
+        let mut holder = Holder::start(&words)?;
+        let for_so_long = Duration::from_secs(2) + millis(2_000);
+        hear(&mut holder, records, for_so_long).await?;
+        if fastrand::bool() {
+            holder.signal("-STOP")?;
+            sleep(TTL.mul_f64(1.5 * fastrand::f64())).await;
+            holder.signal("-CONT")?;
+            hear(&mut holder, records, Duration::from_secs(1)).await?;
+        }
+        for line in holder.last_words().await? {
+            note(&line, records)?;
+        }
+        killed += 1;
+    }
+    Ok(killed)
+}
+
+/// Writes down for so long what another process says that it believed.
+async fn hear(holder: &mut Holder, records: &Records, time: Duration) -> Result<()> {
+    let until = tokio::time::Instant::now() + time;
+    while let Ok(line) = tokio::time::timeout_at(until, holder.line()).await {
+        note(&line?, records)?;
+    }
+    Ok(())
+}
+
+fn note(line: &str, records: &Records) -> Result<()> {
+    let (name, belief) = line.split_once(": ").context("no name")?;
+    records.record(name, belief.parse()?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_servers_that_lose_nothing_no_two_believe_whatever_befalls_everybody() -> Result<()> {
+    let mut servers = Vec::new();
+    for _ in 0..SERVERS {
+        servers.push(Server::start().await?);
+    }
+    let jobs = Job::of_all(NAMES);
+    let names = jobs.iter().copied().flat_map(Job::names);
+    let records = Arc::new(Records::new(names));
+    let (mut processes, mut ways, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..PROCESSES {
+        let way = Arc::new(Ways::to(&servers).await?);
+        processes.push(Process::new(way.clients(&records).await?));
+        ways.push(way);
+        theirs.push(Arc::new(Ways::to(&servers).await?));
+    }
+    let end = end();
+    let mut tasks = JoinSet::new();
+    for process in &processes {
+        for &job in &jobs {
+            let (process, records) = (process.clone(), Arc::clone(&records));
+            tasks.spawn(async move { work(job, process, &records, end).await });
+        }
+    }
+    let (mut weather, mut closing, mut dying) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    for ways in ways.iter().chain(&theirs).map(Arc::clone) {
+        weather.spawn(async move {
+            while Instant::now() < end {
+                ways.suffer().await;
+            }
+        });
+    }
+    for (process, ways) in processes.iter().zip(&ways) {
+        let (process, ways, records) = (process.clone(), Arc::clone(ways), Arc::clone(&records));
+        closing.spawn(async move { clients_close(&process, &ways, &records, end).await });
+    }
+    for ways in theirs {
+        let records = Arc::clone(&records);
+        dying.spawn(async move { processes_die(&ways, &records, end).await });
+    }
+    let [stopped, emptied] = servers_suffer(&mut servers, end).await?;
+    weather.join_all().await;
+    let closed: usize = closing.join_all().await.into_iter().sum::<Result<_>>()?;
+    let killed: usize = dying.join_all().await.into_iter().sum::<Result<_>>()?;
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    for process in &processes {
+        serve(&jobs, process, &records).await?;
+    }
+    let grants = records.check(10)?;
+    println!(
+        "{grants} grants, {records}; {stopped} servers stopped, {emptied} emptied, clients closed {closed} times, {killed} \
+         processes killed"
+    );
+    let clients = processes[0].clients();
+    nothing_is_held(&clients[0], records.names()).await?;
+    for server in &servers {
+        nothing_remains(server).await?;
+    }
+    Ok(())
+}
+
+/// The primary dies with what it has granted last, is stopped, or replaced while it is well; then the other one has its place,
+/// and it becomes the replica.
+async fn primary_fails(watched: &mut Watched, records: &Records, how: usize) -> Result<()> {
+    let primary = watched.primary().await?;
+    let other = 1 - primary;
+    records.may_lose(records.names().map(str::to_owned).collect());
+    match how % 3 {
+        0 => {
+            // What it grants in its last moments is lost.
+            watched.cut_off(primary).await?;
+            sleep(millis(600)).await;
+            watched.kill(primary)?;
+            watched.switched_to(other).await?;
+            watched.restart(primary).await?;
+            watched.follow(primary).await?;
+        }
+        1 => {
+            watched.freeze(primary)?;
+            watched.switched_to(other).await?;
+            watched.thaw(primary)?;
+            watched.follow(primary).await?;
+        }
+        _ => {
+            watched.switch().await?;
+            watched.switched_to(other).await?;
+        }
+    }
+    watched.healed().await?;
+    records.lost_nothing_more();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_sentinels_two_believe_over_a_failover_only_and_tokens_never_go_back() -> Result<()>
+{
+    let mut watched = Watched::start().await?;
+    let mut jobs = Job::of_singles(NAMES, 2);
+    jobs.extend([Job::Several(NAMES); 4]);
+    let names = jobs.iter().copied().flat_map(Job::names);
+    let records = Arc::new(Records::new(names));
+    let mut processes = Vec::new();
+    for _ in 0..PROCESSES {
+        let client = records.client(&watched, settings()).await?;
+        processes.push(Process::new(vec![client]));
+    }
+    let (begun, end) = (Instant::now(), end());
+    let mut tasks = JoinSet::new();
+    for process in &processes {
+        for &job in &jobs {
+            let (process, records) = (process.clone(), Arc::clone(&records));
+            tasks.spawn(async move { work(job, process, &records, end).await });
+        }
+    }
+    let mut failures = 0;
+    while Instant::now() < end {
+        sleep(Duration::from_secs(1) + millis(1_000)).await;
+        primary_fails(&mut watched, &records, failures).await?;
+        failures += 1;
+    }
+    let worked = timeout(Duration::from_secs(120), async {
+        while let Some(task) = tasks.join_next().await {
+            task??;
+        }
+        anyhow::Ok(())
+    });
+    worked.await??;
+    for process in &processes {
+        serve(&jobs, process, &records).await?;
+    }
+    let grants = records.check(10)?;
+    let time = begun.elapsed();
+    println!("{grants} grants, {records}; {failures} primaries replaced in {time:.0?}");
+    ensure!(failures > 0, "no failover");
+    let clients = processes[0].clients();
+    nothing_is_held(&clients[0], records.names()).await?;
+    nothing_remains(&watched).await
+}
