@@ -1,13 +1,15 @@
 //! The exhaustive searches by hand: `cargo xtask prove` builds this with optimisation and runs it.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::mutants::{claim, lua};
+use lockkeeper_testkit::mutants::hunt::{Hunt, Hunter};
 use lockkeeper_testkit::rounds;
-use lockkeeper_testkit::search::{Bounds, Found, MOST_CLIENTS, Model, search};
+use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, Model, search};
 use lockkeeper_testkit::sets;
 use lockkeeper_testkit::simulation::SEVERAL;
 
@@ -20,7 +22,8 @@ struct Options {
     /// The bounds that every change must pass.
     #[arg(long, conflicts_with = "mutants")]
     quick: bool,
-    /// Hunts the mutants of the scripts instead, and shows how each is caught.
+    /// Hunts the mutants of the scripts and of the engine instead, by the searches and by histories, and shows how each is
+    /// caught.
     #[arg(long)]
     mutants: bool,
     /// Only this kind.
@@ -206,36 +209,50 @@ fn prove_sets(options: &Options) -> Result<bool> {
     Ok(holds)
 }
 
-/// Whether every mutant is caught.
+/// Whether every mutant is caught by everything that must catch it, and the same runs break nothing without it.
 fn hunt(options: &Options) -> Result<bool> {
-    let mut caught = true;
-    for mutant in lua::searched() {
-        if !options.asks_for(mutant.kind()) {
-            continue;
+    let hunts = Hunt::all().into_iter();
+    let asked = |hunt: &Hunt| {
+        let kind = options.kind.map(Kind::as_str);
+        kind.is_none() || hunt.kind == kind
+    };
+    let hunts: Vec<Hunt> = hunts.filter(asked).collect();
+    let (hunter, next) = (Hunter::default(), AtomicUsize::new(0));
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(hunt) = hunts.get(place) else { break };
+            eprintln!("{}/{} {}", place + 1, hunts.len(), hunt.mutant);
+            done.push((place, hunter.hunt(hunt)));
         }
-        caught &= tell(mutant.name, mutant.hunt()?);
-    }
-    for (kind, mutants) in [("fair", claim::OF_QUEUES), ("rwlock", claim::OF_SWAPS)] {
-        for &mutant in mutants {
-            if options.asks_for(kind) {
-                caught &= tell(&format!("{mutant:?}"), claim::hunt(mutant)?);
-            }
+        done
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut caught = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().filter_map(|thread| thread.join().ok());
+        done.flatten().collect::<Vec<_>>()
+    });
+    ensure!(caught.len() == hunts.len(), "a hunt has panicked");
+    caught.sort_by_key(|(place, _)| *place);
+    let (mut good, mut last) = (true, "");
+    for (place, caught) in caught {
+        let (hunt, caught) = (&hunts[place], caught?);
+        if hunt.mutant != last {
+            println!("\n{}\n    {}", hunt.mutant, hunt.what);
         }
+        last = &hunt.mutant;
+        println!("    {caught}");
+        good &= caught.is_good();
     }
-    let several = lua::MULTI.iter().filter(|_| options.asks_for(SEVERAL));
-    for mutant in several {
-        let report = lua::hunt_several(mutant)?;
-        println!("{}: {report}\n", mutant.name);
-        caught &= report.violation.is_some();
-    }
-    Ok(caught)
-}
-
-/// Prints how a mutant was caught, if it was.
-fn tell(name: &str, found: Option<Found>) -> bool {
-    match &found {
-        Some(found) => println!("{name}: caught\n{found}\n"),
-        None => println!("{name}: SURVIVES\n"),
-    }
-    found.is_some()
+    let mut mutants: Vec<_> = hunts.iter().map(|hunt| &hunt.mutant).collect();
+    mutants.dedup();
+    let outcome = if good { "all caught" } else { "NOT ALL CAUGHT" };
+    println!(
+        "\n{} mutants, {} hunts: {outcome}",
+        mutants.len(),
+        hunts.len()
+    );
+    Ok(good)
 }

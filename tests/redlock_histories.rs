@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 
 use lockkeeper_testkit::majority::run;
-use lockkeeper_testkit::mutants::engine::{self, Mutant};
+use lockkeeper_testkit::mutants::engine::Mutant;
+use lockkeeper_testkit::mutants::histories;
 use lockkeeper_testkit::simulation::Violation;
 
 /// How many histories keep every rule in each run of the tests.
 const HISTORIES: u64 = 300;
-
-/// How many histories a defect may stay hidden in.
-const PATIENCE: u64 = 3_000;
 
 #[test]
 fn three_hundred_histories_keep_every_rule() {
@@ -39,14 +37,13 @@ fn the_same_seed_gives_the_same_history() {
     }
 }
 
-/// The first history in which the defect shows.
+/// The first history in which the defect shows, and which breaks no rule without it.
 fn found(mutant: Mutant) -> Violation {
-    let found = engine::with(mutant, || {
-        (1..=PATIENCE).find_map(|seed| Some((seed, run(seed, false).unwrap().violation?)))
-    });
-    let (seed, violation) = found.unwrap_or_else(|| panic!("{mutant:?} was not found"));
-    println!("{mutant:?}: seed {seed}, {violation:?}");
-    violation
+    let broken = histories::find_in_majority(mutant).unwrap();
+    let broken = broken.unwrap_or_else(|| panic!("{mutant:?} was not found"));
+    println!("{mutant:?}: {broken:?}");
+    assert_eq!(broken.without, None);
+    broken.violation
 }
 
 #[test]

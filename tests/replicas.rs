@@ -7,6 +7,7 @@ use lockkeeper::{Client, Error, FairLock, Mutex, RwLock};
 use lockkeeper_core::store::Store as _;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
@@ -198,6 +199,64 @@ async fn who_stops_waiting_for_replicas_leaves_nothing() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_question_to_the_replicas_that_is_cut_on_its_way_is_asked_again() -> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let proxy = Proxy::in_front_of(&primary).await?;
+    let minute = Duration::from_secs(60);
+    let settings = Client::builder().ttl(minute).waiter_ttl(minute);
+    let settings = settings.request_timeout(minute);
+    let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+    let lock = Mutex::new(&client, "name");
+
+    // The answer is lost.
+    proxy.lose_reply_to("\r\nWAIT\r\n");
+    let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
+    ensure!(proxy.so_far().cut == 1, "nothing was cut");
+    ensure!(is_there(&replica, KEY).await?);
+    guard.release().await?;
+
+    // The server is still waiting.
+    replica.freeze()?;
+    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+    blocked(&primary, 1).await?;
+    proxy.reset_all();
+    blocked(&primary, 0).await?;
+    ensure!(!asking.is_finished(), "without its replica it cannot count");
+    replica.thaw()?;
+    let guard = timeout(SOON, asking).await???;
+    ensure!(is_there(&replica, KEY).await?);
+    guard.release().await?;
+    ensure!(!is_there(&primary, KEY).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_leaves_nothing()
+-> Result<()> {
+    let primary = Server::start().await?;
+    let replica = primary.start_replica().await?;
+    let proxy = Proxy::in_front_of(&primary).await?;
+    // The lease would last for longer than is waited here.
+    let settings = Client::builder().ttl(SOON * 3).request_timeout(REQUEST);
+    let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+    let lock = Mutex::new(&client, "name");
+    replica.freeze()?;
+    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+    blocked(&primary, 1).await?;
+    proxy.refuse(true);
+    proxy.reset_all();
+    let error = timeout(SOON, asking).await??.unwrap_err();
+    ensure!(error.is_transient(), "{error:?}");
+    ensure!(error.to_string().contains("replicas"), "{error}");
+    ensure!(is_there(&primary, KEY).await?, "nobody could give it back");
+    proxy.refuse(false);
+    timeout(SOON, primary.vanished(KEY)).await??;
+    replica.thaw()?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn many_wait_for_replicas_at_once() -> Result<()> {
     let primary = Server::start().await?;
     let _replica = primary.start_replica().await?;
@@ -255,6 +314,39 @@ async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
     cluster.end_migration(slot, from, to).await?;
     let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
     guard.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_again() -> Result<()>
+{
+    let mut cluster = Cluster::start().await?;
+    let client = patient(&cluster).await?;
+    let slot = cluster.slot_of(KEY).await?;
+    let from = cluster.primary_of(slot).await?;
+    let to = (from + 1) % 3;
+    for replica in 3..6 {
+        cluster.freeze(replica)?;
+    }
+    let lock = Mutex::new(&client, "name");
+    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+    blocked(&cluster.nodes()[from], 1).await?;
+    // The key goes ahead of its slot: who asks again is sent on to the new node, each time by a connection of its own.
+    cluster.begin_migration(slot, from, to).await?;
+    cluster.move_keys(slot, from, to).await?;
+    for node in [from, to] {
+        let node = &cluster.nodes()[node];
+        blocked(node, 1).await?;
+        node.command(&["CLIENT", "KILL", "TYPE", "normal"]).await?;
+    }
+    ensure!(!asking.is_finished(), "without its replica it cannot count");
+    for replica in 3..6 {
+        cluster.thaw(replica)?;
+    }
+    let guard = timeout(SOON, asking).await???;
+    guard.release().await?;
+    cluster.end_migration(slot, from, to).await?;
+    ensure!(cluster.keys().await?.iter().all(|key| key != KEY));
     Ok(())
 }
 

@@ -43,7 +43,7 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     let (survivors, caught_by) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let hunt = |mutants: &[&lua::Mutant]| {
         for mutant in mutants {
-            let Some(found) = mutant.hunt().unwrap() else {
+            let Some(found) = mutant.hunt().unwrap().violation else {
                 survivors.lock().unwrap().push(mutant.name);
                 continue;
             };
@@ -105,7 +105,7 @@ fn property(violation: Violation) -> &'static str {
 #[test]
 fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
     for &mutant in claim::OF_QUEUES {
-        let found = claim::hunt(mutant).unwrap();
+        let found = claim::hunt(mutant).unwrap().violation;
         let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
         assert_eq!(property(found.violation), "believed too long", "{found}");
     }
@@ -116,7 +116,7 @@ fn every_mistake_in_how_a_claim_is_swapped_is_caught() {
     let caught: Vec<_> = claim::OF_SWAPS
         .iter()
         .map(|&mutant| {
-            let found = claim::hunt(mutant).unwrap();
+            let found = claim::hunt(mutant).unwrap().violation;
             let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
             property(found.violation)
         })

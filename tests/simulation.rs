@@ -4,19 +4,19 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::mutants::lua;
+use lockkeeper_testkit::mutants::engine::Mutant;
+use lockkeeper_testkit::mutants::{histories, lua};
 use lockkeeper_testkit::simulation::{
     Beyond, Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_beyond,
-    run_patched, run_several,
+    run_several,
 };
 
 /// Runs the histories of so many seeds on all cores.
-fn histories<S: Species>(first: u64, number: u64) {
-    histories_of(S::NAME, first, number, |seed| run::<S>(seed, false));
+fn keep_every_rule<S: Species>(first: u64, number: u64) {
+    keep_every_rule_of(S::NAME, first, number, |seed| run::<S>(seed, false));
 }
 
-fn histories_of(
+fn keep_every_rule_of(
     kind: &str,
     first: u64,
     number: u64,
@@ -45,27 +45,27 @@ fn histories_of(
 
 #[test]
 fn ten_thousand_histories_of_the_mutex_keep_every_rule() {
-    histories::<Mutexes>(1, 10_000);
+    keep_every_rule::<Mutexes>(1, 10_000);
 }
 
 #[test]
 fn six_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
-    histories::<Reentrants>(1, 6_000);
+    keep_every_rule::<Reentrants>(1, 6_000);
 }
 
 #[test]
 fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
-    histories::<Fairs>(1, 2_000);
+    keep_every_rule::<Fairs>(1, 2_000);
 }
 
 #[test]
 fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
-    histories::<RwLocks>(1, 1_500);
+    keep_every_rule::<RwLocks>(1, 1_500);
 }
 
 #[test]
 fn three_hundred_histories_of_several_locks_keep_every_rule() {
-    histories_of(SEVERAL, 1, 300, |seed| run_several(seed, false));
+    keep_every_rule_of(SEVERAL, 1, 300, |seed| run_several(seed, false));
 }
 
 #[test]
@@ -107,52 +107,12 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
     assert_eq!(simulate(&arguments), report);
 }
 
-/// How many histories of each kind a defect may stay hidden in.
-const PATIENCE: u64 = 1_000;
-
-/// The first history, of any kind, in which a defect shows.
-fn found(mutant: Mutant) -> Option<(&'static str, Outcome)> {
-    engine::with(mutant, || {
-        (1..=PATIENCE).find_map(|seed| {
-            let broken = |outcome: &Outcome| outcome.violation.is_some();
-            let mutex = Some(run::<Mutexes>(seed, false).unwrap()).filter(broken);
-            let mutex = mutex.map(|outcome| (Mutexes::NAME, outcome));
-            mutex
-                .or_else(|| {
-                    let outcome = run::<Reentrants>(seed, false).unwrap();
-                    broken(&outcome).then_some((Reentrants::NAME, outcome))
-                })
-                .or_else(|| {
-                    let outcome = run::<Fairs>(seed, false).unwrap();
-                    broken(&outcome).then_some((Fairs::NAME, outcome))
-                })
-                .or_else(|| {
-                    let outcome = run::<RwLocks>(seed, false).unwrap();
-                    broken(&outcome).then_some((RwLocks::NAME, outcome))
-                })
-                .or_else(|| {
-                    let outcome = run_several(seed, false).unwrap();
-                    broken(&outcome).then_some((SEVERAL, outcome))
-                })
-        })
-    })
-}
-
 /// The simulation finds the defect, and without it the very same history breaks no rule.
 fn is_caught(mutant: Mutant) {
-    let (kind, outcome) = found(mutant).unwrap_or_else(|| panic!("{mutant:?} was not found"));
-    println!(
-        "{mutant:?}: {kind}, seed {}, {:?}",
-        outcome.seed, outcome.violation
-    );
-    let sound = match kind {
-        Mutexes::NAME => run::<Mutexes>(outcome.seed, false),
-        Fairs::NAME => run::<Fairs>(outcome.seed, false),
-        RwLocks::NAME => run::<RwLocks>(outcome.seed, false),
-        SEVERAL => run_several(outcome.seed, false),
-        _ => run::<Reentrants>(outcome.seed, false),
-    };
-    assert_eq!(sound.unwrap().violation, None);
+    let broken = histories::find(mutant).unwrap();
+    let broken = broken.unwrap_or_else(|| panic!("{mutant:?} was not found"));
+    println!("{mutant:?}: {broken:?}");
+    assert_eq!(broken.without, None);
 }
 
 /// A test for each mutant; no mutant may be without one.
@@ -199,18 +159,10 @@ fn are_caught<S: Species>(mutants: &[lua::Mutant]) {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = (1..=PATIENCE).find_map(|seed| {
-                let patch = Some(mutant.patch().unwrap());
-                let outcome = run_patched::<S>(seed, false, patch).unwrap();
-                outcome.violation.is_some().then_some(outcome)
-            });
-            let outcome = found.unwrap_or_else(|| panic!("{} was not found", mutant.name));
-            println!(
-                "{}: seed {}, {:?}",
-                mutant.name, outcome.seed, outcome.violation
-            );
-            let sound = run::<S>(outcome.seed, false).unwrap();
-            assert_eq!(sound.violation, None);
+            let broken = histories::find_patched::<S>(mutant).unwrap();
+            let broken = broken.unwrap_or_else(|| panic!("{} was not found", mutant.name));
+            println!("{}: {broken:?}", mutant.name);
+            assert_eq!(broken.without, None);
         }
     };
     std::thread::scope(|scope| {

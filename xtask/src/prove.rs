@@ -10,7 +10,7 @@ use crate::steps::{Steps, cargo, execute};
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
     /// Bounds and choices, as `--help` lists them: none for the thorough searches, `--quick` for those of the tests,
-    /// `--mutants` to see every mutant caught.
+    /// `--mutants` to see every mutant caught, of the scripts and of the engine.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -6,13 +6,34 @@
 
 use std::cell::Cell;
 
-/// One defect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "tests go through all of them, and nobody else can"
-)]
-pub enum Mutant {
+/// Defines all defects, each by what it does and its name.
+macro_rules! defects {
+    ($(#[doc = $what:literal] $name:ident,)*) => {
+        /// One defect.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[expect(
+            clippy::exhaustive_enums,
+            reason = "tests go through all of them, and nobody else can"
+        )]
+        pub enum Mutant {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Mutant {
+            /// All there are.
+            pub const EVERY: &[Self] = &[$(Self::$name),*];
+
+            /// What it does, as a sentence.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => $what.trim(),)*
+                }
+            }
+        }
+    };
+}
+
+defects! {
     /// A deadline counts from the answer instead of the send.
     DeadlineFromAnswer,
     /// The holder believes as long as on the server: the margin is ignored.

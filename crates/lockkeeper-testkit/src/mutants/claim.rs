@@ -3,7 +3,7 @@
 use anyhow::Result;
 use lockkeeper_core::mutants::{Mutant, with};
 
-use crate::search::{Bounds, Found, Model, search};
+use crate::search::{Bounds, Model, Report, search};
 
 /// Those that are about grants by message.
 pub const OF_QUEUES: &[Mutant] = &[Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
@@ -15,22 +15,28 @@ pub const OF_SWAPS: &[Mutant] = &[
     Mutant::BelieveBesideStraySwap,
 ];
 
-/// What the search of a fair lock, or of a read-write lock, finds with this mistake; `None` if it survives.
+/// Of what the search finds one of them, and how far it looks.
+///
+/// # Errors
+///
+/// If there is no such model.
+pub fn place(mutant: Mutant) -> Result<(Model, Bounds)> {
+    if OF_SWAPS.contains(&mutant) {
+        return Ok((Model::rwlock()?, Bounds::swaps()));
+    }
+    let bounds = Bounds {
+        leases: vec![2],
+        ..Bounds::small()
+    };
+    Ok((Model::fair()?, bounds))
+}
+
+/// What the search of a fair lock, or of a read-write lock, finds with this mistake; no violation if it survives.
 ///
 /// # Errors
 ///
 /// As for [`search`].
-pub fn hunt(mutant: Mutant) -> Result<Option<Found>> {
-    let (model, bounds) = if OF_SWAPS.contains(&mutant) {
-        (Model::rwlock()?, Bounds::swaps())
-    } else {
-        let bounds = Bounds {
-            leases: vec![2],
-            ..Bounds::small()
-        };
-        (Model::fair()?, bounds)
-    };
-    with(mutant, || {
-        Ok(search(&model, &bounds, None, |_| {})?.violation)
-    })
+pub fn hunt(mutant: Mutant) -> Result<Report> {
+    let (model, bounds) = place(mutant)?;
+    with(mutant, || search(&model, &bounds, None, |_| {}))
 }

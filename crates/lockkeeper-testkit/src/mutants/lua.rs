@@ -13,7 +13,7 @@ mod several;
 pub use modes::RWLOCK;
 pub use several::{MULTI, hunt_several};
 
-use crate::search::{Bounds, Found, Model, search};
+use crate::search::{Bounds, Model, Report, search};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -99,6 +99,11 @@ impl Mutant {
             .map_or(self.script.name, |(kind, _)| kind)
     }
 
+    /// Its name as a sentence.
+    pub fn what(&self) -> String {
+        self.name.replace('_', " ")
+    }
+
     /// How far a search must look for it.
     pub fn bounds(&self) -> Bounds {
         let mut bounds = Bounds::small();
@@ -118,18 +123,26 @@ impl Mutant {
         bounds
     }
 
-    /// What the search finds; `None` if the mutant survives.
+    /// What is searched for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such kind to search.
+    pub fn model(&self) -> Result<Model> {
+        Model::all()?
+            .into_iter()
+            .find(|model| model.protocol.kind().as_str() == self.kind())
+            .with_context(|| format!("no model for {}", self.script.name))
+    }
+
+    /// What the search finds; no violation if the mutant survives.
     ///
     /// # Errors
     ///
     /// If the patch no longer applies, or there is no such kind to search.
-    pub fn hunt(&self) -> Result<Option<Found>> {
+    pub fn hunt(&self) -> Result<Report> {
         let patch = self.patch()?;
-        let model = Model::all()?
-            .into_iter()
-            .find(|model| model.protocol.kind().as_str() == self.kind())
-            .with_context(|| format!("no model for {}", self.script.name))?;
-        Ok(search(&model, &self.bounds(), Some(&patch), |_| {})?.violation)
+        search(&self.model()?, &self.bounds(), Some(&patch), |_| {})
     }
 }
 
@@ -149,10 +162,18 @@ const fn mutant(
     }
 }
 
-/// Every mutant that the search must find.
+/// Every mutant of the scripts.
+pub fn every() -> impl Iterator<Item = &'static Mutant> {
+    one_name().chain(MULTI)
+}
+
+fn one_name() -> impl Iterator<Item = &'static Mutant> {
+    ALL.iter().chain(FAIR).chain(RWLOCK).chain(modes::SEARCHED)
+}
+
+/// Every mutant that the search of one name must find.
 pub fn searched() -> impl Iterator<Item = &'static Mutant> {
-    let all = ALL.iter().chain(FAIR).chain(RWLOCK).chain(modes::SEARCHED);
-    all.filter(|mutant| mutant.world != Where::FourClients)
+    one_name().filter(|mutant| mutant.world != Where::FourClients)
 }
 
 /// Mutants of the scripts of the fair lock, which the simulation must find too.

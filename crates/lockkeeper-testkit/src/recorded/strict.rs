@@ -87,15 +87,15 @@ impl Store for Strict {
 #[cfg(test)]
 mod tests {
     use lockkeeper::{Error, Mutex};
-    use lockkeeper_core::clock::BootClock;
     use lockkeeper_core::store::Value;
+    use lockkeeper_memory::MemoryStore;
 
     use super::*;
     use crate::recorded::{Records, settings};
 
     /// Answers each request as if it were another one.
     #[derive(Debug)]
-    struct OutOfStep;
+    struct OutOfStep(MemoryStore);
 
     #[async_trait]
     impl Store for OutOfStep {
@@ -106,31 +106,34 @@ mod tests {
                 .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))
         }
 
-        async fn subscribe(&self, _channel: &str) -> Result<(), StoreError> {
-            Ok(())
+        async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+            self.0.subscribe(channel).await
         }
 
-        async fn unsubscribe(&self, _channel: &str) -> Result<(), StoreError> {
-            Ok(())
+        async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
+            self.0.unsubscribe(channel).await
         }
 
         fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
-            None
+            self.0.events()
         }
 
         fn clock(&self) -> Arc<dyn Clock> {
-            Arc::new(BootClock)
+            self.0.clock()
         }
 
-        async fn close(&self) {}
+        async fn close(&self) {
+            self.0.close().await;
+        }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_reply_that_belongs_to_another_breaks_the_rules_of_a_record() {
         let records = Records::default();
         records.check(0).unwrap();
-        let client = records.client_over(Arc::new(OutOfStep), settings());
-        let asked = Mutex::new(&client.unwrap(), "name").try_acquire().await;
+        let store = Arc::new(OutOfStep(MemoryStore::new()));
+        let client = records.client_over(store, settings()).unwrap();
+        let asked = Mutex::new(&client, "name").try_acquire().await;
         assert!(matches!(asked, Err(Error::Backend { .. })), "{asked:?}");
         let told = records.check(0).unwrap_err().to_string();
         assert!(told.contains("belonged to others"), "{told}");

@@ -109,6 +109,8 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
             }
             Err(error) => return Err(error).with_context(|| format!("{job:?}")),
         }
+        // Whoever wants several at once is served only when all of them are free.
+        sleep(Duration::from_millis(fastrand::u64(..10))).await;
     }
     Ok(())
 }
