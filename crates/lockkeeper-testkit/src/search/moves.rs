@@ -59,7 +59,7 @@ impl Search {
         if self.bounds.forgets && world.endings < self.bounds.endings {
             let mut next = world;
             next.endings += 1;
-            next.server = self.server.without_fence(world.server)?;
+            next.server = self.server.without_fence(world.server, world.tick)?;
             moves.push((Step::Forgets, next, None));
         }
         if world.tick < self.bounds.ticks {

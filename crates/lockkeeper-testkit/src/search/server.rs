@@ -235,7 +235,8 @@ impl Server {
     }
 
     /// The state without the key of the last token.
-    pub(super) fn without_fence(&mut self, server: u32) -> Result<u32> {
+    pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
+        self.store.stop_clock(server_time(tick));
         self.store.restore(&self.snapshots.value(server));
         let fence = self.model.protocol.name().part("fence");
         self.store.execute(&["DEL", &fence])?;
