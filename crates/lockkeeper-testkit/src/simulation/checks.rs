@@ -9,21 +9,21 @@ mod tokens;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::{Lease, LeaseState};
-use lockkeeper_core::store::{Call, Reply, Value};
+use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
+use super::place::Place;
 use super::plan::{Disaster, Plan};
-use super::species::{Grant, Model, Standing};
+use super::species::{Grant, Standing};
 use super::trace::short;
 
 pub(super) use laws::claims;
-use laws::{Verb, reads, replaced, verb};
+use laws::{Item, Verb, items, reads, replaced, verb};
 use turns::Waiter;
 
 /// What the server's clock may be behind ours.
@@ -46,14 +46,15 @@ struct Held {
     lease: Lease,
     /// What it is to its holder.
     grant: Standing,
-    /// How often the server had lost data when it was granted.
+    /// How often its server had lost data when it was granted.
     era: u64,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Checks {
-    model: Arc<dyn Model>,
+    /// The names, each at its number.
+    places: Vec<Place>,
     forgets: bool,
     /// What is asked for beyond the promises.
     beyond: Option<Beyond>,
@@ -76,10 +77,10 @@ pub(super) struct Checks {
     last_write: BTreeMap<usize, Grant>,
     /// The first to have a token, by name and token.
     firsts: BTreeMap<(usize, u64), Grant>,
-    /// In which era a token was given.
+    /// How often the server of a name had lost data when a token was given.
     eras: BTreeMap<(usize, u64), u64>,
-    era: u64,
-    forgot: Option<Duration>,
+    /// How often each server has lost data, and when it did last.
+    losses: Vec<(u64, Duration)>,
     /// Claims whose leave the server has executed.
     left: BTreeSet<String>,
     /// When the server last granted a claim.
@@ -117,9 +118,10 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(model: Arc<dyn Model>, plan: &Plan) -> Self {
+    pub(super) fn new(places: Vec<Place>, plan: &Plan) -> Self {
+        let names = places.len();
         Self {
-            model,
+            places,
             forgets: plan.forgets,
             beyond: plan.beyond,
             steady: !plan.forgets && !plan.disasters.contains(&Disaster::ClockBack),
@@ -138,8 +140,7 @@ impl Checks {
             last_write: BTreeMap::new(),
             firsts: BTreeMap::new(),
             eras: BTreeMap::new(),
-            era: 0,
-            forgot: None,
+            losses: vec![(0, Duration::ZERO); plan.servers],
             left: BTreeSet::new(),
             granted: BTreeMap::new(),
             armed: BTreeMap::new(),
@@ -147,16 +148,16 @@ impl Checks {
             interest: BTreeMap::new(),
             waiting: BTreeMap::new(),
             looks: BTreeMap::new(),
-            idle: vec![None; plan.names],
-            freed: vec![None; plan.names],
-            ghost: vec![None; plan.names],
+            idle: vec![None; names],
+            freed: vec![None; names],
+            ghost: vec![None; names],
             open: BTreeMap::new(),
             leaving: BTreeSet::new(),
             asked: BTreeSet::new(),
-            queues: vec![Vec::new(); plan.names],
-            stood: vec![Vec::new(); plan.names],
+            queues: vec![Vec::new(); names],
+            stood: vec![Vec::new(); names],
             ever: BTreeSet::new(),
-            unheard: vec![Vec::new(); plan.names],
+            unheard: vec![Vec::new(); names],
         }
     }
 
@@ -168,13 +169,13 @@ impl Checks {
         self.violation.get_or_insert(Violation { rule, what });
     }
 
-    /// The server has executed a request of a client.
+    /// A server has executed a request of a client.
     pub(super) fn executed(
         &mut self,
         client: usize,
         call: &Call,
         reply: &Reply,
-        server: &MemoryStore,
+        (place, server): (usize, &MemoryStore),
         now: Duration,
     ) {
         let verb = verb(call);
@@ -183,26 +184,44 @@ impl Checks {
                 self.armed.insert(claim.to_owned(), now);
             }
         }
-        self.look_at_turns(call, reply, server, now);
-        let main = call.item.keys.first();
-        let name = (0..self.idle.len()).find(|name| main == Some(&Plan::main(*name)));
-        let (Some(name), Some(&claim)) = (name, claims(call).first()) else {
-            return;
-        };
-        let owner = owner_of(claim);
+        self.look_at_turns(call, reply, (place, server), now);
         if verb == Verb::Swap
             && matches!(reply.status(), Status::Granted | Status::More)
             && let Some(old) = replaced(call)
         {
             self.left.insert(old.to_owned());
         }
-        match (verb, reply.status()) {
-            (Verb::Acquire | Verb::Swap, Status::Granted) => {
-                let token = reply.field(0).and_then(Value::as_i64).unwrap_or_default();
+        for item in items(call, reply) {
+            if let Some(name) = self.name_of(place, item.main) {
+                self.answered(client, name, &item, server, call, now);
+            }
+        }
+    }
+
+    /// The name that has its main key on this server.
+    fn name_of(&self, server: usize, main: &str) -> Option<usize> {
+        let mut places = self.places.iter();
+        places.position(|place| place.server == server && place.main == main)
+    }
+
+    /// What became of one claim of a request.
+    fn answered(
+        &mut self,
+        client: usize,
+        name: usize,
+        item: &Item<'_>,
+        server: &MemoryStore,
+        call: &Call,
+        now: Duration,
+    ) {
+        let Place { model, main, .. } = &self.places[name];
+        let (claim, owner) = (item.claim, owner_of(item.claim));
+        match (verb(call), item.status) {
+            (Verb::Acquire | Verb::Swap, Some(Status::Granted)) => {
                 let next = Grant {
                     owner: owner.to_owned(),
                     claim: claim.to_owned(),
-                    token: token.try_into().unwrap_or_default(),
+                    token: item.token,
                     reads: reads(call),
                     from: now,
                     until: now + self.certain,
@@ -212,19 +231,18 @@ impl Checks {
                 }
                 self.follow(name, next);
             }
-            (Verb::Leave, Status::Left | Status::NotHeld) => {
+            (Verb::Leave, Some(Status::Left | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
                 self.left.insert(claim.to_owned());
             }
-            (Verb::Swap, Status::Busy) => {
-                let holders = self.model.holders(server, &Plan::main(name));
-                if holders.len() < 2 {
+            (Verb::Swap, Some(Status::Busy)) => {
+                if model.holders(server, main).len() < 2 {
                     let what = format!("{} alone reads name{name}", short(claim));
                     self.violate("a refusal without cause", what);
                 }
             }
-            (Verb::Acquire, Status::WouldDeadlock) => {
-                let holders = self.model.holders(server, &Plan::main(name));
+            (Verb::Acquire, Some(Status::WouldDeadlock)) => {
+                let holders = model.holders(server, main);
                 if !holders.iter().any(|holder| owner_of(holder) == owner) {
                     let what = format!("{} would wait for nobody in name{name}", short(claim));
                     self.violate("a refusal without cause", what);
@@ -239,12 +257,20 @@ impl Checks {
         now > armed + self.longest_ttl + ROUNDING
     }
 
-    /// The server has lost its last writes.
-    pub(super) fn forgot(&mut self, now: Duration) {
-        self.era += 1;
-        self.forgot = Some(now);
-        self.queues.iter_mut().for_each(Vec::clear);
-        self.stood.iter_mut().for_each(Vec::clear);
+    /// A server has lost its last writes, or all.
+    pub(super) fn forgot(&mut self, server: usize, now: Duration) {
+        self.losses[server] = (self.losses[server].0 + 1, now);
+        for (name, place) in self.places.iter().enumerate() {
+            if place.server == server {
+                self.queues[name].clear();
+                self.stood[name].clear();
+            }
+        }
+    }
+
+    /// How often the server of a name has lost data, and when it did last.
+    fn losses(&self, name: usize) -> (u64, Duration) {
+        self.losses[self.places[name].server]
     }
 
     /// Somebody was given a lease.
@@ -307,12 +333,12 @@ impl Checks {
         for (index, one) in self.held.iter().enumerate() {
             let others = &self.held[index + 1..];
             for other in others.iter().filter(|other| other.name == one.name) {
+                let (_, lost) = self.losses(one.name);
                 let excused = self.beyond != Some(Beyond::LostWrites)
                     && one.era != other.era
-                    && self
-                        .forgot
-                        .is_some_and(|forgot| now <= forgot + self.longest_ttl);
-                if !excused && !self.model.together(&one.grant, &other.grant) {
+                    && now <= lost + self.longest_ttl;
+                let model = &self.places[one.name].model;
+                if !excused && !model.together(&one.grant, &other.grant) {
                     overlap = Some(format!(
                         "name{} is held by client {} with {} and by client {} with {}",
                         one.name,
@@ -329,14 +355,25 @@ impl Checks {
         }
     }
 
+    /// The claims that hold a name.
+    pub(super) fn holders(&self, servers: &[MemoryStore], name: usize) -> Vec<String> {
+        let Place {
+            server,
+            main,
+            model,
+            ..
+        } = &self.places[name];
+        model.holders(&servers[*server], main)
+    }
+
     /// What must be true when nobody works any more.
-    pub(super) fn look_at_end(&mut self, server: &MemoryStore) {
+    pub(super) fn look_at_end(&mut self, servers: &[MemoryStore]) {
         if let Some(held) = self.held.iter().find(|held| believes(&held.lease)) {
             let what = format!("client {} holds name{}", held.client, held.name);
             self.violate("a lease without guard", what);
         }
         for name in 0..self.idle.len() {
-            if let Some(claim) = self.model.holders(server, &Plan::main(name)).first() {
+            if let Some(claim) = self.holders(servers, name).first() {
                 let what = format!("{} still holds name{name}", short(claim));
                 self.violate("a claim left behind", what);
             }

@@ -61,10 +61,13 @@ impl LinkStore {
 #[async_trait]
 impl Store for LinkStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
-        let ticket = self.world.network().put_number();
+        let (ticket, server) = {
+            let mut network = self.world.network();
+            (network.put_number(), network.links[self.link].server)
+        };
         let claims = self
             .world
-            .check(|checks| checks.sent(self.link, &call, ticket));
+            .check(|checks| checks.sent(self.link, server, &call, ticket));
         let _open = Open {
             world: &self.world,
             claims,

@@ -21,11 +21,14 @@
 
 mod beyond;
 mod checks;
+mod crew;
 mod link;
 mod network;
+mod place;
 mod plan;
 mod run;
 mod several;
+mod site;
 mod species;
 pub(crate) mod trace;
 mod traffic;

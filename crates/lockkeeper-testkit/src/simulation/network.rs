@@ -48,6 +48,8 @@ pub(super) enum Action {
 /// One client's connections.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// To which of the servers.
+    pub(super) server: usize,
     pub(super) inner: Arc<MemoryStore>,
     pub(super) published: Option<mpsc::UnboundedReceiver<Event>>,
     pub(super) events: Option<mpsc::UnboundedSender<Event>>,
@@ -92,11 +94,12 @@ impl Network {
         }
     }
 
-    /// A new client's connections; their number.
-    pub(super) fn connect(&mut self, server: &MemoryStore) -> usize {
-        let inner = Arc::new(server.sibling());
+    /// A new client's connections to the server with this number; theirs.
+    pub(super) fn connect(&mut self, server: usize, store: &MemoryStore) -> usize {
+        let inner = Arc::new(store.sibling());
         let (events, receiver) = mpsc::unbounded_channel();
         self.links.push(Link {
+            server,
             published: inner.events(),
             inner,
             events: Some(events),

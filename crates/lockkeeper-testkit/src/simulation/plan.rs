@@ -64,6 +64,11 @@ pub(super) enum Disaster {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// How many servers there are; each process has a client for each.
+    pub(super) servers: usize,
+    /// How far ahead of the time each server's clock is, ms; those that are not listed are right.
+    pub(super) ahead: Vec<i64>,
+    /// How many processes there are.
     pub(super) clients: usize,
     /// Of each client.
     pub(super) tasks: usize,
@@ -141,6 +146,8 @@ impl Plan {
         Self {
             drifts,
             seed,
+            servers: 1,
+            ahead: Vec::new(),
             clients: random.usize(2..=4),
             tasks: random.usize(1..=3),
             names: if random.u8(..4) == 0 { 2 } else { 1 },
@@ -190,13 +197,5 @@ impl Plan {
     /// How long a request is waited for.
     pub(super) fn timeout(&self) -> Duration {
         self.ttl / 6
-    }
-
-    pub(super) fn name(index: usize) -> String {
-        format!("name{index}")
-    }
-
-    pub(super) fn main(index: usize) -> String {
-        format!("lockkeeper:name{index}")
     }
 }

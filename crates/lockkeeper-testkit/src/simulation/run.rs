@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::store::Value;
+use lockkeeper_memory::MemoryStore;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
 use super::checks::Violation;
+use super::crew::{Alone, Crew};
 use super::plan::Plan;
 use super::species::Species;
 use super::weather::Weather;
@@ -54,7 +56,7 @@ pub fn run_patched<S: Species>(
     keep_lines: bool,
     patch: Option<Patch>,
 ) -> std::io::Result<Outcome> {
-    run_planned::<S>(Plan::new(seed), keep_lines, patch)
+    run_with(&Alone::<S>::default(), Plan::new(seed), keep_lines, patch)
 }
 
 /// The same history, but for one thing that the guarantees exclude.
@@ -67,26 +69,33 @@ pub fn run_beyond<S: Species>(
     keep_lines: bool,
     beyond: Beyond,
 ) -> std::io::Result<Outcome> {
-    run_planned::<S>(Plan::beyond(seed, beyond), keep_lines, None)
+    run_with(
+        &Alone::<S>::default(),
+        Plan::beyond(seed, beyond),
+        keep_lines,
+        None,
+    )
 }
 
-fn run_planned<S: Species>(
+/// Runs a history as planned, with this crew.
+pub(super) fn run_with(
+    crew: &dyn Crew,
     plan: Plan,
     keep_lines: bool,
     patch: Option<Patch>,
 ) -> std::io::Result<Outcome> {
-    let seed = plan.seed;
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
     let outcome = runtime.block_on(async {
-        let world = World::new(plan, Arc::new(S::default()), keep_lines, patch);
+        let (seed, places) = (plan.seed, crew.places(&plan));
+        let world = World::new(plan, places, keep_lines, patch);
         let network = tokio::spawn(Arc::clone(&world).run_network());
         tokio::select! {
             biased;
             () = world.alarm.notified() => {}
-            () = history::<S>(&world) => {}
+            () = history(&world, crew) => {}
         }
         network.abort();
         let violation = world.violation();
@@ -104,14 +113,14 @@ fn run_planned<S: Species>(
     Ok(outcome)
 }
 
-async fn history<S: Species>(world: &Arc<World>) {
+async fn history(world: &Arc<World>, crew: &dyn Crew) {
     world.tell(format_args!("{:?}", world.plan));
     let worked = async {
-        let mut weather = Weather::new::<S>(world)?;
-        weather.storm::<S>().await?;
+        let mut weather = Weather::new(world, crew)?;
+        weather.storm().await?;
         weather.calm().await;
         weather.finish().await;
-        world.check(|checks| checks.look_at_end(&world.server));
+        world.check(|checks| checks.look_at_end(&world.servers));
         weather.leave().await;
         Ok::<(), lockkeeper::Error>(())
     };
@@ -123,18 +132,17 @@ async fn history<S: Species>(world: &Arc<World>) {
     if tasks > 0 {
         world.violate("a task left behind", format!("{tasks} of them"));
     }
-    for key in world.server.keys() {
-        let left = world.server.execute(&["PTTL", &key]);
-        if !left
-            .as_ref()
-            .is_ok_and(|left| matches!(left, Value::Integer(0..)))
-        {
-            world.violate("a key for ever", key);
+    for server in &world.servers {
+        for key in server.keys() {
+            let left = server.execute(&["PTTL", &key]);
+            if !left.is_ok_and(|left| matches!(left, Value::Integer(0..))) {
+                world.violate("a key for ever", key);
+            }
         }
     }
     sleep(FORGOTTEN).await;
-    if let Some(key) = world.server.keys().first() {
-        world.violate("a key left behind", key.clone());
+    if let Some(key) = world.servers.iter().flat_map(MemoryStore::keys).next() {
+        world.violate("a key left behind", key);
     }
     world.tell(format_args!("all is over"));
 }

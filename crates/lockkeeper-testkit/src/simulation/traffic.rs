@@ -225,11 +225,12 @@ impl World {
 
     async fn execute(&self, link: usize, ticket: u64, call: Call) -> Result<Reply, StoreError> {
         self.drift();
+        let place = self.network().links[link].server;
         let result = {
             let mut network = self.network();
             let forget = network.chances.forget;
             if network.chance(forget) {
-                self.server.flush_scripts();
+                self.servers[place].flush_scripts();
             }
             let refuse = network.chances.refuse;
             network
@@ -240,7 +241,7 @@ impl World {
         let result = match result {
             Some(refusal) => Err(StoreError::refused(refusal)),
             // By a connection that outlives the client's: what was sent arrives, whatever has become of the sender.
-            None => self.serve(&call).await,
+            None => self.serve(place, &call).await,
         };
         self.count_request();
         let claim = claims(&call)
@@ -261,7 +262,8 @@ impl World {
                     "c{link} #{ticket} {script} {claim} -> {status} {field}"
                 ));
                 let now = self.now();
-                self.check(|checks| checks.executed(link, &call, reply, &self.server, now));
+                let server = (place, &self.servers[place]);
+                self.check(|checks| checks.executed(link, &call, reply, server, now));
             }
             Err(error) => {
                 let code = error.code().unwrap_or("?");

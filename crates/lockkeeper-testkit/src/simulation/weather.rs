@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper::Client;
-use lockkeeper_memory::Snapshot;
+use lockkeeper_memory::{MemoryStore, Snapshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
+use super::crew::Crew;
 use super::link::LinkStore;
-use super::plan::{Disaster, Plan};
-use super::species::Species;
-use super::work::{Pausable, Worker};
+use super::plan::Disaster;
+use super::site::{Pausable, Site};
 use super::world::World;
 
 /// How long what went wrong may show after it is over: a request that is waited for, a pause between attempts.
@@ -22,173 +22,184 @@ const AFTERMATH: Duration = Duration::from_millis(700);
 /// How long a connection is broken in fair weather, ms.
 const BLIP: u64 = 200;
 
-/// A client with its tasks.
+/// A process with its tasks.
 #[derive(Debug)]
-struct Site {
-    link: usize,
-    client: Client,
+struct Process {
+    site: Site,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// All clients, and what befalls them.
-#[derive(Debug)]
-pub(super) struct Weather {
+/// All processes, and what befalls them.
+pub(super) struct Weather<'a> {
     world: Arc<World>,
+    crew: &'a dyn Crew,
     random: Rng,
-    sites: Vec<Site>,
-    /// Tasks of clients that are gone.
+    processes: Vec<Process>,
+    /// Tasks of processes that are gone.
     orphans: Vec<JoinHandle<()>>,
-    snapshot: Snapshot,
-    /// When the clock last stepped forward.
-    stepped: Duration,
-    /// How far it stepped back in all.
+    /// Of each server.
+    snapshots: Vec<Snapshot>,
+    /// When each server's clock last stepped forward.
+    stepped: Vec<Duration>,
+    /// How far the servers' clocks stepped back in all.
     back: Duration,
 }
 
-impl Weather {
-    pub(super) fn new<S: Species>(world: &Arc<World>) -> Result<Self, lockkeeper::Error> {
+impl<'a> Weather<'a> {
+    pub(super) fn new(world: &Arc<World>, crew: &'a dyn Crew) -> Result<Self, lockkeeper::Error> {
         let mut weather = Self {
             world: Arc::clone(world),
+            crew,
             random: Rng::with_seed(world.plan.seed_of(2)),
-            sites: Vec::new(),
+            processes: Vec::new(),
             orphans: Vec::new(),
-            snapshot: world.server.snapshot(),
-            stepped: Duration::ZERO,
+            snapshots: world.servers.iter().map(MemoryStore::snapshot).collect(),
+            stepped: vec![Duration::ZERO; world.servers.len()],
             back: Duration::ZERO,
         };
         for _ in 0..world.plan.clients {
-            weather.start::<S>()?;
+            weather.start()?;
         }
         Ok(weather)
     }
 
-    /// A new client begins to work.
-    fn start<S: Species>(&mut self) -> Result<(), lockkeeper::Error> {
+    /// A new process begins to work.
+    fn start(&mut self) -> Result<(), lockkeeper::Error> {
         let world = &self.world;
-        let link = world.network().connect(&world.server);
-        let part = 100 * (1 + link as u64);
-        let client = Client::builder()
-            .seed(world.plan.seed_of(part))
-            .ttl(world.plan.ttl)
-            .waiter_ttl(world.plan.waiter_ttl)
-            .release_timeout(world.plan.ttl)
-            .build(Arc::new(LinkStore::new(Arc::clone(world), link)))?;
-        let names = (0..world.plan.names).map(|name| S::lock(&client, &Plan::name(name)));
-        let locks: Vec<S::Lock> = names.collect();
-        let owner = client.new_owner();
-        let tasks = (0..world.plan.tasks).map(|task| {
-            let worker = Worker::<S> {
-                world: Arc::clone(world),
-                client: client.clone(),
-                locks: locks.clone(),
-                owner,
-                link,
-                random: Rng::with_seed(world.plan.seed_of(part + 1 + task as u64)),
-            };
-            tokio::spawn(Pausable::new(world, link, worker.run()))
-        });
+        let mut site = Site {
+            world: Arc::clone(world),
+            links: Vec::new(),
+            clients: Vec::new(),
+        };
+        for (place, server) in world.servers.iter().enumerate() {
+            let link = world.network().connect(place, server);
+            site.links.push(link);
+            let settings = Client::builder()
+                .seed(world.plan.seed_of(100 * (1 + link as u64)))
+                .ttl(world.plan.ttl)
+                .waiter_ttl(world.plan.waiter_ttl)
+                .release_timeout(world.plan.ttl)
+                .store_name(format!("s{place}"));
+            let store = LinkStore::new(Arc::clone(world), link);
+            site.clients.push(settings.build(Arc::new(store))?);
+        }
+        let jobs = self.crew.jobs(&site).into_iter();
+        let tasks = jobs.map(|job| tokio::spawn(Pausable::new(world, site.links[0], job)));
         let tasks = tasks.collect();
-        self.sites.push(Site {
-            link,
-            client,
-            tasks,
-        });
+        self.processes.push(Process { site, tasks });
         Ok(())
     }
 
+    /// One of the servers.
+    fn server(&mut self) -> usize {
+        match self.world.servers.len() {
+            1 => 0,
+            servers => self.random.usize(..servers),
+        }
+    }
+
     /// Disasters until the storm is over.
-    pub(super) async fn storm<S: Species>(&mut self) -> Result<(), lockkeeper::Error> {
+    pub(super) async fn storm(&mut self) -> Result<(), lockkeeper::Error> {
         let plan = self.world.plan.clone();
         while self.world.now() < plan.storm {
             let interval = plan.interval.mul_f64(2.0 * self.random.f64());
             sleep(interval.min(plan.storm.saturating_sub(self.world.now()))).await;
             if plan.forgets && self.random.bool() {
-                self.snapshot = self.world.server.snapshot();
+                let server = self.server();
+                self.snapshots[server] = self.world.servers[server].snapshot();
             }
             if let Some(disaster) = self.random.choice(plan.disasters.iter().copied()) {
                 self.world.tell(format_args!("{disaster:?}"));
-                self.befall::<S>(disaster).await?;
+                self.befall(disaster).await?;
                 self.world.look(true);
             }
         }
         Ok(())
     }
 
-    async fn befall<S: Species>(&mut self, disaster: Disaster) -> Result<(), lockkeeper::Error> {
+    async fn befall(&mut self, disaster: Disaster) -> Result<(), lockkeeper::Error> {
         let now = self.world.now();
-        let site = self.random.usize(..self.sites.len());
-        let link = self.sites[site].link;
+        let process = self.random.usize(..self.processes.len());
+        let server = self.server();
+        let store = &self.world.servers[server];
         match disaster {
-            Disaster::Cut => self.cut(link, self.outage(), false),
-            Disaster::Restart => {
-                self.world.server.flush_scripts();
-                self.cut_all();
+            Disaster::Cut => {
+                let link = self.processes[process].site.links[server];
+                self.cut(link, self.outage(), false);
             }
-            Disaster::ForgetScripts => self.world.server.flush_scripts(),
+            Disaster::Restart => {
+                store.flush_scripts();
+                self.cut_all(server);
+            }
+            Disaster::ForgetScripts => store.flush_scripts(),
             Disaster::Pause => {
                 let longest = self.world.plan.ttl.mul_f64(1.5).as_millis();
                 let pause = self.random.u64(0..=u64::try_from(longest).unwrap_or(0));
                 let until = (now + Duration::from_millis(pause)).min(self.world.plan.storm);
-                self.world.network().links[link].paused = until;
+                for link in &self.processes[process].site.links {
+                    self.world.network().links[*link].paused = until;
+                }
             }
             Disaster::Close => {
-                let site = self.sites.swap_remove(site);
-                self.close(&site).await;
-                self.orphans.extend(site.tasks);
-                self.start::<S>()?;
+                let process = self.processes.swap_remove(process);
+                self.close(&process.site).await;
+                self.orphans.extend(process.tasks);
+                self.start()?;
             }
             Disaster::Crash => {
-                let site = self.sites.swap_remove(site);
-                self.world.network().close(link);
-                self.world.check(|checks| checks.died(link));
-                site.tasks.iter().for_each(JoinHandle::abort);
-                self.orphans.extend(site.tasks);
-                self.start::<S>()?;
+                let process = self.processes.swap_remove(process);
+                for link in &process.site.links {
+                    self.world.network().close(*link);
+                    self.world.check(|checks| checks.died(*link));
+                }
+                process.tasks.iter().for_each(JoinHandle::abort);
+                self.orphans.extend(process.tasks);
+                self.start()?;
             }
             Disaster::ClockBack => {
                 let step = self.random.u64(0..=self.ttl_ms());
                 self.back += Duration::from_millis(step);
-                self.world
-                    .server
-                    .step_clock(-i64::try_from(step).unwrap_or(0));
+                store.step_clock(-i64::try_from(step).unwrap_or(0));
             }
             // Once in one lease, or the steps would add up to more than the margin.
-            Disaster::ClockForward if now >= self.stepped + 2 * self.world.plan.ttl => {
-                self.stepped = now;
+            Disaster::ClockForward if now >= self.stepped[server] + 2 * self.world.plan.ttl => {
+                self.stepped[server] = now;
                 let longest = self.world.plan.margin() - Duration::from_millis(2);
                 let longest = i64::try_from(longest.as_millis()).unwrap_or(0);
-                self.world.server.step_clock(self.random.i64(0..=longest));
+                store.step_clock(self.random.i64(0..=longest));
             }
             Disaster::ClockForward => {}
             Disaster::ClockLeap => {
                 let leap = 2 * self.random.u64(0..=self.ttl_ms());
-                self.world.server.step_clock(leap.cast_signed());
+                store.step_clock(leap.cast_signed());
             }
             Disaster::DeletedKey => {
-                let main = Plan::main(self.random.usize(..self.world.plan.names));
+                let places = self.world.places();
+                let place = &places[self.random.usize(..places.len())];
                 // It may be gone already.
-                let _ = self.world.server.execute(&["DEL", &main]);
+                let _ = self.world.servers[place.server].execute(&["DEL", &place.main]);
             }
             Disaster::Force => {
-                let name = Plan::name(self.random.usize(..self.world.plan.names));
-                let client = self.sites[site].client.clone();
+                let places = self.world.places();
+                let place = &places[self.random.usize(..places.len())];
+                let client = self.processes[process].site.clients[place.server].clone();
                 // In a storm it may fail.
-                if let Ok(found) = client.inspect(&name).await
+                if let Ok(found) = client.inspect(&place.name).await
                     && let Some(holder) = found.holders.first()
                 {
-                    let _ = client.force_release(&name, &holder.claim).await;
+                    let _ = client.force_release(&place.name, &holder.claim).await;
                 }
             }
             Disaster::Failover => {
-                self.world.server.restore(&self.snapshot);
-                self.world.server.flush_scripts();
+                store.restore(&self.snapshots[server]);
+                store.flush_scripts();
                 if self.world.plan.beyond == Some(Beyond::ClockBehind) {
                     let behind = 2 * self.random.u64(0..=self.ttl_ms());
                     self.back += Duration::from_millis(behind);
-                    self.world.server.step_clock(-behind.cast_signed());
+                    store.step_clock(-behind.cast_signed());
                 }
-                self.world.check(|checks| checks.forgot(now));
-                self.cut_all();
+                self.world.check(|checks| checks.forgot(server, now));
+                self.cut_all(server);
             }
         }
         Ok(())
@@ -208,21 +219,28 @@ impl Weather {
         self.world.bell.notify_one();
     }
 
-    fn cut_all(&self) {
-        for site in &self.sites {
-            self.cut(site.link, self.outage(), true);
+    /// Breaks every connection to a server.
+    fn cut_all(&self, server: usize) {
+        for process in &self.processes {
+            self.cut(process.site.links[server], self.outage(), true);
+        }
+    }
+
+    /// Closes the clients of a process.
+    async fn close(&self, site: &Site) {
+        for (link, client) in site.links.iter().zip(&site.clients) {
+            self.close_client(*link, client).await;
         }
     }
 
     /// Closes a client and looks at what it reports.
-    async fn close(&self, site: &Site) {
-        let link = site.link;
+    async fn close_client(&self, link: usize, client: &Client) {
         self.world.network().links[link].closing = true;
         let (held, interested) = self
             .world
             .check(|checks| (checks.believed(link), checks.interested()));
         let began = self.world.now();
-        let report = site.client.close().await;
+        let report = client.close().await;
         let took = self.world.now() - began;
         self.world
             .tell(format_args!("c{link} is closed: {report:?}"));
@@ -249,7 +267,9 @@ impl Weather {
     /// Everything works again; clients go on for a while, and now and then a connection breaks for a moment.
     pub(super) async fn calm(&mut self) {
         self.world.heal();
-        let links: Vec<usize> = self.sites.iter().map(|site| site.link).collect();
+        let processes = self.processes.iter();
+        let links = processes.flat_map(|process| process.site.links.iter().copied());
+        let links: Vec<usize> = links.collect();
         for &link in &links {
             // Whatever was missed is told.
             self.cut(link, 0, false);
@@ -276,7 +296,8 @@ impl Weather {
         self.world.end();
         let workers = u32::try_from(self.world.plan.clients * self.world.plan.tasks).unwrap_or(1);
         let bound = self.world.plan.ttl * 2 * workers + self.back + Duration::from_secs(30);
-        let tasks = self.sites.iter_mut().flat_map(|site| site.tasks.drain(..));
+        let processes = self.processes.iter_mut();
+        let tasks = processes.flat_map(|process| process.tasks.drain(..));
         let tasks: Vec<JoinHandle<()>> = tasks.chain(self.orphans.drain(..)).collect();
         let all = async {
             for task in tasks {
@@ -297,12 +318,14 @@ impl Weather {
 
     /// All clients go; nothing is left of them.
     pub(super) async fn leave(mut self) {
-        for site in std::mem::take(&mut self.sites) {
-            let mut channels = self.world.network().links[site.link].subscribed.clone();
-            channels.retain(|channel| !channel.starts_with("lockkeeper.client:"));
-            if let Some(channel) = channels.first() {
-                let what = format!("client {} listens to {channel}", site.link);
-                self.world.violate("a subscription left behind", what);
+        for Process { site, .. } in std::mem::take(&mut self.processes) {
+            for link in &site.links {
+                let mut channels = self.world.network().links[*link].subscribed.clone();
+                channels.retain(|channel| !channel.starts_with("lockkeeper.client:"));
+                if let Some(channel) = channels.first() {
+                    let what = format!("client {link} listens to {channel}");
+                    self.world.violate("a subscription left behind", what);
+                }
             }
             if self.random.bool() {
                 self.close(&site).await;

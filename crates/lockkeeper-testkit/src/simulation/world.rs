@@ -13,20 +13,21 @@ use tokio::time::Instant;
 
 use super::checks::{Checks, Violation};
 use super::network::Network;
+use super::place::Place;
 use super::plan::{Chances, Plan};
-use super::species::Model;
 use super::trace::Trace;
 use crate::mutants::Patch;
 
-/// Where the server's clock begins, µs since the Unix epoch: any time, but always the same.
+/// Where the servers' clocks begin, µs since the Unix epoch: any time, but always the same.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
 /// See the module. One thread runs it all, so no lock here is ever waited for.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) plan: Plan,
-    pub(super) server: MemoryStore,
-    /// What the server runs in place of one script.
+    pub(super) servers: Vec<MemoryStore>,
+    places: Vec<Place>,
+    /// What the servers run in place of one script.
     patch: Option<Patch>,
     pub(super) clock: Arc<dyn Clock>,
     /// Rings when something is put on the agenda.
@@ -48,19 +49,22 @@ struct Course {
     /// Whether clients begin nothing new.
     ending: bool,
     requests: u64,
-    /// How far the server's clock has run ahead, ms.
+    /// How far the servers' clocks have run ahead, ms.
     ahead: i64,
 }
 
 impl World {
     pub(super) fn new(
         plan: Plan,
-        model: Arc<dyn Model>,
+        places: Vec<Place>,
         keep_lines: bool,
         patch: Option<Patch>,
     ) -> Arc<Self> {
-        let server = MemoryStore::new();
-        server.set_clock(BEGINNING);
+        let servers = (0..plan.servers).map(|place| {
+            let server = MemoryStore::new();
+            server.set_clock(BEGINNING + 1_000 * plan.ahead.get(place).unwrap_or(&0));
+            server
+        });
         Arc::new(Self {
             clock: Arc::new(TokioClock::new()),
             bell: Notify::new(),
@@ -68,29 +72,31 @@ impl World {
             beginning: Instant::now(),
             trace: Mutex::new(Trace::new(keep_lines)),
             network: Mutex::new(Network::new(Rng::with_seed(plan.seed_of(1)), plan.chances)),
-            checks: Mutex::new(Checks::new(model, &plan)),
+            checks: Mutex::new(Checks::new(places.clone(), &plan)),
+            servers: servers.collect(),
+            places,
             course: Mutex::default(),
             plan,
-            server,
             patch,
         })
     }
 
-    /// Lets the server run a script, in the words of the patch if there are some for it.
-    pub(super) async fn serve(&self, call: &Call) -> Result<Reply, StoreError> {
+    /// Lets a server run a script, in the words of the patch if there are some for it.
+    pub(super) async fn serve(&self, place: usize, call: &Call) -> Result<Reply, StoreError> {
+        let server = &self.servers[place];
         let patched = self
             .patch
             .as_ref()
             .and_then(|patch| patch.source(call.item.script));
         let Some(source) = patched else {
-            return self.server.call(call.clone()).await;
+            return server.call(call.clone()).await;
         };
         let (keys, request) = (call.item.keys.len().to_string(), call.request.to_string());
         let mut command = vec!["EVAL", source, &keys];
         command.extend(call.item.keys.iter().map(String::as_str));
         command.push(&request);
         command.extend(call.item.args.iter().map(String::as_str));
-        let value = self.server.execute(&command)?;
+        let value = server.execute(&command)?;
         Reply::read(call.request, value)
             .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))
     }
@@ -141,15 +147,25 @@ impl World {
         self.check(|checks| checks.violation().cloned())
     }
 
-    /// Lets the checkers look at what is believed, and at the server too if a script has run or nothing may go wrong.
+    /// The names that it is about.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Lets the checkers look at what is believed, and at the servers too if a script has run or nothing may go wrong.
     pub(super) fn look(&self, executed: bool) {
         let (now, fair) = (self.now(), self.course().fair);
         self.check(|checks| {
             checks.look(now);
             if executed || fair.is_some() {
-                checks.look_at_server(&self.server, now, fair);
+                checks.look_at_servers(&self.servers, now, fair);
             }
         });
+    }
+
+    /// The claims that hold a name on its server.
+    pub(super) fn holders(&self, name: usize) -> Vec<String> {
+        self.check(|checks| checks.holders(&self.servers, name))
     }
 
     /// Whether nothing goes wrong any more, and has not since `when`.
@@ -180,13 +196,15 @@ impl World {
         self.course().ending
     }
 
-    /// Lets the server's clock run ahead as planned.
+    /// Lets the servers' clocks run ahead as planned.
     pub(super) fn drift(&self) {
         let ahead = self.plan.drift(self.now());
         let ahead = i64::try_from(ahead.as_millis()).unwrap_or(0);
         let before = std::mem::replace(&mut self.course().ahead, ahead);
         if ahead > before {
-            self.server.step_clock(ahead - before);
+            for server in &self.servers {
+                server.step_clock(ahead - before);
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! The laws of claims that can be seen on the way: a claim lives once, and has one request at a time.
 
-use lockkeeper_core::store::Call;
+use lockkeeper_core::store::{Call, Reply, Value};
+use lockkeeper_lua::Status;
 
 use super::Checks;
-use crate::simulation::plan::Plan;
 use crate::simulation::trace::short;
 
 /// What a request does to claims, as far as the laws care.
@@ -35,6 +35,43 @@ pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
     labelled(call, "claim")
 }
 
+/// What became of one claim of a request.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) claim: &'a str,
+    /// The main key of its name.
+    pub(super) main: &'a str,
+    pub(super) status: Option<Status>,
+    /// The first number behind the status: of a grant, its token.
+    pub(super) token: u64,
+}
+
+/// What became of each claim of a request.
+pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
+    let script = call.item.script;
+    let each = claims(call).into_iter().enumerate();
+    let item = |(index, claim)| {
+        let main = call.item.keys.get(index * script.keys.len())?;
+        let (status, number) = match reply.field(index).filter(|_| script.batch) {
+            Some(Value::List(outcome)) => (outcome.first().and_then(word), outcome.get(1)),
+            Some(outcome) => (word(outcome), None),
+            None => (Some(reply.status()), reply.field(0)),
+        };
+        let token = number.and_then(Value::as_i64).unwrap_or_default();
+        Some(Item {
+            claim,
+            main,
+            status,
+            token: token.try_into().unwrap_or_default(),
+        })
+    };
+    each.filter_map(item).collect()
+}
+
+fn word(value: &Value) -> Option<Status> {
+    Status::parse(value.as_str()?)
+}
+
 /// The claim whose place another takes by a request.
 pub(super) fn replaced(call: &Call) -> Option<&str> {
     labelled(call, "old").first().copied()
@@ -61,6 +98,7 @@ impl Checks {
     pub(in crate::simulation) fn sent(
         &mut self,
         client: usize,
+        server: usize,
         call: &Call,
         ticket: u64,
     ) -> Vec<String> {
@@ -71,7 +109,10 @@ impl Checks {
         let involved = claims(call).into_iter().chain(replaced(call));
         let claims: Vec<String> = involved.map(str::to_owned).collect();
         if matches!(verb, Verb::Acquire | Verb::Beat) {
-            let asks = |name: usize| call.item.keys.contains(&Plan::main(name));
+            let places = &self.places;
+            let asks = |name: usize| {
+                places[name].server == server && call.item.keys.contains(&places[name].main)
+            };
             self.looks
                 .retain(|&(name, waiting), _| waiting != client || !asks(name));
         }

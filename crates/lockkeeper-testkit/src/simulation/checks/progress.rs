@@ -6,7 +6,7 @@ use lockkeeper::Owner;
 use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
-use crate::simulation::plan::Plan;
+use crate::simulation::place::Place;
 use crate::simulation::species::Standing;
 use crate::simulation::trace::short;
 
@@ -65,24 +65,31 @@ impl Checks {
         self.interest.values().sum()
     }
 
-    /// Looks at the server: `fair` says since when nothing goes wrong any more.
-    pub(in crate::simulation) fn look_at_server(
+    /// Looks at the servers: `fair` says since when nothing goes wrong any more.
+    pub(in crate::simulation) fn look_at_servers(
         &mut self,
-        server: &MemoryStore,
+        servers: &[MemoryStore],
         now: Duration,
         fair: Option<Duration>,
     ) {
         for name in 0..self.idle.len() {
-            let holders = self.model.holders(server, &Plan::main(name));
+            let holders = self.holders(servers, name);
             if !self.forgets
                 && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
             {
                 let what = format!("{} has left and holds name{name} again", short(back));
                 self.violate("back after its leave", what);
             }
+            let Place {
+                server,
+                main,
+                model,
+                ..
+            } = &self.places[name];
+            let server = &servers[*server];
+            let free = model.is_free(server, main, &holders);
             self.look_for_conflict(name, server);
             self.look_for_the_undying(name, &holders, now);
-            let free = self.model.is_free(server, &Plan::main(name), &holders);
             self.look_for_progress(name, free, &holders, now, fair);
             self.look_for_the_unheard(name, &holders, now, fair);
         }
@@ -90,10 +97,11 @@ impl Checks {
 
     /// Looks at who holds on the server, whatever anybody believes.
     fn look_for_conflict(&mut self, name: usize, server: &MemoryStore) {
-        let standing = self.model.standing(server, &Plan::main(name));
+        let Place { model, main, .. } = &self.places[name];
+        let standing = model.standing(server, main);
         for (index, one) in standing.iter().enumerate() {
             let others = &standing[index + 1..];
-            if let Some(other) = others.iter().find(|other| !self.model.together(one, other)) {
+            if let Some(other) = others.iter().find(|other| !model.together(one, other)) {
                 let claim = |grant: &Standing| grant.claims.first().map(|claim| short(claim));
                 let (one, other) = (claim(one), claim(other));
                 let what = format!(
@@ -148,7 +156,7 @@ impl Checks {
         self.unheard[name].retain(standing);
         let late = self.unheard[name]
             .iter()
-            .find(|(grant, since)| now - *since > self.abandoned(&grant.claims) + PROMPTLY);
+            .find(|(grant, since)| now - *since > self.abandoned(name, &grant.claims) + PROMPTLY);
         if let Some((grant, since)) = late {
             let what = format!("name{name} with {} since {since:?}", grant.token);
             self.violate("a grant nobody heard of", what);
@@ -156,9 +164,9 @@ impl Checks {
     }
 
     /// For how long claims may hold because what was sent to let them go has not arrived.
-    fn abandoned<'a>(&self, claims: impl IntoIterator<Item = &'a String>) -> Duration {
+    fn abandoned<'a>(&self, name: usize, claims: impl IntoIterator<Item = &'a String>) -> Duration {
         if claims.into_iter().all(|claim| self.leaving.contains(claim)) {
-            self.model.abandoned(self.beat)
+            self.places[name].model.abandoned(self.beat)
         } else {
             Duration::ZERO
         }
@@ -182,7 +190,7 @@ impl Checks {
             let unheard = if self.freed[name] == Some(since) {
                 Duration::ZERO
             } else {
-                self.model.unheard(self.beat)
+                self.places[name].model.unheard(self.beat)
             };
             if now - since > unheard + PROMPTLY {
                 self.violate(
@@ -207,7 +215,7 @@ impl Checks {
         };
         let ghost = self.ghost[name].take().filter(|(ghost, _)| ghost == claim);
         let (ghost, since) = ghost.unwrap_or_else(|| (claim.clone(), now));
-        if now - since > self.abandoned([&ghost]) + PROMPTLY {
+        if now - since > self.abandoned(name, [&ghost]) + PROMPTLY {
             let what = format!("{} holds name{name} since {since:?}", short(&ghost));
             self.violate("a claim nobody wants", what);
         }

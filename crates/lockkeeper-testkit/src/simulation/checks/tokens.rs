@@ -14,7 +14,8 @@ impl Checks {
             self.violate("token order", what);
         }
         let key = (name, next.token);
-        self.eras.insert(key, self.era);
+        let (era, _) = self.losses(name);
+        self.eras.insert(key, era);
         self.firsts.entry(key).or_insert_with(|| next.clone());
         if !next.reads {
             self.last_write.insert(name, next.clone());
@@ -27,7 +28,8 @@ impl Checks {
         let last = self.last.get(&name)?;
         let first = self.firsts.get(&(name, next.token));
         let known = self.eras.contains_key(&(name, next.token));
-        if self.era > 0 {
+        let model = &self.places[name].model;
+        if self.losses(name).0 > 0 {
             // A server that has gone back to what it was repeats old grants; new ones must still be larger.
             return (!known && last.token >= next.token).then_some(last);
         }
@@ -36,10 +38,10 @@ impl Checks {
         let above = largest.filter(|grant| !known && grant.token > next.token);
         let befores = [Some(last), self.last_write.get(&name)];
         above
-            .or_else(|| first.filter(|first| !self.model.shares(first, next)))
+            .or_else(|| first.filter(|first| !model.shares(first, next)))
             .or_else(|| {
                 let mut befores = befores.into_iter().flatten();
-                befores.find(|before| !self.model.follows(before, next))
+                befores.find(|before| !model.follows(before, next))
             })
     }
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::store::{Call, Reply, Value};
+use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
-use super::{Checks, Verb, claims, verb};
+use super::{Checks, Item, Verb, claims, items, verb};
 use crate::simulation::beyond::Beyond;
-use crate::simulation::plan::Plan;
+use crate::simulation::place::Place;
 use crate::simulation::species::{Grant, Standing};
 use crate::simulation::trace::short;
 
@@ -29,16 +29,16 @@ impl Checks {
         &mut self,
         call: &Call,
         reply: &Reply,
-        server: &MemoryStore,
+        (place, server): (usize, &MemoryStore),
         now: Duration,
     ) {
         for name in 0..self.queues.len() {
-            let main = Plan::main(name);
-            if !call.item.keys.contains(&main) {
+            let Place { main, model, .. } = &self.places[name];
+            if self.places[name].server != place || !call.item.keys.contains(main) {
                 continue;
             }
             // What the script did first, before it heard or forgot whoever asked.
-            let standing = self.model.standing(server, &main);
+            let standing = model.standing(server, main);
             let before = std::mem::replace(&mut self.stood[name], standing.clone());
             let mut new = standing.clone();
             // What is back because the clock stepped back is not granted anew.
@@ -63,7 +63,7 @@ impl Checks {
                 |waiter: &Waiter| standing.iter().any(|it| it.claims.contains(&waiter.claim));
             self.queues[name].retain(|waiter| !stands(waiter));
         }
-        self.hear(call, reply, now);
+        self.hear(call, reply, place, now);
     }
 
     /// These claims hold, which did not before.
@@ -138,20 +138,21 @@ impl Checks {
     }
 
     /// Notes what those who asked were told.
-    fn hear(&mut self, call: &Call, reply: &Reply, now: Duration) {
+    fn hear(&mut self, call: &Call, reply: &Reply, server: usize, now: Duration) {
         let verb = verb(call);
         if !matches!(verb, Verb::Acquire | Verb::Beat | Verb::Leave | Verb::Swap) {
             return;
         }
-        let (keys, alive) = (call.item.script.keys.len(), self.alive);
-        for (index, claim) in claims(call).into_iter().enumerate() {
-            let main = call.item.keys.get(index * keys);
-            let name = (0..self.queues.len()).find(|name| main == Some(&Plan::main(*name)));
-            let Some(name) = name else { continue };
-            let status = match (verb, reply.field(index)) {
-                (Verb::Beat, Some(Value::List(outcome))) => outcome.first().and_then(status),
-                (Verb::Beat, outcome) => outcome.and_then(status),
-                _ => Some(reply.status()),
+        let alive = self.alive;
+        for item in items(call, reply) {
+            let Item {
+                claim,
+                main,
+                status,
+                ..
+            } = item;
+            let Some(name) = self.name_of(server, main) else {
+                continue;
             };
             if self.beyond == Some(Beyond::Order) {
                 self.asked_earlier(name, claim, status, now);
@@ -193,8 +194,4 @@ impl Checks {
             _ => queue.retain(|waiter| waiter.claim != claim),
         }
     }
-}
-
-fn status(word: &Value) -> Option<Status> {
-    Status::parse(word.as_str()?)
 }

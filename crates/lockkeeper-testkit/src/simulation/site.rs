@@ -1,0 +1,185 @@
+//! A process: a client for each server, whose connections are its own. What its tasks have in common: whom they tell what they
+//! want and what they were given, which errors may be, and that they do not run while it is paused.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lockkeeper::{Client, End, Error, Lease, LeaseState, Owner};
+use tokio::time::Sleep;
+
+use super::world::World;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    pub(super) world: Arc<World>,
+    /// Those of its clients, by server.
+    pub(super) links: Vec<usize>,
+    /// By server.
+    pub(super) clients: Vec<Client>,
+}
+
+impl Site {
+    /// A seed of one of its parts.
+    pub(super) fn seed(&self, part: u64) -> u64 {
+        let own = self
+            .links
+            .first()
+            .map_or(0, |link| 100 * (1 + *link as u64));
+        self.world.plan.seed_of(own + part)
+    }
+
+    /// The connections of its client for the server that has a name.
+    pub(super) fn link_of(&self, name: usize) -> usize {
+        self.links[self.world.places()[name].server]
+    }
+
+    /// Whether one of its clients is about to be closed.
+    fn is_closing(&self) -> bool {
+        let network = self.world.network();
+        self.links.iter().any(|link| network.links[*link].closing)
+    }
+
+    /// A lease was granted: from now on it is watched.
+    pub(super) fn given(&self, name: usize, lease: &Lease, reads: bool) {
+        let (world, link) = (Arc::clone(&self.world), self.link_of(name));
+        let token = lease.fencing_token();
+        world.tell(format_args!("c{link} holds name{name} with {token}"));
+        world.check(|checks| checks.given(name, link, lease, reads));
+        world.look(false);
+        let lease = lease.clone();
+        tokio::spawn(async move {
+            let end = lease.ended().await;
+            let said = match lease.state() {
+                LeaseState::Lost(reason) => Some(End::Lost(reason)),
+                LeaseState::Released => Some(End::Released),
+                _ => None,
+            };
+            world.tell(format_args!("c{link} has held with {token}: {end:?}"));
+            if said != Some(end) {
+                let what = format!("ended {end:?}, and the state is {said:?}");
+                world.violate("two ends of a lease", what);
+            }
+        });
+    }
+
+    /// Whether an error may be.
+    pub(super) fn judge(&self, error: &Error, began: Duration) -> Result<(), Closed> {
+        self.world
+            .tell(format_args!("c{} fails: {error}", self.links[0]));
+        match error {
+            Error::Closed if self.is_closing() => Err(Closed),
+            Error::Lost { .. } | Error::NotHeld { .. } | Error::Timeout { .. } => Ok(()),
+            Error::Backend { .. } if !self.world.is_fair_since(began) => Ok(()),
+            error => {
+                let what = format!("client {}: {error}", self.links[0]);
+                self.world.violate("an error without cause", what);
+                Err(Closed)
+            }
+        }
+    }
+
+    /// A random time up to so many ttls.
+    pub(super) fn spell(&self, random: &mut Rng, ttls: f64) -> Duration {
+        let longest = self.world.plan.ttl.mul_f64(ttls).as_millis();
+        let longest = u64::try_from(longest).unwrap_or(0);
+        Duration::from_millis(random.u64(0..=longest))
+    }
+}
+
+/// The client is closed: there is nothing more to do.
+pub(super) struct Closed;
+
+/// The interest of a task in a name, for as long as it acquires or holds.
+pub(super) struct Wish {
+    world: Arc<World>,
+    link: usize,
+    name: usize,
+    owner: Owner,
+    waits: bool,
+}
+
+impl Wish {
+    pub(super) fn new(
+        world: &Arc<World>,
+        link: usize,
+        name: usize,
+        owner: Owner,
+        waits: bool,
+    ) -> Self {
+        world.check(|checks| checks.wants(link, name, owner, waits));
+        Self {
+            world: Arc::clone(world),
+            link,
+            name,
+            owner,
+            waits,
+        }
+    }
+
+    pub(super) fn waited(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.world
+                .check(|checks| checks.waited(self.link, self.name));
+        }
+    }
+}
+
+impl Drop for Wish {
+    fn drop(&mut self) {
+        self.waited();
+        let (name, owner) = (self.name, self.owner);
+        self.world.check(|checks| checks.wants_no_more(name, owner));
+    }
+}
+
+/// What came of something, for the trace.
+pub(super) fn word<T, E: std::fmt::Display>(outcome: &Result<T, E>) -> String {
+    outcome
+        .as_ref()
+        .map_or_else(ToString::to_string, |_| "ok".to_owned())
+}
+
+/// A task of a client, which does not run while its client is paused.
+pub(super) struct Pausable<F> {
+    task: Pin<Box<F>>,
+    world: Arc<World>,
+    link: usize,
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future> Pausable<F> {
+    pub(super) fn new(world: &Arc<World>, link: usize, task: F) -> Self {
+        Self {
+            task: Box::pin(task),
+            world: Arc::clone(world),
+            link,
+            until: None,
+        }
+    }
+}
+
+impl<F: Future> Future for Pausable<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let paused = self.world.network().links[self.link].paused;
+        if paused > self.world.now() {
+            let until = self.world.instant(paused);
+            let sleep = self
+                .until
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            if sleep.deadline() != until {
+                sleep.as_mut().reset(until);
+            }
+            if sleep.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        self.until = None;
+        self.task.as_mut().poll(context)
+    }
+}
