@@ -11,7 +11,9 @@ use lockkeeper_testkit::mutants::hunt::{Hunt, Hunter};
 use lockkeeper_testkit::rounds;
 use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, Model, search};
 use lockkeeper_testkit::sets;
-use lockkeeper_testkit::simulation::SEVERAL;
+
+/// How locks over several names are called on the command line.
+const SEVERAL: &str = "multi";
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
 ///

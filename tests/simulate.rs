@@ -11,8 +11,8 @@ use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::majority;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{
-    Beyond, Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, run, run_beyond,
-    run_several,
+    Beyond, FAMILY, Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run, run_beyond,
+    run_family,
 };
 
 /// How many lines before a violation are shown.
@@ -25,7 +25,7 @@ enum Kind {
     Fair,
     Rwlock,
     Redlock,
-    Multi,
+    Family,
 }
 
 impl Kind {
@@ -35,7 +35,7 @@ impl Kind {
         Self::Fair,
         Self::Rwlock,
         Self::Redlock,
-        Self::Multi,
+        Self::Family,
     ];
 
     const fn name(self) -> &'static str {
@@ -45,7 +45,7 @@ impl Kind {
             Self::Fair => Fairs::NAME,
             Self::Rwlock => RwLocks::NAME,
             Self::Redlock => "redlock",
-            Self::Multi => SEVERAL,
+            Self::Family => FAMILY,
         }
     }
 
@@ -65,7 +65,7 @@ impl Kind {
             Self::Fair => run::<Fairs>(seed, keep_lines)?,
             Self::Rwlock => run::<RwLocks>(seed, keep_lines)?,
             Self::Redlock => majority::run(seed, keep_lines)?,
-            Self::Multi => run_several(seed, keep_lines)?,
+            Self::Family => run_family(seed, keep_lines)?,
         })
     }
 }
@@ -117,13 +117,47 @@ impl Arguments {
     }
 }
 
+/// What all threads have done of one kind; counted once, though each history is run twice.
+#[derive(Debug, Default)]
+struct Figures {
+    histories: AtomicU64,
+    events: AtomicU64,
+    scripts: AtomicU64,
+    grants: AtomicU64,
+    violations: AtomicU64,
+}
+
+impl Figures {
+    fn add(&self, outcome: &Outcome) {
+        let broken = u64::from(outcome.violation.is_some());
+        for (figure, more) in self.all().into_iter().zip([
+            1,
+            outcome.events,
+            outcome.requests,
+            outcome.grants,
+            broken,
+        ]) {
+            figure.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    const fn all(&self) -> [&AtomicU64; 5] {
+        [
+            &self.histories,
+            &self.events,
+            &self.scripts,
+            &self.grants,
+            &self.violations,
+        ]
+    }
+}
+
 /// What all threads have done.
 #[derive(Debug, Default)]
 struct Tally {
     next: AtomicU64,
-    histories: AtomicU64,
-    events: AtomicU64,
-    requests: AtomicU64,
+    /// By kind, in the order of [`Kind::ALL`].
+    kinds: [Figures; Kind::ALL.len()],
     failed: AtomicBool,
     report: Mutex<Vec<String>>,
     /// Of all hashes, in whatever order the histories were run.
@@ -163,14 +197,13 @@ fn simulate(arguments: &Arguments) -> Result<()> {
         }
     });
     let seconds = started.elapsed().as_secs_f64();
-    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let histories = count(&tally.histories);
+    let [histories, events, scripts] = tally.print();
     println!(
         "{histories} histories, each run twice, in {seconds:.1} s: {:.0} runs/s; {} events, {} scripts; hash {:016x}",
         2.0 * to_f64(histories) / seconds,
-        count(&tally.events),
-        count(&tally.requests),
-        count(&tally.hash),
+        events,
+        scripts,
+        tally.hash.load(Ordering::Relaxed),
     );
     if tally.failed.load(Ordering::Relaxed) {
         let report = tally.report.into_inner().unwrap_or_default();
@@ -181,8 +214,9 @@ fn simulate(arguments: &Arguments) -> Result<()> {
 
 fn mutant(name: &str) -> Result<Mutant> {
     let named = |mutant: &Mutant| format!("{mutant:?}") == name;
-    let found = Mutant::ALL.into_iter().find(named);
-    found.with_context(|| format!("the mutants are {:?}", Mutant::ALL))
+    let mut all = Mutant::ALL.into_iter().chain(Mutant::QUORUM);
+    all.find(named)
+        .with_context(|| format!("the mutants are {:?} and {:?}", Mutant::ALL, Mutant::QUORUM))
 }
 
 fn beyond(name: &str) -> Result<Beyond> {
@@ -212,11 +246,7 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
             println!("{line}");
         }
         let again = kind.run(seed, false, arguments.beyond)?;
-        tally.histories.fetch_add(1, Ordering::Relaxed);
-        tally.events.fetch_add(outcome.events, Ordering::Relaxed);
-        tally
-            .requests
-            .fetch_add(outcome.requests, Ordering::Relaxed);
+        tally.kinds[kind as usize].add(&outcome);
         tally.hash.fetch_xor(
             outcome.hash.rotate_left(u32::try_from(number % 64)?),
             Ordering::Relaxed,
@@ -239,6 +269,24 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
 }
 
 impl Tally {
+    /// Prints the figures of each kind; how many histories, events and scripts there were in all.
+    fn print(&self) -> [u64; 3] {
+        let mut all = [0; 3];
+        println!("kind       histories      events     scripts      grants  violations");
+        for (kind, figures) in Kind::ALL.into_iter().zip(&self.kinds) {
+            let figures = figures.all().map(|figure| figure.load(Ordering::Relaxed));
+            let [histories, events, scripts, grants, violations] = figures;
+            if histories > 0 {
+                let kind = kind.name();
+                println!(
+                    "{kind:<10}{histories:>10}{events:>12}{scripts:>12}{grants:>12}{violations:>12}"
+                );
+            }
+            all = [all[0] + histories, all[1] + events, all[2] + scripts];
+        }
+        all
+    }
+
     fn fail(&self, report: Vec<String>) {
         if !self.failed.swap(true, Ordering::Relaxed)
             && let Ok(mut told) = self.report.lock()

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::simulation::plan::seed_of;
+
 /// How many servers there are.
 pub(super) const SERVERS: usize = 5;
 
@@ -108,8 +110,7 @@ impl Plan {
 
     /// A seed of a part of the history.
     pub(super) const fn seed_of(&self, part: u64) -> u64 {
-        // The golden ratio keeps the seeds of parts and of neighbours apart.
-        (self.seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+        seed_of(self.seed, part)
     }
 
     /// By how much a clock may step forward within one lease, the shortest: by the margin, less what rounding takes.

@@ -1,6 +1,5 @@
 //! The servers and what befalls them, who believes, and what happened.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,13 +7,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use lockkeeper::QuorumLease;
 use lockkeeper_core::store::{Call, Reply, StoreError};
-use lockkeeper_lua::{Status, redlock};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::{APART, Chances, Disaster, MAIN, Plan, SERVERS};
-use super::violation;
+use crate::simulation::quorums::Quorums;
 use crate::simulation::trace::{Trace, short};
 use crate::simulation::{Outcome, Violation};
 
@@ -36,15 +34,12 @@ pub(super) struct World {
 struct State {
     trace: Trace,
     requests: u64,
+    grants: u64,
     violation: Option<Violation>,
     machines: [Machine; SERVERS],
     /// A server stood still for so long that a leave may have been given up: its claim ends by its ttl.
     stood_long: bool,
-    /// Those that may be believed in.
-    held: Vec<(usize, QuorumLease)>,
-    last: u64,
-    /// Which servers have answered that a token is their last and its claim holds.
-    answered: BTreeMap<u64, BTreeSet<usize>>,
+    quorums: Quorums,
 }
 
 /// What is wrong with a server.
@@ -83,12 +78,11 @@ impl World {
             state: Mutex::new(State {
                 trace: Trace::new(keep_lines),
                 requests: 0,
+                grants: 0,
                 violation: None,
                 machines,
                 stood_long: false,
-                held: Vec::new(),
-                last: 0,
-                answered: BTreeMap::new(),
+                quorums: Quorums::new(SERVERS),
             }),
             plan,
         })
@@ -116,6 +110,7 @@ impl World {
             hash: state.trace.hash(),
             events: state.trace.events(),
             requests: state.requests,
+            grants: state.grants,
             violation: state.violation.clone(),
             lines: state.trace.take_lines(),
         }
@@ -171,17 +166,10 @@ impl World {
             "p{process} {name} {} on s{place}: {fields:?}",
             short(claim)
         ));
-        let token = match (&fields, name) {
-            (Ok((Status::Granted, [token, ..])), _) if name == redlock::ACQUIRE.name => {
-                token.as_i64().and_then(|token| token.try_into().ok())
-            }
-            (Ok((Status::Raised, _)), _) => item.args.get(2).and_then(|token| token.parse().ok()),
-            _ => None,
-        };
         let mut state = self.state();
         state.requests += 1;
-        if let Some(token) = token {
-            state.answered.entry(token).or_default().insert(place);
+        if let Ok(reply) = reply {
+            state.quorums.answered(place, call, reply);
         }
     }
 
@@ -189,24 +177,13 @@ impl World {
     pub(super) fn granted(&self, process: usize, lease: &QuorumLease) {
         let token = lease.fencing_token().get();
         self.tell(format_args!("p{process} holds with {token}: {lease:?}"));
-        let mut state = self.state();
-        state.held.retain(|(_, held)| held.ensure_held().is_ok());
-        let other = state.held.first().map(|(other, _)| *other);
-        let servers = state.answered.get(&token).map_or(0, BTreeSet::len);
-        let last = std::mem::replace(&mut state.last, token);
-        state.held.push((process, lease.clone()));
-        drop(state);
-        if let Some(other) = other.filter(|_| lease.ensure_held().is_ok()) {
-            let what = format!("p{other} and p{process} with {token}");
-            self.violate(violation("two holders", what));
-        }
-        if token <= last {
-            let what = format!("{token} of p{process} after {last}");
-            self.violate(violation("tokens out of order", what));
-        }
-        if servers <= SERVERS / 2 {
-            let what = format!("{servers} servers answered for {token} of p{process}");
-            self.violate(violation("a grant without a majority", what));
+        let told = {
+            let mut state = self.state();
+            state.grants += 1;
+            state.quorums.granted(process, lease)
+        };
+        if let Err(violation) = told {
+            self.violate(violation);
         }
     }
 

@@ -7,8 +7,8 @@ use lockkeeper_core::mutants::{Mutant, with};
 use super::lua;
 use crate::majority;
 use crate::simulation::{
-    Fairs, Mutexes, Outcome, Reentrants, RwLocks, SEVERAL, Species, Violation, run, run_patched,
-    run_several,
+    FAMILY, Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, Violation, run, run_family,
+    run_patched,
 };
 
 /// How many histories of each kind a defect may stay hidden in.
@@ -26,7 +26,7 @@ const KINDS: [&str; 5] = [
     Reentrants::NAME,
     Fairs::NAME,
     RwLocks::NAME,
-    SEVERAL,
+    FAMILY,
 ];
 
 /// A history that breaks a rule.
@@ -50,7 +50,7 @@ fn history(kind: &str, seed: u64) -> Result<Outcome> {
         Fairs::NAME => run::<Fairs>(seed, false),
         RwLocks::NAME => run::<RwLocks>(seed, false),
         REDLOCK => majority::run(seed, false),
-        _ => run_several(seed, false),
+        _ => run_family(seed, false),
     }
 }
 

@@ -12,7 +12,7 @@ use super::histories::{self, Broken};
 use super::{claim, lua, rounds};
 use crate::search::{Bounds, Model, Report, search};
 use crate::sets;
-use crate::simulation::{Fairs, RwLocks, SEVERAL};
+use crate::simulation::{Fairs, RwLocks};
 
 /// One mutant and one of the ways in which it must be caught.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Hunt {
         let (mutant, what, kind) = match way {
             Way::Search(mutant) | Way::Histories(mutant) | Way::SearchOfSets(mutant) => {
                 let kind = match way {
-                    Way::SearchOfSets(_) => SEVERAL,
+                    Way::SearchOfSets(_) => "multi",
                     _ => mutant.kind(),
                 };
                 let what = format!("in {}: {}", mutant.script.name, mutant.what());

@@ -11,7 +11,7 @@ mod turns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lockkeeper::{Lease, LeaseState};
+use lockkeeper::{Lease, LeaseState, QuorumLease};
 use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
@@ -19,6 +19,7 @@ use lockkeeper_memory::MemoryStore;
 use super::beyond::Beyond;
 use super::place::Place;
 use super::plan::{Disaster, Plan};
+use super::quorums::Quorums;
 use super::species::{Grant, Standing};
 use super::trace::short;
 
@@ -37,6 +38,9 @@ pub struct Violation {
     /// By whom and how.
     pub what: String,
 }
+
+/// A claim on one server: what a Redlock has on each of its servers has the same claim.
+pub(super) type Id = (usize, String);
 
 /// A lease that somebody was given.
 #[derive(Debug)]
@@ -70,6 +74,10 @@ pub(super) struct Checks {
     /// Clients that were closed or are gone: what they sent may still arrive.
     dead: BTreeSet<usize>,
     violation: Option<Violation>,
+    /// How many leases somebody was given.
+    grants: u64,
+    /// What was given up in the storm is gone when it is over, and not only what was granted later.
+    settles: bool,
     held: Vec<Held>,
     /// The last grant that the server answered with, by name.
     last: BTreeMap<usize, Grant>,
@@ -82,15 +90,17 @@ pub(super) struct Checks {
     /// How often each server has lost data, and when it did last.
     losses: Vec<(u64, Duration)>,
     /// Claims whose leave the server has executed.
-    left: BTreeSet<String>,
+    left: BTreeSet<Id>,
     /// When the server last granted a claim.
-    granted: BTreeMap<String, Duration>,
+    granted: BTreeMap<Id, Duration>,
     /// When the server last executed something that may have armed the lease of a claim.
-    armed: BTreeMap<String, Duration>,
+    armed: BTreeMap<Id, Duration>,
     /// The largest token with which the resource behind a name was written.
     written: BTreeMap<usize, u64>,
     /// Who acquires or holds, how often.
     interest: BTreeMap<(usize, String), usize>,
+    /// Who collects several names, by each: part of them may be held for long before anybody is given a lease.
+    gathering: BTreeSet<(usize, String)>,
     /// How many wait, by name and client.
     waiting: BTreeMap<(usize, usize), usize>,
     /// Before when a client must ask for a name, because it was told of a gap.
@@ -102,9 +112,9 @@ pub(super) struct Checks {
     /// Since when a name is held by a claim that nobody wants.
     ghost: Vec<Option<(String, Duration)>>,
     /// Requests on their way, by claim.
-    open: BTreeMap<String, Vec<(u64, bool)>>,
+    open: BTreeMap<Id, Vec<(u64, bool)>>,
     /// Claims for which a leave was sent.
-    leaving: BTreeSet<String>,
+    leaving: BTreeSet<Id>,
     /// Claims for which anything was sent, by client.
     asked: BTreeSet<(usize, String)>,
     /// Who waits in the queue of a name, in the order in which they were told to.
@@ -115,6 +125,8 @@ pub(super) struct Checks {
     ever: BTreeSet<(String, u64)>,
     /// The grants of a name that nobody has heard of yet, and since when.
     unheard: Vec<Vec<(Standing, Duration)>>,
+    /// What a majority of the servers has granted.
+    quorums: Quorums,
 }
 
 impl Checks {
@@ -135,6 +147,8 @@ impl Checks {
             },
             dead: BTreeSet::new(),
             violation: None,
+            grants: 0,
+            settles: plan.servers > 1,
             held: Vec::new(),
             last: BTreeMap::new(),
             last_write: BTreeMap::new(),
@@ -146,6 +160,7 @@ impl Checks {
             armed: BTreeMap::new(),
             written: BTreeMap::new(),
             interest: BTreeMap::new(),
+            gathering: BTreeSet::new(),
             waiting: BTreeMap::new(),
             looks: BTreeMap::new(),
             idle: vec![None; names],
@@ -158,11 +173,16 @@ impl Checks {
             stood: vec![Vec::new(); names],
             ever: BTreeSet::new(),
             unheard: vec![Vec::new(); names],
+            quorums: Quorums::new(plan.servers),
         }
     }
 
     pub(super) const fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
+    }
+
+    pub(super) const fn grants(&self) -> u64 {
+        self.grants
     }
 
     pub(super) fn violate(&mut self, rule: &'static str, what: String) {
@@ -181,19 +201,20 @@ impl Checks {
         let verb = verb(call);
         if !matches!(verb, Verb::Leave | Verb::Other) {
             for claim in claims(call) {
-                self.armed.insert(claim.to_owned(), now);
+                self.armed.insert((place, claim.to_owned()), now);
             }
         }
         self.look_at_turns(call, reply, (place, server), now);
+        self.quorums.answered(place, call, reply);
         if verb == Verb::Swap
             && matches!(reply.status(), Status::Granted | Status::More)
             && let Some(old) = replaced(call)
         {
-            self.left.insert(old.to_owned());
+            self.left.insert((place, old.to_owned()));
         }
         for item in items(call, reply) {
             if let Some(name) = self.name_of(place, item.main) {
-                self.answered(client, name, &item, server, call, now);
+                self.answered((client, place), name, &item, server, call, now);
             }
         }
     }
@@ -204,10 +225,15 @@ impl Checks {
         places.position(|place| place.server == server && place.main == main)
     }
 
+    /// A claim of a name.
+    fn id(&self, name: usize, claim: &str) -> Id {
+        (self.places[name].server, claim.to_owned())
+    }
+
     /// What became of one claim of a request.
     fn answered(
         &mut self,
-        client: usize,
+        (client, place): (usize, usize),
         name: usize,
         item: &Item<'_>,
         server: &MemoryStore,
@@ -227,19 +253,17 @@ impl Checks {
                     until: now + self.certain,
                 };
                 if !self.dead.contains(&client) {
-                    self.granted.insert(next.claim.clone(), now);
+                    self.granted.insert((place, next.claim.clone()), now);
                 }
                 self.follow(name, next);
             }
             (Verb::Leave, Some(Status::Left | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
-                self.left.insert(claim.to_owned());
+                self.left.insert((place, claim.to_owned()));
             }
-            (Verb::Swap, Some(Status::Busy)) => {
-                if model.holders(server, main).len() < 2 {
-                    let what = format!("{} alone reads name{name}", short(claim));
-                    self.violate("a refusal without cause", what);
-                }
+            (Verb::Swap, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
+                let what = format!("{} alone reads name{name}", short(claim));
+                self.violate("a refusal without cause", what);
             }
             (Verb::Acquire, Some(Status::WouldDeadlock)) => {
                 let holders = model.holders(server, main);
@@ -268,6 +292,12 @@ impl Checks {
         }
     }
 
+    /// Whether a server has lost all within the longest ttl, so that no Redlock counts on it.
+    pub(super) fn keeps_one_out(&self, now: Duration) -> bool {
+        let mut losses = self.losses.iter();
+        losses.any(|(count, lost)| *count > 0 && now <= *lost + self.longest_ttl + ROUNDING)
+    }
+
     /// How often the server of a name has lost data, and when it did last.
     fn losses(&self, name: usize) -> (u64, Duration) {
         self.losses[self.places[name].server]
@@ -275,6 +305,7 @@ impl Checks {
 
     /// Somebody was given a lease.
     pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease, reads: bool) {
+        self.grants += 1;
         let token = lease.fencing_token().get();
         let Some(&era) = self.eras.get(&(name, token)) else {
             let what = format!("token {token} was never given by the server");
@@ -294,6 +325,14 @@ impl Checks {
             grant,
             era,
         });
+    }
+
+    /// A process was given a lease by a majority.
+    pub(super) fn given_by_majority(&mut self, process: usize, lease: &QuorumLease) {
+        self.grants += 1;
+        if let Err(Violation { rule, what }) = self.quorums.granted(process, lease) {
+            self.violate(rule, what);
+        }
     }
 
     /// A client is closed or gone, and believes in nothing any more.
@@ -378,7 +417,7 @@ impl Checks {
                 self.violate("a claim left behind", what);
             }
         }
-        if let Some(claim) = self.open.keys().next() {
+        if let Some((_, claim)) = self.open.keys().next() {
             let what = format!("for {}", short(claim));
             self.violate("a request under way at the end", what);
         }

@@ -8,6 +8,7 @@ use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
 use tokio::sync::mpsc;
 
+use super::checks::Id;
 use super::network::{Answer, Parcel};
 use super::world::World;
 
@@ -20,7 +21,7 @@ pub(super) struct LinkStore {
 /// A request whose caller waits: the laws count it until this is dropped.
 struct Open<'a> {
     world: &'a World,
-    claims: Vec<String>,
+    claims: Vec<Id>,
     ticket: u64,
 }
 

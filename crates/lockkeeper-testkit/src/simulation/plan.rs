@@ -6,6 +6,9 @@ use fastrand::Rng;
 
 use super::beyond::Beyond;
 
+/// How far the clocks of several servers are apart at most, and step back in all, ms.
+pub(super) const APART: i64 = 1_000;
+
 /// What may happen to one request or message, each by chance.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chances {
@@ -58,6 +61,10 @@ pub(super) enum Disaster {
     DeletedKey,
     /// Somebody takes a name from its holder by force.
     Force,
+    /// The server is killed and comes back without its data.
+    Empty,
+    /// Somebody has a name revoked.
+    Revoke,
 }
 
 /// See the module.
@@ -66,7 +73,7 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// How many servers there are; each process has a client for each.
     pub(super) servers: usize,
-    /// How far ahead of the time each server's clock is, ms; those that are not listed are right.
+    /// How far ahead of the time each server's clock is, ms.
     pub(super) ahead: Vec<i64>,
     /// How many processes there are.
     pub(super) clients: usize,
@@ -147,7 +154,7 @@ impl Plan {
             drifts,
             seed,
             servers: 1,
-            ahead: Vec::new(),
+            ahead: vec![0],
             clients: random.usize(2..=4),
             tasks: random.usize(1..=3),
             names: if random.u8(..4) == 0 { 2 } else { 1 },
@@ -164,10 +171,39 @@ impl Plan {
         }
     }
 
+    /// For locks of all kinds over five servers.
+    pub(super) fn of_a_family(seed: u64) -> Self {
+        let mut plan = Self::new(seed);
+        let mut random = Rng::with_seed(plan.seed_of(3));
+        let before = plan.ttl;
+        plan.ttl = Duration::from_millis([2_400, 6_000, 6_000, 20_000][random.usize(..4)]);
+        let scaled = |time: Duration| time.mul_f64(plan.ttl.div_duration_f64(before));
+        (plan.storm, plan.interval) = (scaled(plan.storm), scaled(plan.interval) / 2);
+        plan.waiter_ttl = plan.ttl / random.u32(1..=3);
+        plan.servers = 5;
+        plan.ahead = (0..plan.servers)
+            .map(|_| random.i64(0..APART / 2))
+            .collect();
+        plan.clients = random.usize(2..=3);
+        plan.names = random.usize(4..=6);
+        // Steps, by little, are what the clocks of a Redlock's servers may do.
+        if plan.drifts && !plan.forgets {
+            plan.disasters
+                .extend([Disaster::ClockBack, Disaster::ClockForward]);
+        }
+        plan.drifts = false;
+        plan.disasters.retain(|it| *it != Disaster::Failover);
+        plan.disasters.push(Disaster::Revoke);
+        if plan.forgets {
+            // A server that lost its last writes only would have been up for long, and a Redlock could not know.
+            plan.disasters.extend([Disaster::Empty, Disaster::Empty]);
+        }
+        plan
+    }
+
     /// A seed of a part of the history.
     pub(super) const fn seed_of(&self, part: u64) -> u64 {
-        // The golden ratio keeps the seeds of parts and of neighbours apart.
-        (self.seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+        seed_of(self.seed, part)
     }
 
     /// How much earlier than on the server a lease ends for its holder, whatever its ttl here: that of the shortest.
@@ -198,4 +234,10 @@ impl Plan {
     pub(super) fn timeout(&self) -> Duration {
         self.ttl / 6
     }
+}
+
+/// A seed of a part of the history that follows from `seed`.
+pub(crate) const fn seed_of(seed: u64, part: u64) -> u64 {
+    // The golden ratio keeps the seeds of parts and of neighbours apart.
+    (seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

@@ -29,8 +29,10 @@ pub struct Outcome {
     pub hash: u64,
     /// How many events there were.
     pub events: u64,
-    /// How many scripts the server was asked to run.
+    /// How many scripts the servers were asked to run.
     pub requests: u64,
+    /// How many leases somebody was given.
+    pub grants: u64,
     /// What must not have happened, and did.
     pub violation: Option<Violation>,
     /// Everything that happened, if that was asked for.
@@ -99,13 +101,14 @@ pub(super) fn run_with(
         }
         network.abort();
         let violation = world.violation();
-        let requests = world.requests();
+        let (requests, grants) = (world.requests(), world.check(|checks| checks.grants()));
         let mut trace = world.trace();
         Outcome {
             seed,
             hash: trace.hash(),
             events: trace.events(),
             requests,
+            grants,
             violation,
             lines: trace.take_lines(),
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::{Client, End, Error, Lease, LeaseState, Owner};
+use lockkeeper::{Client, End, Error, Lease, LeaseState, Owner, QuorumLease};
 use tokio::time::Sleep;
 
 use super::world::World;
@@ -66,6 +66,15 @@ impl Site {
         });
     }
 
+    /// A lease was granted by a majority of the servers.
+    pub(super) fn given_by_majority(&self, lease: &QuorumLease) {
+        let (token, process) = (lease.fencing_token(), self.links[0]);
+        self.world
+            .tell(format_args!("c{process} holds the Redlock with {token}"));
+        self.world
+            .check(|checks| checks.given_by_majority(process, lease));
+    }
+
     /// Whether an error may be.
     pub(super) fn judge(&self, error: &Error, began: Duration) -> Result<(), Closed> {
         self.world
@@ -73,6 +82,10 @@ impl Site {
         match error {
             Error::Closed if self.is_closing() => Err(Closed),
             Error::Lost { .. } | Error::NotHeld { .. } | Error::Timeout { .. } => Ok(()),
+            Error::Partial { failures, .. } => {
+                let mut failures = failures.iter();
+                failures.try_for_each(|(_, failure)| self.judge(failure, began))
+            }
             Error::Backend { .. } if !self.world.is_fair_since(began) => Ok(()),
             error => {
                 let what = format!("client {}: {error}", self.links[0]);
@@ -103,21 +116,22 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    pub(super) fn new(
-        world: &Arc<World>,
-        link: usize,
-        name: usize,
-        owner: Owner,
-        waits: bool,
-    ) -> Self {
+    pub(super) fn new(site: &Site, name: usize, owner: Owner, waits: bool) -> Self {
+        let (world, link) = (Arc::clone(&site.world), site.link_of(name));
         world.check(|checks| checks.wants(link, name, owner, waits));
         Self {
-            world: Arc::clone(world),
+            world,
             link,
             name,
             owner,
             waits,
         }
+    }
+
+    /// In a name that is acquired with others, all of them or none.
+    pub(super) fn in_one_of_several(site: &Site, name: usize, owner: Owner) -> Self {
+        site.world.check(|checks| checks.gathers(name, owner));
+        Self::new(site, name, owner, false)
     }
 
     pub(super) fn waited(&mut self) {

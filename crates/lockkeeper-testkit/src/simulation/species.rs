@@ -220,8 +220,9 @@ impl Model for Mutexes {
 
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {
         let holder = server.execute(&["GET", main]).ok();
-        let holder = holder.as_ref().and_then(Value::as_str).map(str::to_owned);
-        holder.into_iter().collect()
+        let holder = holder.as_ref().and_then(Value::as_str);
+        let claim = |holder: &str| holder.strip_prefix("revoked:").unwrap_or(holder).to_owned();
+        holder.map(claim).into_iter().collect()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::beyond::Beyond;
 use super::crew::Crew;
 use super::link::LinkStore;
-use super::plan::Disaster;
+use super::plan::{APART, Disaster};
 use super::site::{Pausable, Site};
 use super::world::World;
 
@@ -41,6 +41,8 @@ pub(super) struct Weather<'a> {
     snapshots: Vec<Snapshot>,
     /// When each server's clock last stepped forward.
     stepped: Vec<Duration>,
+    /// How far each server's clock is ahead of the time, ms; of a single one it does not matter.
+    ahead: Vec<i64>,
     /// How far the servers' clocks stepped back in all.
     back: Duration,
 }
@@ -55,6 +57,7 @@ impl<'a> Weather<'a> {
             orphans: Vec::new(),
             snapshots: world.servers.iter().map(MemoryStore::snapshot).collect(),
             stepped: vec![Duration::ZERO; world.servers.len()],
+            ahead: world.plan.ahead.clone(),
             back: Duration::ZERO,
         };
         for _ in 0..world.plan.clients {
@@ -157,16 +160,27 @@ impl<'a> Weather<'a> {
                 self.start()?;
             }
             Disaster::ClockBack => {
-                let step = self.random.u64(0..=self.ttl_ms());
-                self.back += Duration::from_millis(step);
-                store.step_clock(-i64::try_from(step).unwrap_or(0));
+                let longest = if self.world.servers.len() > 1 {
+                    // Those of a Redlock are never behind the time, or they would be too far apart.
+                    self.ahead[server]
+                } else {
+                    self.ttl_ms().cast_signed()
+                };
+                let step = self.random.i64(0..=longest);
+                self.ahead[server] -= step;
+                self.back += Duration::from_millis(step.unsigned_abs());
+                store.step_clock(-step);
             }
             // Once in one lease, or the steps would add up to more than the margin.
             Disaster::ClockForward if now >= self.stepped[server] + 2 * self.world.plan.ttl => {
                 self.stepped[server] = now;
                 let longest = self.world.plan.margin() - Duration::from_millis(2);
                 let longest = i64::try_from(longest.as_millis()).unwrap_or(0);
-                store.step_clock(self.random.i64(0..=longest));
+                let step = self.random.i64(0..=longest);
+                if self.world.servers.len() == 1 || self.ahead[server] + step < APART {
+                    self.ahead[server] += step;
+                    store.step_clock(step);
+                }
             }
             Disaster::ClockForward => {}
             Disaster::ClockLeap => {
@@ -201,12 +215,34 @@ impl<'a> Weather<'a> {
                 self.world.check(|checks| checks.forgot(server, now));
                 self.cut_all(server);
             }
+            Disaster::Empty => {
+                store.restart_empty();
+                self.world.check(|checks| checks.forgot(server, now));
+                self.cut_all(server);
+            }
+            Disaster::Revoke => self.revoke(process),
         }
         Ok(())
     }
 
     fn ttl_ms(&self) -> u64 {
         u64::try_from(self.world.plan.ttl.as_millis()).unwrap_or(0)
+    }
+
+    /// A process has a name revoked, wherever that is.
+    fn revoke(&mut self, process: usize) {
+        let places = self.world.places();
+        let Some(meant) = self.random.choice(places) else {
+            return;
+        };
+        for place in places.iter().filter(|place| place.name == meant.name) {
+            let client = self.processes[process].site.clients[place.server].clone();
+            let name = place.name.clone();
+            self.orphans.push(tokio::spawn(async move {
+                // Whether it was is seen on the server.
+                let _ = client.revoke(&name).await;
+            }));
+        }
     }
 
     fn outage(&self) -> u64 {
@@ -274,7 +310,13 @@ impl<'a> Weather<'a> {
             // Whatever was missed is told.
             self.cut(link, 0, false);
         }
-        self.fair_after(self.world.plan.timeout());
+        // A connection that was broken for long before may still be.
+        let mended = links
+            .iter()
+            .map(|link| self.world.network().links[*link].mended)
+            .max();
+        let broken = mended.unwrap_or_default().saturating_sub(self.world.now());
+        self.fair_after(self.world.plan.timeout().max(broken));
         let calm = self.world.plan.calm;
         sleep(calm.mul_f64(0.3 + 0.3 * self.random.f64())).await;
         if let Some(link) = self.random.choice(links) {

@@ -60,7 +60,7 @@ impl<S: Species> Worker<S> {
             self.site.clients[self.place].new_owner()
         };
         let way = self.random.u8(..12);
-        let mut wish = Wish::new(&self.site.world, self.link(), name, owner, way >= 2);
+        let mut wish = Wish::new(&self.site, name, owner, way >= 2);
         let began = self.world().now();
         let renewed = self.random.u8(..6) != 0;
         let limited = self.random.u8(..10) == 0;

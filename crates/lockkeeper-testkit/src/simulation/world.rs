@@ -60,9 +60,9 @@ impl World {
         keep_lines: bool,
         patch: Option<Patch>,
     ) -> Arc<Self> {
-        let servers = (0..plan.servers).map(|place| {
+        let servers = plan.ahead.iter().map(|ahead| {
             let server = MemoryStore::new();
-            server.set_clock(BEGINNING + 1_000 * plan.ahead.get(place).unwrap_or(&0));
+            server.set_clock(BEGINNING + 1_000 * ahead);
             server
         });
         Arc::new(Self {
@@ -178,9 +178,10 @@ impl World {
         self.course().fair.is_some()
     }
 
-    /// From `when` on nothing goes wrong any more.
+    /// From `when` on nothing goes wrong any more, or from later on if that was said before.
     pub(super) fn fair_from(&self, when: Duration) {
-        self.course().fair = Some(when);
+        let mut course = self.course();
+        course.fair = course.fair.max(Some(when));
     }
 
     /// Lets nothing go wrong with requests and messages from now on.

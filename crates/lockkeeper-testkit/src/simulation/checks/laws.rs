@@ -3,7 +3,7 @@
 use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::Status;
 
-use super::Checks;
+use super::{Checks, Id};
 use crate::simulation::trace::short;
 
 /// What a request does to claims, as far as the laws care.
@@ -101,13 +101,13 @@ impl Checks {
         server: usize,
         call: &Call,
         ticket: u64,
-    ) -> Vec<String> {
+    ) -> Vec<Id> {
         let verb = verb(call);
         if verb == Verb::Other {
             return Vec::new();
         }
         let involved = claims(call).into_iter().chain(replaced(call));
-        let claims: Vec<String> = involved.map(str::to_owned).collect();
+        let ids: Vec<Id> = involved.map(|claim| (server, claim.to_owned())).collect();
         if matches!(verb, Verb::Acquire | Verb::Beat) {
             let places = &self.places;
             let asks = |name: usize| {
@@ -116,14 +116,15 @@ impl Checks {
             self.looks
                 .retain(|&(name, waiting), _| waiting != client || !asks(name));
         }
-        for claim in &claims {
+        for id in &ids {
+            let (_, claim) = id;
             let leaves = verb == Verb::Leave;
             self.asked.insert((client, claim.clone()));
-            if !leaves && self.leaving.contains(claim) {
+            if !leaves && self.leaving.contains(id) {
                 let what = format!("{} is sent for {}", call.item.script.name, short(claim));
                 self.violate("a claim lives once", format!("{what}, which has left"));
             }
-            let open = self.open.entry(claim.clone()).or_default();
+            let open = self.open.entry(id.clone()).or_default();
             let crowded = open.iter().any(|(_, leave)| !leaves || *leave);
             open.push((ticket, leaves));
             if crowded {
@@ -131,14 +132,14 @@ impl Checks {
                 self.violate("one request at a time", format!("{what} behind another"));
             }
             if leaves {
-                self.leaving.insert(claim.clone());
+                self.leaving.insert(id.clone());
             }
         }
-        claims
+        ids
     }
 
     /// The caller has an answer, or waits no more.
-    pub(in crate::simulation) fn settled(&mut self, claims: &[String], ticket: u64) {
+    pub(in crate::simulation) fn settled(&mut self, claims: &[Id], ticket: u64) {
         for claim in claims {
             if let Some(open) = self.open.get_mut(claim) {
                 open.retain(|(other, _)| *other != ticket);

@@ -29,6 +29,11 @@ impl Checks {
         }
     }
 
+    /// Somebody acquires this name with others, all of them or none.
+    pub(in crate::simulation) fn gathers(&mut self, name: usize, owner: Owner) {
+        self.gathering.insert((name, owner.to_string()));
+    }
+
     /// Somebody has what he wants, or does not want it any more.
     pub(in crate::simulation) fn waited(&mut self, client: usize, name: usize) {
         if let Some(count) = self.waiting.get_mut(&(name, client)) {
@@ -56,6 +61,7 @@ impl Checks {
             *count -= 1;
             if *count == 0 {
                 self.interest.remove(&key);
+                self.gathering.remove(&key);
             }
         }
     }
@@ -75,7 +81,9 @@ impl Checks {
         for name in 0..self.idle.len() {
             let holders = self.holders(servers, name);
             if !self.forgets
-                && let Some(back) = holders.iter().find(|claim| self.left.contains(*claim))
+                && let Some(back) = holders
+                    .iter()
+                    .find(|claim| self.left.contains(&self.id(name, claim)))
             {
                 let what = format!("{} has left and holds name{name} again", short(back));
                 self.violate("back after its leave", what);
@@ -117,7 +125,7 @@ impl Checks {
     /// Looks at claims that hold although nothing has armed their leases for longer than a lease lasts.
     fn look_for_the_undying(&mut self, name: usize, holders: &[String], now: Duration) {
         let old = |claim: &&String| {
-            let armed = self.armed.get(*claim);
+            let armed = self.armed.get(&self.id(name, claim));
             armed.is_some_and(|armed| self.is_over(*armed, now))
         };
         if self.steady
@@ -165,7 +173,10 @@ impl Checks {
 
     /// For how long claims may hold because what was sent to let them go has not arrived.
     fn abandoned<'a>(&self, name: usize, claims: impl IntoIterator<Item = &'a String>) -> Duration {
-        if claims.into_iter().all(|claim| self.leaving.contains(claim)) {
+        if claims
+            .into_iter()
+            .all(|claim| self.leaving.contains(&self.id(name, claim)))
+        {
             self.places[name].model.abandoned(self.beat)
         } else {
             Duration::ZERO
@@ -203,10 +214,9 @@ impl Checks {
         }
         let unwanted = holders.iter().find(|claim| {
             let owner = claim.split('/').next().unwrap_or_default().to_owned();
-            let young = self
-                .granted
-                .get(*claim)
-                .is_some_and(|granted| *granted >= fair);
+            let granted = self.granted.get(&self.id(name, claim));
+            let young = granted
+                .is_some_and(|granted| *granted >= fair || self.settles && self.is_alive(claim));
             young && !self.interest.contains_key(&(name, owner))
         });
         let Some(claim) = unwanted else {

@@ -81,19 +81,21 @@ impl Checks {
             self.follow(name, next);
         }
         for claim in claims {
-            self.armed.insert(claim.clone(), now);
+            self.armed.insert(self.id(name, claim), now);
         }
         // A server that forgets may give a place back to a claim that has left.
         if !self.forgets && claims.iter().any(|claim| self.is_alive(claim)) {
             for claim in claims {
-                self.granted.insert(claim.clone(), now);
+                self.granted.insert(self.id(name, claim), now);
             }
-            self.unheard[name].push((grant, now));
+            if !self.gathering.contains(&(name, grant.owner.clone())) {
+                self.unheard[name].push((grant, now));
+            }
         }
     }
 
     /// Whether the client that has asked for a claim is neither closed nor gone.
-    fn is_alive(&self, claim: &str) -> bool {
+    pub(super) fn is_alive(&self, claim: &str) -> bool {
         let asked = self.asked.iter().find(|(_, asked)| asked == claim);
         asked.is_some_and(|(client, _)| !self.dead.contains(client))
     }

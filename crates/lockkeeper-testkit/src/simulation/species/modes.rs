@@ -75,7 +75,7 @@ impl Model for RwLocks {
         writer.into_iter().chain(readers(server, main)).collect()
     }
 
-    /// A reader in front of the queue is let in unless somebody writes.
+    /// A reader in front of the queue is let in unless somebody writes or those who read are to leave.
     fn is_free(&self, server: &MemoryStore, main: &str, holders: &[String]) -> bool {
         let first = || {
             let queue = server.execute(&["ZRANGE", &part(main, "queue"), "0", "0"]);
@@ -86,7 +86,12 @@ impl Model for RwLocks {
             let entry = server.execute(&["HGET", &part(main, "waiters"), claim]);
             Some(entry.ok()?.as_str()?.ends_with(":read"))
         };
-        holders.is_empty() || holder(server, main).is_none() && first() == Some(true)
+        let is_revoked = || {
+            let revoked = server.execute(&["ZSCORE", &part(main, "readers"), "revoked"]);
+            revoked.is_ok_and(|score| score != Value::Nil)
+        };
+        holders.is_empty()
+            || holder(server, main).is_none() && first() == Some(true) && !is_revoked()
     }
 
     fn holders(&self, server: &MemoryStore, main: &str) -> Vec<String> {

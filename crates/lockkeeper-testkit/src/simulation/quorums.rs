@@ -1,0 +1,75 @@
+//! Who believes in a lock by a majority of servers, and what these have answered for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockkeeper::QuorumLease;
+use lockkeeper_core::store::{Call, Reply};
+use lockkeeper_lua::{Status, redlock};
+
+use super::checks::Violation;
+
+/// What is known of one name.
+#[derive(Debug)]
+pub(crate) struct Quorums {
+    /// Of how many servers.
+    servers: usize,
+    /// Those that may be believed in, and whose they are.
+    held: Vec<(usize, QuorumLease)>,
+    last: u64,
+    /// Which servers have answered that a token is their last and its claim holds.
+    answered: BTreeMap<u64, BTreeSet<usize>>,
+}
+
+impl Quorums {
+    pub(crate) const fn new(servers: usize) -> Self {
+        Self {
+            servers,
+            held: Vec::new(),
+            last: 0,
+            answered: BTreeMap::new(),
+        }
+    }
+
+    /// A server has answered a request.
+    pub(crate) fn answered(&mut self, place: usize, call: &Call, reply: &Reply) {
+        let Call { item, .. } = call;
+        let token = match (reply.status(), reply.fields()) {
+            (Status::Granted, [token, ..]) if item.script.name == redlock::ACQUIRE.name => {
+                token.as_i64().and_then(|token| token.try_into().ok())
+            }
+            (Status::Raised, _) => item.args.get(2).and_then(|token| token.parse().ok()),
+            _ => None,
+        };
+        if let Some(token) = token {
+            self.answered.entry(token).or_default().insert(place);
+        }
+    }
+
+    /// A process was granted the lock.
+    ///
+    /// # Errors
+    ///
+    /// What should not have been.
+    pub(crate) fn granted(&mut self, process: usize, lease: &QuorumLease) -> Result<(), Violation> {
+        let token = lease.fencing_token().get();
+        self.held.retain(|(_, held)| held.ensure_held().is_ok());
+        let other = self.held.first().map(|(other, _)| *other);
+        let servers = self.answered.get(&token).map_or(0, BTreeSet::len);
+        let last = std::mem::replace(&mut self.last, token);
+        self.held.push((process, lease.clone()));
+        let violation = |rule, what| Err(Violation { rule, what });
+        if let Some(other) = other.filter(|_| lease.ensure_held().is_ok()) {
+            let what = format!("p{other} and p{process} with {token}");
+            return violation("two holders", what);
+        }
+        if token <= last {
+            let what = format!("{token} of p{process} after {last}");
+            return violation("tokens out of order", what);
+        }
+        if servers <= self.servers / 2 {
+            let what = format!("{servers} servers answered for {token} of p{process}");
+            return violation("a grant without a majority", what);
+        }
+        Ok(())
+    }
+}
