@@ -155,7 +155,7 @@ caught! {
 }
 
 /// The rules that the histories of the whole family find defects by, and the first seeds.
-const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 13] = [
+const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 15] = [
     (Mutant::BelieveWhileLeaving, "two ends of a lease", 1),
     (Mutant::LeaveUnmarked, "back after its leave", 12),
     (Mutant::UnknownIsNo, "a claim nobody wants", 1),
@@ -167,6 +167,8 @@ const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 13] = [
     (Mutant::DeafToGrants, "a grant nobody heard of", 3),
     (Mutant::DeadlineFromAnswer, "two holders", 55),
     (Mutant::RequestsAbreast, "one request at a time", 42),
+    (Mutant::QuorumOfAnswers, "a grant without a majority", 1),
+    (Mutant::ReleaseStopsAtError, "a task left behind", 3),
     (Mutant::ReleaseStopsAtFirstError, "a task left behind", 1),
     (Mutant::LossOfOneKeepsTheRest, "a lease that goes on", 1),
 ];
