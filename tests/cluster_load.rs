@@ -146,11 +146,15 @@ async fn slots_wander(cluster: &Cluster, names: &[String]) -> Result<usize> {
 
 /// No subscription, but for the channel of each client until it is closed.
 async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
+    let sharded = cluster.has_sharded_messages().await?;
+    let questions = ["CHANNELS", "SHARDCHANNELS"];
     let channels = async |pattern: &str| {
         let mut channels = Vec::new();
         for node in cluster.nodes() {
-            let words = ["PUBSUB", "CHANNELS", pattern];
-            channels.extend(node.command(&words).await?.into_texts()?);
+            for question in &questions[..1 + usize::from(sharded)] {
+                let words = ["PUBSUB", question, pattern];
+                channels.extend(node.command(&words).await?.into_texts()?);
+            }
         }
         anyhow::Ok(channels)
     };

@@ -2,6 +2,7 @@
 //! catch.
 
 use anyhow::{Context as _, Result};
+use lockkeeper_testkit::mutants::engine::Mutant;
 use lockkeeper_testkit::mutants::rounds::MISTAKES;
 use lockkeeper_testkit::rounds::{Bounds, Report, Violation, search};
 
@@ -41,14 +42,13 @@ fn no_overlap_and_tokens_in_order_with_a_rival_who_begins_a_second_round() -> Re
 
 #[test]
 fn every_mistake_of_a_majority_is_caught() -> Result<()> {
-    let mut caught = Vec::new();
     for mistake in MISTAKES {
         let report = mistake.hunt()?;
         println!("{mistake:?}\n{report}");
         let (violation, _) = report.violation.with_context(|| format!("{mistake:?}"))?;
-        caught.push(matches!(violation, Violation::NoMajority(_)));
+        // A write-back that counts where the claim is gone overlaps nothing.
+        let is_by_majority = matches!(violation, Violation::NoMajority(_));
+        assert!(is_by_majority || mistake.mutant != Mutant::GoneWriteBackCounts);
     }
-    // A write-back that counts where the claim is gone overlaps nothing.
-    assert_eq!(caught, [false, true, false]);
     Ok(())
 }

@@ -91,8 +91,8 @@ async fn wait<S: Subject>(
         }
         joined = start.elapsed();
     }
-    // Who comes last subscribes, and asks once more.
-    sleep(Duration::from_secs(1)).await;
+    // Once they are subscribed they ask once more.
+    sleep(PERIODS).await;
     if let Some(ended) = crowd.try_join_next() {
         ended??;
         bail!("somebody does not wait");

@@ -54,6 +54,9 @@ impl RedisOptions {
 
     /// How long a connection may be idle before it is asked for a sign of life, and how long it may then owe an answer
     /// before it is replaced. 5 s unless set. Should be longer than the server's longest pause.
+    ///
+    /// In a cluster from version 7 it is also how often each node is asked whether it still has this client's subscriptions,
+    /// and so for how long a waiter may be deaf after its slot has moved unseen.
     #[must_use]
     pub const fn silence_timeout(mut self, timeout: Duration) -> Self {
         self.silence_timeout = timeout;

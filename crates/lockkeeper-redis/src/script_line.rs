@@ -60,14 +60,20 @@ pub(crate) async fn keep(
         events.lost(dialer.line);
         dialer.report_lost(&why);
         drop(opened);
-        if dialer.line == Line::NodeScripts && since.elapsed() < SHORT_LIFE {
-            tokio::select! {
-                biased;
-                () = closed(&mut closing) => return,
-                () = tokio::time::sleep(REST) => {}
-            }
+        tokio::select! {
+            biased;
+            () = closed(&mut closing) => return,
+            () = rest_after_short_life(dialer.line, since) => {}
         }
         kept = redial(&mut closing).await;
+    }
+}
+
+/// A connection that was made at `since` has ended: waits a little if a node of a cluster may have ended it by an answer.
+pub(crate) async fn rest_after_short_life(line: Line, since: Instant) {
+    let of_node = matches!(line, Line::NodeScripts | Line::NodeMessages);
+    if of_node && since.elapsed() < SHORT_LIFE {
+        tokio::time::sleep(REST).await;
     }
 }
 

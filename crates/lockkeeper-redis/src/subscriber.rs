@@ -25,6 +25,7 @@ use crate::connection::{Connection, Lifeline, Pong, Verb, out_of_step};
 use crate::current::closed;
 use crate::dialer::Dialer;
 use crate::events::Events;
+use crate::script_line::rest_after_short_life;
 
 /// How many commands share one `PING`.
 const BATCH: usize = 256;
@@ -152,6 +153,7 @@ impl Subscriber {
     async fn restore(&mut self) -> (Arc<Connection>, Lifeline, Pump) {
         loop {
             let (connection, mut lifeline) = self.redial_and_turn_callers_away().await;
+            let since = Instant::now();
             let pump = Pump::start(&connection, &self.events);
             let why = tokio::select! {
                 biased;
@@ -162,6 +164,7 @@ impl Subscriber {
                 },
             };
             self.dialer.report_lost(&why);
+            rest_after_short_life(self.dialer.line, since.into_std()).await;
         }
     }
 
@@ -201,7 +204,6 @@ impl Subscriber {
         let channels = self.channels.keys().cloned();
         let (sharded, classic): (Vec<_>, Vec<_>) =
             channels.partition(|channel| connection.shards(channel));
-        self.subscribe_again(connection, &sharded).await?;
         for chunk in classic.chunks(BATCH) {
             let commands = chunk.iter().map(|channel| (Verb::Subscribe, &**channel));
             if settle(connection, commands.clone()).await?.is_ok() {
@@ -213,6 +215,8 @@ impl Subscriber {
                 }
             }
         }
+        // Behind the others, for a node that has no such slot may end the connection by its answer.
+        self.subscribe_again(connection, &sharded).await?;
         Ok(())
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use fred::util::redis_keyslot;
 use lockkeeper_core::store::{Outcome, StoreError};
-
 use tokio::time::sleep;
 
 use super::Shared;
@@ -81,14 +80,25 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
         if let Answer::Moved(endpoint) = Answer::read(trouble.message(), &node.endpoint) {
             shared.change(|map| map.hint(slot(channel), &endpoint));
             shared.alarm.notify_one();
+            // No word of a server that it will not have it: that would end waiting on the channel for all.
+            trouble = StoreError::not_sent(format!("nobody admits to have slot {}", slot(channel)));
             continue;
         }
         if stayed || trouble.outcome() == Outcome::Refused {
             break;
         }
     }
+    forget(shared, channel);
     shared.alarm.notify_one();
     Err(trouble)
+}
+
+/// The caller is told that it has no subscription, so none is kept where the channel was sent meanwhile.
+fn forget(shared: &Arc<Shared>, channel: &str) {
+    let mut channels = shared.channels.lock();
+    if let Some(node) = channels.remove(channel).and_then(|id| shared.node(id)) {
+        node.post(Verb::Unsubscribe, channel, false);
+    }
 }
 
 /// As [`Store::unsubscribe`](lockkeeper_core::store::Store::unsubscribe).

@@ -7,7 +7,7 @@
 use lockkeeper_core::store::StoreError;
 
 use super::{BATCH, Broken, Request, Subscriber};
-use crate::connection::{Connection, Verb};
+use crate::connection::{Connection, Pong, Verb, out_of_step};
 
 impl Subscriber {
     /// Whether a request is answered by a reply of its own.
@@ -34,7 +34,7 @@ impl Subscriber {
     }
 
     /// Sees to it that the connection still has every subscription that it had, and makes those that are missing, if the slot is
-    /// here. Waiters look again if one was missing.
+    /// here. Waiters look again if one was missing. Something is asked of the server in any case: this is the heartbeat too.
     pub(super) async fn audit(&mut self, connection: &Connection) -> Result<(), Broken> {
         let (there, missing): (Vec<String>, Vec<String>) = {
             let names = self.channels.iter();
@@ -46,6 +46,12 @@ impl Subscriber {
             };
             (texts(there), texts(missing))
         };
+        if there.is_empty() && missing.is_empty() {
+            return match connection.ping().await.map_err(Broken)? {
+                Pong::OutOfStep => Err(Broken(out_of_step())),
+                Pong::InStep | Pong::Refused(_) => Ok(()),
+            };
+        }
         let mut found = self.subscribe_again(connection, &missing).await?;
         if let Some(first) = there.first() {
             let expected = there.len() + found;

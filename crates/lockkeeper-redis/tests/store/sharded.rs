@@ -354,3 +354,42 @@ async fn a_refused_subscription_to_a_name_leaves_the_others_alone() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_line_without_subscriptions_is_asked_for_signs_of_life_too() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let options = RedisOptions::new().silence_timeout(SILENCE);
+        let store = options.connect(&cluster.url()).await.unwrap();
+        store.subscribe("lockkeeper.client:me").await.unwrap();
+        for node in cluster.nodes() {
+            eventually(
+                "its lines are older than their silence may be",
+                async || {
+                    let own = own_lines(node).await;
+                    own.len() >= 2 && own.iter().all(|(age, _)| *age >= 3)
+                },
+            )
+            .await;
+            for (age, idle) in own_lines(node).await {
+                assert!(idle < 2, "{idle} s of {age} s without a word");
+            }
+        }
+    })
+    .await;
+}
+
+/// The connections of clients to a node that send heartbeats: their age, and for how long nothing was asked, s.
+async fn own_lines(node: &Server) -> Vec<(u64, u64)> {
+    let list = node.command(&["CLIENT", "LIST", "TYPE", "normal"]).await;
+    let mut list = list.unwrap().into_text().unwrap();
+    let pubsub = node.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+    list.push_str(&pubsub.unwrap().into_text().unwrap());
+    let field = |line: &str, name: &str| {
+        let mut words = line.split(' ');
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+    };
+    let lines = list.lines().filter(|line| !line.contains("cmd=client"));
+    let lines = lines.filter_map(|line| Some((field(line, "age")?, field(line, "idle")?)));
+    lines.collect()
+}
