@@ -40,8 +40,11 @@ impl Deref for RwGuard {
 }
 
 impl Model for RwLocks {
+    /// A reader whose upgrade was executed and not answered yet reads on with its old token, beside others of its owner, who
+    /// came in by the new one. Among owners nothing is allowed by that.
     fn together(&self, one: &Standing, other: &Standing) -> bool {
-        one.reads && other.reads || one.is_one_with(other)
+        let reads_inside = one.owner == other.owner && (one.reads || other.reads);
+        one.reads && other.reads || reads_inside || one.is_one_with(other)
     }
 
     /// A token never goes back but from reader to reader: who reads inside a write and outlives it has the token of that.
