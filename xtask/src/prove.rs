@@ -25,8 +25,21 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     if !options.arguments.is_empty() {
         return Ok(());
     }
-    let mut load = cargo();
-    load.args("test --package lockkeeper-tests -- --nocapture load::".split(' '));
-    load.env("LOCKKEEPER_LOAD_SECONDS", "60");
-    steps.run("the load tests, a minute each", || execute(&mut load))
+    let mut load = |step, words: &str, seconds| {
+        let mut load = cargo();
+        load.args("test --package lockkeeper-tests -- --nocapture".split(' '));
+        load.args(words.split(' '));
+        load.env("LOCKKEEPER_LOAD_SECONDS", seconds);
+        steps.run(step, || execute(&mut load))
+    };
+    load(
+        "the load tests, a minute each",
+        "load:: --skip cluster_load::",
+        "60",
+    )?;
+    load(
+        "recorded histories and a cluster under load, five minutes each",
+        "recorded:: cluster_load:: --test-threads 1",
+        "300",
+    )
 }
