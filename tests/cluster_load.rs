@@ -82,7 +82,7 @@ async fn storm(
         let replica = (0..6)
             .find(|node| !primaries.contains(node))
             .context("no replica")?;
-        cluster.kill(replica)?;
+        cluster.kill(replica).await?;
         sleep(Duration::from_millis(200)).await;
         cluster.restart(replica).await?;
         cluster.healed().await?;
@@ -113,11 +113,11 @@ async fn lose(
     }
     records.may_lose(lost);
     if for_good {
-        cluster.kill(victim)?;
+        cluster.kill(victim).await?;
         cluster.failed_over(victim).await?;
         cluster.restart(victim).await?;
     } else {
-        cluster.freeze(victim)?;
+        cluster.freeze(victim).await?;
         cluster.failed_over(victim).await?;
         cluster.thaw(victim)?;
     }

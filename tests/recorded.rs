@@ -249,13 +249,13 @@ async fn primary_fails(watched: &mut Watched, records: &Records, how: usize) -> 
             // What it grants in its last moments is lost.
             watched.cut_off(primary).await?;
             sleep(millis(600)).await;
-            watched.kill(primary)?;
+            watched.kill(primary).await?;
             watched.switched_to(other).await?;
             watched.restart(primary).await?;
             watched.follow(primary).await?;
         }
         1 => {
-            watched.freeze(primary)?;
+            watched.freeze(primary).await?;
             watched.switched_to(other).await?;
             watched.thaw(primary)?;
             watched.follow(primary).await?;

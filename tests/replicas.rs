@@ -326,7 +326,7 @@ async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_a
     let from = cluster.primary_of(slot).await?;
     let to = (from + 1) % 3;
     for replica in 3..6 {
-        cluster.freeze(replica)?;
+        cluster.freeze(replica).await?;
     }
     let lock = Mutex::new(&client, "name");
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());

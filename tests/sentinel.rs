@@ -59,7 +59,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
         waiters.spawn(async move { anyhow::Ok((number, lock.acquire().await?)) });
     }
     let tokens: Vec<_> = guards.iter().map(|guard| guard.fencing_token()).collect();
-    watched.kill(0)?;
+    watched.kill(0).await?;
 
     let begun = Instant::now();
     watched.switched_to(1).await?;

@@ -176,7 +176,7 @@ async fn follows_a_failover<S: Subject>() -> Result<()> {
         .command(&["WAIT", "1", "20000"])
         .await?;
     ensure!(replicas.into_integer()? == 1, "no replica");
-    cluster.kill(from)?;
+    cluster.kill(from).await?;
     cluster.failed_over(from).await?;
     let begun = Instant::now();
     let to = cluster.primary_of(slot).await?;

@@ -12,6 +12,12 @@ use crate::server::Server;
 /// What the sentinels call the primary.
 pub const SERVICE: &str = "locks";
 
+/// After how long without an answer a sentinel takes a server that a test has ended or stopped to be dead, milliseconds.
+const SUSPICIOUS: &str = "1000";
+
+/// The same at any other time: nobody wants a failover that a busy machine brings about.
+const TRUSTING: &str = "60000";
+
 /// Failovers take seconds; this much only for a machine that is busy with a build.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -75,7 +81,9 @@ impl Options {
         }
         options
             .configuration(format!("sentinel monitor {SERVICE} 127.0.0.1 {primary} 2"))
-            .configuration(format!("sentinel down-after-milliseconds {SERVICE} 1000"))
+            .configuration(format!(
+                "sentinel down-after-milliseconds {SERVICE} {TRUSTING}"
+            ))
             .configuration(format!("sentinel failover-timeout {SERVICE} 3000"))
     }
 
@@ -137,22 +145,35 @@ impl Watched {
         server.with_context(|| format!("no server on {port}"))
     }
 
-    /// Ends a server as a crash would.
+    /// Ends a server as a crash would. If it was the primary, the other one takes its place, for which
+    /// [`switched_to`](Self::switched_to) waits.
     ///
     /// # Errors
     ///
-    /// If the process cannot be signalled.
-    pub fn kill(&mut self, server: usize) -> Result<()> {
-        self.servers[server].kill()
+    /// If the process cannot be signalled, or a sentinel does not answer.
+    pub async fn kill(&mut self, server: usize) -> Result<()> {
+        self.servers[server].kill()?;
+        self.take_for_dead_after(SUSPICIOUS).await
     }
 
-    /// Stops a server's time: its connections stay open and answer nothing.
+    /// Stops a server's time: its connections stay open and answer nothing. If it was the primary, the other one takes its
+    /// place, for which [`switched_to`](Self::switched_to) waits.
     ///
     /// # Errors
     ///
-    /// If it does not run.
-    pub fn freeze(&self, server: usize) -> Result<()> {
-        self.servers[server].freeze()
+    /// If it does not run, or a sentinel does not answer.
+    pub async fn freeze(&self, server: usize) -> Result<()> {
+        self.servers[server].freeze()?;
+        self.take_for_dead_after(SUSPICIOUS).await
+    }
+
+    async fn take_for_dead_after(&self, milliseconds: &str) -> Result<()> {
+        let words = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds"];
+        let words: Vec<&str> = words.into_iter().chain([milliseconds]).collect();
+        for sentinel in &self.sentinels {
+            sentinel.command(&words).await?;
+        }
+        Ok(())
     }
 
     /// Lets a frozen server go on.
@@ -204,14 +225,22 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// If the sentinel refuses.
+    /// If the sentinel refuses, for a minute if it is because of a failover or because it has not heard from the replica.
     pub async fn switch(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         let words = ["SENTINEL", "FAILOVER", SERVICE];
-        self.sentinels[0].command(&words).await?;
+        while let Err(error) = self.sentinels[0].command(&words).await {
+            let text = format!("{error:#}");
+            let not_yet = text.contains("NOGOODSLAVE") || text.contains("INPROG");
+            if !not_yet || Instant::now() > deadline {
+                return Err(error);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
         Ok(())
     }
 
-    /// Waits until every sentinel takes `server` for the primary.
+    /// Waits until every sentinel takes `server` for the primary. After that they replace it no more by themselves.
     ///
     /// # Errors
     ///
@@ -226,7 +255,7 @@ impl Watched {
                 sleep(Duration::from_millis(20)).await;
             }
         }
-        Ok(())
+        self.take_for_dead_after(TRUSTING).await
     }
 
     /// Waits until all sentinels know all there are, and the replica follows the primary.
@@ -237,8 +266,8 @@ impl Watched {
     pub async fn healed(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         self.agreed().await?;
-        let primary = &self.servers[self.primary().await?];
         loop {
+            let primary = &self.servers[self.primary().await?];
             let info = primary.command(&["INFO", "replication"]).await?;
             let info = info.into_text()?;
             if info.contains("role:master") && info.contains("state=online") {
@@ -270,19 +299,7 @@ impl Watched {
 
 impl Shared for Watched {
     async fn start() -> Result<Self> {
-        let watched = Self::start().await?;
-        // Of those who use it nobody wants a failover, which a busy machine could bring about.
-        for sentinel in &watched.sentinels {
-            let patience = [
-                "SENTINEL",
-                "SET",
-                SERVICE,
-                "down-after-milliseconds",
-                "60000",
-            ];
-            sentinel.command(&patience).await?;
-        }
-        Ok(watched)
+        Self::start().await
     }
 
     async fn clean(&self) -> Result<()> {

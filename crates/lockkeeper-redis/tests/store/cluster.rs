@@ -230,7 +230,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
         }
         store.subscribe(&names[1][0]).await.unwrap();
         replicated(&cluster.nodes()[1]).await;
-        cluster.kill(1).unwrap();
+        cluster.kill(1).await.unwrap();
         let begun = Instant::now();
         loop {
             let one = Instant::now();
@@ -269,7 +269,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
             store.call(acquire(name, "a", Form::Sha)).await.unwrap();
         }
         replicated(&cluster.nodes()[1]).await;
-        cluster.freeze(1).unwrap();
+        cluster.freeze(1).await.unwrap();
         let begun = Instant::now();
         let patience = Duration::from_millis(500);
         let frozen = store.call(within(verify(&names[1][0], "a", Form::Sha), patience));
@@ -316,7 +316,7 @@ async fn a_cluster_that_is_down_says_so_and_is_found_again() {
             .call(acquire(&names[0][0], "a", Form::Sha))
             .await
             .unwrap();
-        cluster.kill(1).unwrap();
+        cluster.kill(1).await.unwrap();
         let down = async || {
             let one = Instant::now();
             let reply = store.call(verify(&names[0][0], "a", Form::Sha)).await;

@@ -99,7 +99,7 @@ async fn a_killed_primary_is_replaced_with_all_its_subscriptions() {
             .command(&["WAIT", "1", "1000"])
             .await
             .unwrap();
-        watched.kill(0).unwrap();
+        watched.kill(0).await.unwrap();
         let begun = Instant::now();
         until(&mut events, &Event::Reconnected).await;
         println!("followed a killed primary after {:?}", begun.elapsed());

@@ -13,7 +13,7 @@ async fn six_nodes_serve_every_slot_and_a_replica_takes_a_killed_primarys_place(
 
     let slot = cluster.slot_of("a").await.unwrap();
     let primary = cluster.primary_of(slot).await.unwrap();
-    cluster.kill(primary).unwrap();
+    cluster.kill(primary).await.unwrap();
     cluster.failed_over(primary).await.unwrap();
     let successor = cluster.primary_of(slot).await.unwrap();
     assert_eq!(successor, primary + 3);
