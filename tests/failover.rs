@@ -86,6 +86,33 @@ async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took()
     tokens_go_back::<Readers>().await
 }
 
+/// The counter-example to what is not promised: the new primary remembers a reader that has left, and has not heard of the one
+/// that wrote since.
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_beside_readers_that_a_failover_brought_back_has_their_old_token()
+-> Result<()> {
+    let server = MemoryStore::new();
+    let first = RwLock::new(&client(&server).await?, "name");
+    let writer = RwLock::new(&client(&server).await?, "name");
+    let late = RwLock::new(&client(&server).await?, "name");
+    let gone = first.read().await?;
+    let replica = server.snapshot();
+    let old = gone.fencing_token();
+    gone.release().await?;
+    sleep(Duration::from_secs(1)).await;
+    let written = writer.write().await?;
+    let lost = written.fencing_token();
+    written.release().await?;
+    server.restore(&replica);
+    let guard = late.read().await?;
+    ensure!(guard.fencing_token() == old && old < lost, "{guard:?}");
+    // Only as long as others read beside it: whoever begins anew is above all.
+    guard.release().await?;
+    sleep(TTL).await;
+    ensure!(late.read().await?.fencing_token() > lost);
+    Ok(())
+}
+
 async fn two_believe<S: Subject>() -> Result<()> {
     let server = MemoryStore::new();
     let replica = server.snapshot();

@@ -271,8 +271,8 @@ async fn primary_fails(watched: &mut Watched, records: &Records, how: usize) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_sentinels_two_believe_over_a_failover_only_and_tokens_never_go_back() -> Result<()>
-{
+async fn behind_sentinels_two_believe_over_a_failover_only_and_tokens_drawn_never_go_back()
+-> Result<()> {
     let mut watched = Watched::start().await?;
     let mut jobs = Job::of_singles(NAMES, 2);
     jobs.extend([Job::Several(NAMES); 4]);

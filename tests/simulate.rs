@@ -92,8 +92,8 @@ struct Arguments {
     /// With this defect of the engine, which must be found: one of `lockkeeper_core::mutants`.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
-    /// Beyond the conditions of the guarantees in this way, for which there is a counter-example: lost-writes, clock-behind,
-    /// clock-ahead, deleted-key, force, late-write, order or silence. Not for several locks or a Redlock.
+    /// Beyond the conditions of the guarantees in this way, for which there is a counter-example: lost-writes, returned-hold,
+    /// clock-behind, clock-ahead, deleted-key, force, late-write, order or silence. Not for several locks or a Redlock.
     #[arg(long, value_parser = beyond)]
     beyond: Option<Beyond>,
     /// Prints everything that happens.

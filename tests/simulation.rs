@@ -226,8 +226,9 @@ fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
 const PATIENCE: u64 = 1_000;
 
 /// The counter-examples of the guarantees, by their kinds and seeds: each the first history in which it breaks its rule.
-const COUNTER_EXAMPLES: [(Beyond, &str, u64); 8] = [
+const COUNTER_EXAMPLES: [(Beyond, &str, u64); 9] = [
     (Beyond::LostWrites, Mutexes::NAME, 5),
+    (Beyond::ReturnedHold, RwLocks::NAME, 5),
     (Beyond::ClockBehind, Mutexes::NAME, 2),
     (Beyond::ClockAhead, Mutexes::NAME, 1),
     (Beyond::DeletedKey, Mutexes::NAME, 1),
@@ -243,6 +244,7 @@ fn what_is_beyond_the_guarantees_has_a_counter_example() {
     for (beyond, kind, seed) in COUNTER_EXAMPLES {
         let run = |seed| match kind {
             Fairs::NAME => run_beyond::<Fairs>(seed, false, beyond),
+            RwLocks::NAME => run_beyond::<RwLocks>(seed, false, beyond),
             _ => run_beyond::<Mutexes>(seed, false, beyond),
         };
         let first = (1..=PATIENCE).find(|&seed| {

@@ -109,8 +109,9 @@ impl History {
         self.check_unless(|_, _| false)
     }
 
-    /// The same, but for those who are excused for having believed at once, the earlier and the later; their tokens increase
-    /// all the same.
+    /// The same, but for those who are excused, the earlier and the later, because the server has lost what it granted between
+    /// the two. They may have believed at once; their tokens increase all the same, unless the later one shares its own: then
+    /// it may have joined others whom the server remembers although they have left.
     ///
     /// # Errors
     ///
@@ -135,12 +136,16 @@ impl History {
             }
             for earlier in &going_on {
                 let together = earlier.shared && belief.shared && earlier.token == belief.token;
-                let together = together || earlier.token < belief.token && excused(earlier, belief);
+                let in_order = earlier.token < belief.token || belief.shared;
+                let together = together || in_order && excused(earlier, belief);
                 ensure!(together, "two believed at once: {earlier} | {belief}");
             }
-            let increases = last_alone.is_none_or(|alone| alone.token < belief.token)
+            let joins = |before| belief.shared && excused(before, belief);
+            let increases = last_alone
+                .is_none_or(|alone| alone.token < belief.token || joins(alone))
                 && last.is_none_or(|last| {
-                    last.token < belief.token || belief.shared && last.token == belief.token
+                    let together = belief.shared && last.token == belief.token;
+                    last.token < belief.token || together || joins(last)
                 });
             ensure!(
                 increases,
@@ -228,6 +233,23 @@ mod tests {
     fn a_token_that_does_not_increase_is_found() {
         let error = history(&[(1, 2, 7), (3, 4, 7)]).check().unwrap_err();
         assert!(error.to_string().contains("increase"), "{error}");
+    }
+
+    #[test]
+    fn whoever_shares_may_be_excused_for_an_old_token_and_nobody_else() {
+        let joined = [(1, 2, 7, true), (3, 4, 8, false), (5, 6, 7, true)];
+        let lost = |earlier: &Belief, later: &Belief| earlier.token == 8 && later.from == 5;
+        mixed(&joined).check().unwrap_err();
+        assert_eq!(mixed(&joined).check_unless(lost).unwrap(), 3);
+        mixed(&joined)
+            .check_unless(|_, later| later.from == 3)
+            .unwrap_err();
+        let at_once = [(1, 2, 7, true), (3, 9, 8, false), (5, 6, 7, true)];
+        assert_eq!(mixed(&at_once).check_unless(lost).unwrap(), 3);
+        for until in [4, 9] {
+            let alone = [(1, 2, 7, false), (3, until, 8, false), (5, 6, 7, false)];
+            mixed(&alone).check_unless(lost).unwrap_err();
+        }
     }
 
     #[test]

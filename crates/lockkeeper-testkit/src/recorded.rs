@@ -168,8 +168,8 @@ impl Records {
     }
 
     /// Checks that no two believed at once who exclude one another, unless a failover explains it, that tokens increase all the
-    /// same, that every lock was held at least so often, and that nobody was given another's reply. Returns how many grants
-    /// there were.
+    /// same, except that a reader may have joined readers whom a failover brought back, that every lock was held at least so
+    /// often, and that nobody was given another's reply. Returns how many grants there were.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl fmt::Display for Records {
         write!(
             f,
             "{lost:?} lost, {refused:?} errors, {unserved:?} waits too long, {closed:?} interrupted by a close, {excused:?} \
-             overlaps after a failover"
+             excused by a failover"
         )
     }
 }

@@ -8,7 +8,9 @@ use super::plan::{Disaster, Plan};
 pub enum Beyond {
     /// The server is replaced by one that has not heard of the last writes, and exclusion is asked for all the same.
     LostWrites,
-    /// The same, by one whose clock is behind by up to two ttls.
+    /// The same, and whoever joins a hold that has come back is to have a token larger than those that were lost.
+    ReturnedHold,
+    /// The same as the first, by one whose clock is behind by up to two ttls.
     ClockBehind,
     /// The server's clock runs ahead by more than the margin, up to two ttls at once.
     ClockAhead,
@@ -26,8 +28,9 @@ pub enum Beyond {
 
 impl Beyond {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LostWrites,
+        Self::ReturnedHold,
         Self::ClockBehind,
         Self::ClockAhead,
         Self::DeletedKey,
@@ -42,6 +45,7 @@ impl Beyond {
     pub const fn name(self) -> &'static str {
         match self {
             Self::LostWrites => "lost-writes",
+            Self::ReturnedHold => "returned-hold",
             Self::ClockBehind => "clock-behind",
             Self::ClockAhead => "clock-ahead",
             Self::DeletedKey => "deleted-key",
@@ -56,7 +60,7 @@ impl Beyond {
     #[must_use]
     pub const fn breaks(self) -> &'static str {
         match self {
-            Self::ClockBehind => "token order",
+            Self::ReturnedHold | Self::ClockBehind => "token order",
             Self::LateWrite => "a stale holder",
             Self::Order | Self::Silence => "out of turn",
             _ => "two holders",
@@ -66,7 +70,7 @@ impl Beyond {
     /// What befalls the server for it.
     const fn disaster(self) -> Option<Disaster> {
         match self {
-            Self::LostWrites | Self::ClockBehind => Some(Disaster::Failover),
+            Self::LostWrites | Self::ReturnedHold | Self::ClockBehind => Some(Disaster::Failover),
             Self::ClockAhead => Some(Disaster::ClockLeap),
             Self::DeletedKey => Some(Disaster::DeletedKey),
             Self::Force => Some(Disaster::Force),
@@ -81,7 +85,7 @@ impl Plan {
     pub(super) fn beyond(seed: u64, beyond: Beyond) -> Self {
         let mut plan = Self::new(seed);
         plan.drifts = false;
-        plan.forgets = matches!(beyond, Beyond::LostWrites | Beyond::ClockBehind);
+        plan.forgets = beyond.disaster() == Some(Disaster::Failover);
         plan.disasters = beyond.disaster().into_iter().collect();
         plan.beyond = Some(beyond);
         plan

@@ -1,6 +1,7 @@
 //! The order of tokens: which one a grant may have after those before it.
 
 use super::Checks;
+use crate::simulation::beyond::Beyond;
 use crate::simulation::species::Grant;
 use crate::simulation::trace::short;
 
@@ -29,8 +30,9 @@ impl Checks {
         let first = self.firsts.get(&(name, next.token));
         let known = self.eras.contains_key(&(name, next.token));
         let model = &self.places[name].model;
-        if self.losses(name).0 > 0 {
-            // A server that has gone back to what it was repeats old grants; new ones must still be larger.
+        if self.losses(name).0 > 0 && self.beyond != Some(Beyond::ReturnedHold) {
+            // A server that has gone back to what it was repeats old grants, and lets others join them; new ones must still be
+            // larger.
             return (!known && last.token >= next.token).then_some(last);
         }
         let largest = self.firsts.range((name, 0)..=(name, u64::MAX)).next_back();
