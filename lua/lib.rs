@@ -399,6 +399,15 @@ pub mod server {
         args ["request"],
         replies [Status::Server],
     );
+
+    /// What the user may not do of what locks of every kind need; changes nothing.
+    pub const RIGHTS: Script = script!(
+        "server/rights",
+        with ["words"],
+        keys [],
+        args ["request", "main", "fence", "wake", "grant", "client"],
+        replies [Status::Rights],
+    );
 }
 
 /// Who a client is.
@@ -456,6 +465,7 @@ pub const ALL: &[&Script] = &[
     &name::WAITERS,
     &server::SCAN,
     &server::DESCRIBE,
+    &server::RIGHTS,
     &client::INTRODUCE,
     &client::LABEL,
 ];

@@ -14,8 +14,8 @@ pub struct Script {
     pub source: &'static str,
     /// SHA-1 of `source` in lower-case hex, by which the server knows the script.
     pub sha1: &'static str,
-    /// The same text for a node of a cluster that has sharded messages: `SPUBLISH` stands for `PUBLISH` and `SHARDNUMSUB` for
-    /// `NUMSUB` wherever the channel is a name's. Equal to `source` if no such channel is used.
+    /// The same text for a node of a cluster that has sharded messages: `SPUBLISH` stands for `PUBLISH`, `SSUBSCRIBE` for
+    /// `SUBSCRIBE` and `SHARDNUMSUB` for `NUMSUB` wherever the channel is a name's. Equal to `source` if no such channel is used.
     pub sharded_source: &'static str,
     /// SHA-1 of `sharded_source`.
     pub sharded_sha1: &'static str,
@@ -69,6 +69,9 @@ macro_rules! sharded {
     };
     ("listeners") => {
         include_str!("sharded/listeners.lua")
+    };
+    ("words") => {
+        include_str!("sharded/words.lua")
     };
     ($fragment:tt) => {
         include_str!(concat!("shared/", $fragment, ".lua"))

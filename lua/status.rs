@@ -50,6 +50,8 @@ pub enum Status {
     Page,
     /// What the server is; the reply carries its clock and what it says of itself.
     Server,
+    /// What the user may not do; the reply lists it.
+    Rights,
     /// A batch was run; the reply carries one outcome for each item: a status, or a list of it and its fields.
     Done,
 }
@@ -81,6 +83,7 @@ impl Status {
         Self::Waiters,
         Self::Page,
         Self::Server,
+        Self::Rights,
         Self::Done,
     ];
 
@@ -111,6 +114,7 @@ impl Status {
             Self::Waiters => "WAITERS",
             Self::Page => "PAGE",
             Self::Server => "SERVER",
+            Self::Rights => "RIGHTS",
             Self::Done => "DONE",
         }
     }

@@ -40,6 +40,8 @@ async fn all_of<S: Subject>(url: &str, name: &str) -> Result<()> {
         lockkeeper::connect(url).await?,
         lockkeeper::connect(url).await?,
     );
+    let missing = one.missing_rights().await?;
+    ensure!(missing.is_empty(), "{missing:?}");
     let guard = S::new(&one, name).acquire().await?;
     guard.verify().await?;
     let waiter = S::Rival::new(&other, name);
@@ -129,6 +131,48 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     Ok(())
 }
 
+/// Whether a server says what its users may do.
+async fn tells_of_rights(client: &Client) -> Result<bool> {
+    let version = client.server_facts().await?.version;
+    let version = version.context("no version")?;
+    Ok(!version.starts_with("redis 6"))
+}
+
+#[tokio::test]
+async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -> Result<()> {
+    let server = Server::start().await?;
+    let tells = tells_of_rights(&lockkeeper::connect(&server.url()).await?).await?;
+    for (taken, told) in [
+        ("-get", "+get ~lockkeeper.* ~lockkeeper:*"),
+        (
+            "-publish",
+            "&lockkeeper.grant:* &lockkeeper.wake:* +publish",
+        ),
+        (
+            "resetchannels",
+            "&lockkeeper.client:* &lockkeeper.grant:* &lockkeeper.wake:* +publish +subscribe",
+        ),
+        (
+            "resetkeys",
+            "+del +exists +get +pexpire +pttl +set ~lockkeeper.* ~lockkeeper:*",
+        ),
+    ] {
+        make_user(&server, &[taken]).await?;
+        let client = lockkeeper::connect(&as_user(&server.url())).await?;
+        let missing = client.missing_rights().await?.join(" ");
+        ensure!(
+            missing == if tells { told } else { "" },
+            "{taken}: {missing}"
+        );
+        // What is named is enough.
+        let rules: Vec<&str> = missing.split(' ').filter(|rule| !rule.is_empty()).collect();
+        make_user(&server, &[&[taken], &rules[..]].concat()).await?;
+        let missing = client.missing_rights().await?;
+        ensure!(missing.is_empty(), "{taken}: {missing:?}");
+    }
+    Ok(())
+}
+
 /// What the document adds for a cluster, and for one that has sharded messages.
 const OF_CLUSTERS: [&str; 2] = ["+cluster|nodes", "+asking"];
 const OF_SHARDED: [&str; 4] = [
@@ -178,6 +222,11 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     // Who may not publish locks all the same, and the others find out by their timers.
     make_user_of(&cluster, &["-spublish"]).await?;
     let mute = lockkeeper::connect(&as_user(&cluster.url())).await?;
+    let missing = mute.missing_rights().await?.join(" ");
+    ensure!(
+        missing == "&lockkeeper.grant:* &lockkeeper.wake:* +spublish",
+        "{missing}"
+    );
     let guard = Mutex::new(&mute, "name").acquire().await?;
     let waiter = Mutex::new(&other, "name");
     let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });

@@ -109,7 +109,9 @@ async fn warned(url: &str) -> Result<String> {
     let _collecting = log.collect();
     let client = lockkeeper::connect(url).await?;
     let looked = async {
-        while !log.text().contains("looked at the server") {
+        let asked =
+            |text: &str| text.contains("asked for the rights") || text.contains("about=\"rights\"");
+        while !log.text().contains("looked at the server") || !asked(&log.text()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -144,6 +146,33 @@ async fn connecting_warns_of_what_can_cost_a_lock() -> Result<()> {
         ensure!(text.lines().count() == 1, "{about}:\n{text}");
         ensure!(text.contains(&expected) && text.contains(part), "{text}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn connecting_warns_of_missing_rights() -> Result<()> {
+    let durable = || Server::options().configuration("appendonly yes");
+    let user = |taken: &str| format!("user default on nopass ~* &* +@all {taken}");
+    let mute = durable().configuration(user("-publish")).start().await?;
+    let text = warned(&mute.url()).await?;
+    let facts = lockkeeper::connect(&mute.url())
+        .await?
+        .server_facts()
+        .await?;
+    // One before 7.0 does not say.
+    if !facts.version.is_some_and(|it| it.starts_with("redis 6")) {
+        ensure!(
+            text.lines().count() == 1 && text.contains("+publish"),
+            "{text}"
+        );
+    }
+    let without_scripts = durable().configuration(user("-eval -evalsha"));
+    let text = warned(&without_scripts.start().await?.url()).await?;
+    ensure!(text.lines().count() == 1, "{text}");
+    ensure!(
+        text.contains("'evalsha' command; allow it to the user"),
+        "{text}"
+    );
     Ok(())
 }
 

@@ -53,6 +53,7 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
         Ok(facts) => findings.extend(facts_found(&facts)),
         Err(error) => findings.push(finding("server", Verdict::Bad, error.to_string())),
     }
+    findings.extend(rights(&client).await);
     findings.push(outcome("scripts", scripts(&client).await));
     findings.push(outcome("messages", messages(&client).await));
     let other = server.connect(Client::builder()).await?;
@@ -119,6 +120,17 @@ fn clock(theirs: SystemTime) -> String {
         Err(error) => (error.duration(), "behind"),
     };
     format!("{} {side} this machine's", out::duration(difference))
+}
+
+/// What the user may not do, if anything.
+async fn rights(client: &Client) -> Option<Finding> {
+    // Who may not even ask is told so by the next check.
+    let missing = client.missing_rights().await.ok()?;
+    let text = format!(
+        "the user may not do all that locks need: allow it {}",
+        missing.join(" ")
+    );
+    (!missing.is_empty()).then(|| finding("rights", Verdict::Warning, text))
 }
 
 /// A name that nobody else has.

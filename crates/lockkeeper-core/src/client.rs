@@ -181,6 +181,45 @@ impl Client {
         listing::server_facts(&self.engine).await
     }
 
+    /// What this client's user may not do of what locks of every kind need, as the rules that would allow it, in the words of
+    /// `ACL SETUSER`: `+publish`, `&lockkeeper.wake:*`. If one of several is missing, all that the refused command needs are
+    /// named. Empty if nothing is missing, and of a server before Redis 7.0, which cannot be asked.
+    ///
+    /// `lockkeeper::connect` asks this by itself, and logs a warning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`](crate::Error::Backend) if the server does not answer, or refuses: who may not run scripts is told so
+    /// by that. [`Error::Closed`](crate::Error::Closed) if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let missing = client.missing_rights().await?;
+    /// assert!(missing.is_empty(), "ACL SETUSER app {}", missing.join(" "));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn missing_rights(&self) -> Result<Vec<String>> {
+        listing::missing_rights(&self.engine).await
+    }
+
+    /// Asks for [`missing_rights`](Self::missing_rights) in the background, and logs a warning if there are any. Nobody is
+    /// kept waiting.
+    #[doc(hidden)]
+    pub fn warn_of_missing_rights(&self) {
+        tokio::spawn(listing::warn_of_missing_rights(self.clone()));
+    }
+
     /// Asks whoever holds the lock called `name` to let it go; how many claims that is, 0 if nobody holds it.
     ///
     /// When it returns `Ok`, those claims are renewed no more, nobody re-enters, and their holders have been sent a message,

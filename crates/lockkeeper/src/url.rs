@@ -91,13 +91,14 @@ pub async fn connect_later(url: &str, settings: ClientBuilder) -> Result<Client>
 
 async fn open(url: &str, settings: ClientBuilder, later: bool) -> Result<Client> {
     let store: Arc<dyn Store> = match url.split_once("://") {
-        Some(("memory", "")) => Arc::new(MemoryStore::new()),
+        // There are no users.
+        Some(("memory", "")) => return settings.build(Arc::new(MemoryStore::new())),
         Some(("memory", name)) if name.contains('?') => {
             return Err(Error::config(
                 "a memory:// URL has a name and no settings: give them to the client's builder",
             ));
         }
-        Some(("memory", name)) => Arc::new(MemoryStore::shared(name)),
+        Some(("memory", name)) => return settings.build(Arc::new(MemoryStore::shared(name))),
         Some(_) if later => Arc::new(RedisOptions::new().connect_later(url).await?),
         Some(_) => Arc::new(RedisStore::connect(url).await?),
         None => {
@@ -106,5 +107,7 @@ async fn open(url: &str, settings: ClientBuilder, later: bool) -> Result<Client>
             ));
         }
     };
-    settings.build(store)
+    let client = settings.build(store)?;
+    client.warn_of_missing_rights();
+    Ok(client)
 }

@@ -1,0 +1,2 @@
+-- shared/words: the commands for messages on the channels of a name.
+local SEND, LISTEN = 'SPUBLISH', 'SSUBSCRIBE'
