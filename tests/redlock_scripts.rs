@@ -39,7 +39,7 @@ const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a1";
 const B: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:2/00000000000000b1";
 const MAIN: &str = "lockkeeper:name";
 const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
-const TTL: &str = "1000";
+const TTL: &str = "30000";
 
 /// No server is up for that long, ms.
 const EVER: &str = "4000000000000000";
@@ -134,7 +134,7 @@ async fn a_free_name_is_granted_with_a_claim_and_a_fence_that_end(it: &Scripts) 
     ensure!(it.command(&["GET", MAIN]).await? == A);
     ensure!(it.fence().await? == token);
     let (lease, fence) = (it.left(MAIN).await?, it.left(FENCE).await?);
-    ensure!((900..=1_000).contains(&lease), "{lease} ms");
+    ensure!((29_000..=30_000).contains(&lease), "{lease} ms");
     ensure!((599_000..=600_000).contains(&fence), "{fence} ms");
     ensure!(it.site.keys().await?.len() == 2, "more was written");
     Ok(())
@@ -144,24 +144,24 @@ async fn an_acquire_run_again_arms_and_gives_the_token_that_is_the_last(
     it: &Scripts,
 ) -> Result<()> {
     let token = it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "300"]).await?;
-    it.command(&["PEXPIRE", FENCE, "300"]).await?;
+    it.command(&["PEXPIRE", MAIN, "3000"]).await?;
+    it.command(&["PEXPIRE", FENCE, "3000"]).await?;
     ensure!(it.granted(A).await? == token);
-    ensure!(it.left(MAIN).await? > 900 && it.left(FENCE).await? > 599_000);
+    ensure!(it.left(MAIN).await? > 29_000 && it.left(FENCE).await? > 599_000);
     Ok(())
 }
 
 async fn an_acquire_run_again_never_shortens(it: &Scripts) -> Result<()> {
-    it.acquire_if_up(A, "30000", "0").await?;
+    it.acquire_if_up(A, "90000", "0").await?;
     it.granted(A).await?;
-    ensure!(it.left(MAIN).await? > 29_000);
+    ensure!(it.left(MAIN).await? > 89_000);
     Ok(())
 }
 
 async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Scripts) -> Result<()> {
     it.granted(A).await?;
     let left = field(&it.acquire(B).await?, Status::Busy)?;
-    ensure!((900..=1_000).contains(&left), "{left} ms");
+    ensure!((29_000..=30_000).contains(&left), "{left} ms");
     it.command(&["SET", MAIN, A]).await?;
     ensure!(field(&it.acquire(B).await?, Status::Busy)? < 0);
     ensure!(it.command(&["GET", MAIN]).await? == A);
@@ -197,9 +197,9 @@ async fn a_marked_leave_stops_a_late_acquire(it: &Scripts) -> Result<()> {
 async fn a_claim_that_is_to_leave_is_told_so_and_others_wait(it: &Scripts) -> Result<()> {
     it.granted(A).await?;
     let revoked = format!("revoked:{A}");
-    it.command(&["SET", MAIN, &revoked, "PX", "500"]).await?;
+    it.command(&["SET", MAIN, &revoked, "PX", "9000"]).await?;
     ensure!(it.acquire(A).await?.status() == Status::Revoked);
-    ensure!(it.left(MAIN).await? <= 500, "it was armed again");
+    ensure!(it.left(MAIN).await? <= 9_000, "it was armed again");
     field(&it.acquire(B).await?, Status::Busy)?;
     Ok(())
 }
@@ -244,7 +244,7 @@ async fn a_token_is_written_back_where_the_claim_holds_and_nowhere_else(
     ensure!(it.raise(A, &larger).await? == Status::Gone);
     // Kept for a claim that has left: it holds no more.
     let kept = format!("kept:{B}");
-    it.command(&["SET", MAIN, &kept, "PX", "500"]).await?;
+    it.command(&["SET", MAIN, &kept, "PX", "9000"]).await?;
     ensure!(it.raise(B, &larger).await? == Status::Gone);
     ensure!(it.fence().await? == token);
     Ok(())
@@ -253,7 +253,7 @@ async fn a_token_is_written_back_where_the_claim_holds_and_nowhere_else(
 async fn a_token_is_not_written_back_for_a_claim_that_is_to_leave(it: &Scripts) -> Result<()> {
     let token = it.granted(A).await?;
     let revoked = format!("revoked:{A}");
-    it.command(&["SET", MAIN, &revoked, "PX", "500"]).await?;
+    it.command(&["SET", MAIN, &revoked, "PX", "9000"]).await?;
     ensure!(it.raise(A, &(token + 1).to_string()).await? == Status::Revoked);
     ensure!(it.fence().await? == token);
     Ok(())
@@ -261,9 +261,9 @@ async fn a_token_is_not_written_back_for_a_claim_that_is_to_leave(it: &Scripts) 
 
 async fn a_token_written_back_arms_no_lease(it: &Scripts) -> Result<()> {
     let token = it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "500"]).await?;
+    it.command(&["PEXPIRE", MAIN, "9000"]).await?;
     ensure!(it.raise(A, &(token + 1).to_string()).await? == Status::Raised);
-    ensure!(it.left(MAIN).await? <= 500);
+    ensure!(it.left(MAIN).await? <= 9_000);
     Ok(())
 }
 
@@ -294,10 +294,10 @@ async fn what_is_no_token_is_not_written_back(it: &Scripts) -> Result<()> {
 
 async fn the_scripts_of_a_mutex_renew_verify_and_leave(it: &Scripts) -> Result<()> {
     it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "300"]).await?;
+    it.command(&["PEXPIRE", MAIN, "3000"]).await?;
     let renewed = it.run(&mutex::RENEW, &[MAIN], &[A, TTL]).await?;
     ensure!(renewed.status() == Status::Done, "{renewed:?}");
-    ensure!(it.left(MAIN).await? > 900);
+    ensure!(it.left(MAIN).await? > 29_000);
     let held = it.run(&mutex::VERIFY, &[MAIN], &[A]).await?;
     ensure!(held.status() == Status::Held, "{held:?}");
     ensure!(it.leave(B).await? == Status::NotHeld && it.leave(A).await? == Status::Left);

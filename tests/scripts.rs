@@ -100,7 +100,7 @@ async fn refused(it: &Scripts, code: &str) -> Result<()> {
             .map(|&arg| match arg {
                 // However short the server has been up, it takes part.
                 "longest" => "0",
-                _ if arg.ends_with("ttl") => "1000",
+                _ if arg.ends_with("ttl") => "30000",
                 _ => arg,
             })
             .collect();
@@ -229,11 +229,11 @@ fn field(reply: &Reply, status: Status) -> Result<i64> {
 async fn an_acquire_of_a_free_name_writes_the_claim_and_the_fence_with_a_ttl(
     it: &Scripts,
 ) -> Result<()> {
-    let token = token(&it.acquire("a", "1000").await?)?;
+    let token = token(&it.acquire("a", "30000").await?)?;
     ensure!(it.keys().await? == [FENCE, MAIN]);
     ensure!(it.site.command(&["GET", MAIN]).await? == "a");
     ensure!(it.site.command(&["GET", FENCE]).await? == token.to_string());
-    ensure!((900..=1000).contains(&it.pttl(MAIN).await?));
+    ensure!((29_000..=30_000).contains(&it.pttl(MAIN).await?));
     ensure!(
         (599_000..=600_000).contains(&it.pttl(FENCE).await?),
         "ten minutes"
@@ -244,18 +244,18 @@ async fn an_acquire_of_a_free_name_writes_the_claim_and_the_fence_with_a_ttl(
 async fn a_repeated_acquire_arms_the_ttl_again_and_gives_the_same_token(
     it: &Scripts,
 ) -> Result<()> {
-    let first = token(&it.acquire("a", "1000").await?)?;
-    it.site.command(&["PEXPIRE", MAIN, "300"]).await?;
-    ensure!(token(&it.acquire("a", "1000").await?)? == first);
-    ensure!(it.pttl(MAIN).await? > 900, "not armed again");
+    let first = token(&it.acquire("a", "30000").await?)?;
+    it.site.command(&["PEXPIRE", MAIN, "3000"]).await?;
+    ensure!(token(&it.acquire("a", "30000").await?)? == first);
+    ensure!(it.pttl(MAIN).await? > 29_000, "not armed again");
     Ok(())
 }
 
 async fn a_repeated_acquire_or_renewal_never_shortens(it: &Scripts) -> Result<()> {
     it.acquire("a", "60000").await?;
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     ensure!(it.pttl(MAIN).await? > 59_000);
-    ensure!(it.renew("a", "1000").await? == Status::Renewed);
+    ensure!(it.renew("a", "30000").await? == Status::Renewed);
     ensure!(it.pttl(MAIN).await? > 59_000);
     ensure!(it.renew("a", "90000").await? == Status::Renewed);
     ensure!(it.pttl(MAIN).await? > 89_000);
@@ -263,54 +263,54 @@ async fn a_repeated_acquire_or_renewal_never_shortens(it: &Scripts) -> Result<()
 }
 
 async fn a_repeated_acquire_keeps_the_fence_alive(it: &Scripts) -> Result<()> {
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     it.site.command(&["PEXPIRE", FENCE, "5000"]).await?;
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     ensure!(it.pttl(FENCE).await? > 599_000);
     Ok(())
 }
 
 async fn a_repeated_acquire_whose_fence_is_gone_draws_a_later_token(it: &Scripts) -> Result<()> {
-    let first = token(&it.acquire("a", "1000").await?)?;
+    let first = token(&it.acquire("a", "30000").await?)?;
     it.site.command(&["DEL", FENCE]).await?;
-    ensure!(token(&it.acquire_above("a", "1000", &first.to_string()).await?)? > first);
+    ensure!(token(&it.acquire_above("a", "30000", &first.to_string()).await?)? > first);
     Ok(())
 }
 
 async fn an_acquire_of_a_held_name_says_for_how_long(it: &Scripts) -> Result<()> {
-    it.acquire("a", "1000").await?;
-    let left = field(&it.acquire("b", "9000").await?, Status::Busy)?;
-    ensure!((900..=1000).contains(&left), "{left}");
+    it.acquire("a", "30000").await?;
+    let left = field(&it.acquire("b", "90000").await?, Status::Busy)?;
+    ensure!((29_000..=30_000).contains(&left), "{left}");
     ensure!(it.site.command(&["GET", MAIN]).await? == "a");
     Ok(())
 }
 
 async fn a_key_without_expiry_is_busy_without_end(it: &Scripts) -> Result<()> {
     it.site.command(&["SET", MAIN, "somebody"]).await?;
-    ensure!(field(&it.acquire("b", "1000").await?, Status::Busy)? == -1);
+    ensure!(field(&it.acquire("b", "30000").await?, Status::Busy)? == -1);
     Ok(())
 }
 
 async fn a_renewal_creates_nothing(it: &Scripts) -> Result<()> {
-    ensure!(it.renew("a", "1000").await? == Status::Gone);
+    ensure!(it.renew("a", "30000").await? == Status::Gone);
     ensure!(it.keys().await?.is_empty());
-    it.acquire("b", "1000").await?;
+    it.acquire("b", "30000").await?;
     ensure!(it.renew("a", "60000").await? == Status::Gone);
-    ensure!(it.pttl(MAIN).await? <= 1000);
+    ensure!(it.pttl(MAIN).await? <= 30_000);
     Ok(())
 }
 
 async fn a_leave_by_another_claim_changes_nothing(it: &Scripts) -> Result<()> {
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     ensure!(it.leave("b").await?.status() == Status::NotHeld);
     ensure!(it.site.command(&["GET", MAIN]).await? == "a");
     Ok(())
 }
 
 async fn a_leave_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> {
-    let first = token(&it.acquire("a", "1000").await?)?;
+    let first = token(&it.acquire("a", "30000").await?)?;
     ensure!(field(&it.leave("a").await?, Status::Left)? == 1);
-    ensure!(token(&it.acquire("b", "1000").await?)? > first);
+    ensure!(token(&it.acquire("b", "30000").await?)? > first);
     ensure!(it.leave("a").await?.status() == Status::NotHeld);
     ensure!(
         it.site.command(&["GET", MAIN]).await? == "b",
@@ -322,27 +322,30 @@ async fn a_leave_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> {
 async fn a_plain_leave_writes_no_mark_and_a_marked_one_stops_a_late_acquire(
     it: &Scripts,
 ) -> Result<()> {
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     it.leave("a").await?;
     ensure!(it.keys().await? == [FENCE]);
 
-    ensure!(it.leave_marked("b", "1000").await?.status() == Status::NotHeld);
+    ensure!(it.leave_marked("b", "30000").await?.status() == Status::NotHeld);
     let left = it.pttl(&it.gone("b")).await?;
-    ensure!((900..=1000).contains(&left), "the mark lives for {left} ms");
-    ensure!(it.acquire("b", "1000").await?.status() == Status::Gone);
+    ensure!(
+        (29_000..=30_000).contains(&left),
+        "the mark lives for {left} ms"
+    );
+    ensure!(it.acquire("b", "30000").await?.status() == Status::Gone);
     ensure!(it.site.command(&["EXISTS", MAIN]).await? == "0");
-    token(&it.acquire("c", "1000").await?)?;
+    token(&it.acquire("c", "30000").await?)?;
     Ok(())
 }
 
 async fn a_marked_leave_removes_the_claim_and_touches_no_other(it: &Scripts) -> Result<()> {
-    it.acquire("a", "1000").await?;
-    ensure!(it.leave_marked("b", "1000").await?.status() == Status::NotHeld);
+    it.acquire("a", "30000").await?;
+    ensure!(it.leave_marked("b", "30000").await?.status() == Status::NotHeld);
     ensure!(it.site.command(&["GET", MAIN]).await? == "a");
-    ensure!(field(&it.leave_marked("a", "1000").await?, Status::Left)? == 1);
+    ensure!(field(&it.leave_marked("a", "30000").await?, Status::Left)? == 1);
     ensure!(it.site.command(&["EXISTS", MAIN]).await? == "0");
     ensure!(
-        it.leave_marked("a", "1000").await?.status() == Status::NotHeld,
+        it.leave_marked("a", "30000").await?.status() == Status::NotHeld,
         "run twice"
     );
     Ok(())
@@ -351,11 +354,11 @@ async fn a_marked_leave_removes_the_claim_and_touches_no_other(it: &Scripts) -> 
 async fn verify_changes_nothing(it: &Scripts) -> Result<()> {
     let verify = || it.run(&mutex::VERIFY, vec![MAIN.to_owned()], &["a"]);
     ensure!(verify().await?.status() == Status::Gone);
-    it.acquire("a", "1000").await?;
-    it.site.command(&["PEXPIRE", MAIN, "500"]).await?;
+    it.acquire("a", "30000").await?;
+    it.site.command(&["PEXPIRE", MAIN, "9000"]).await?;
     let left = field(&verify().await?, Status::Held)?;
-    ensure!((300..=500).contains(&left), "{left}");
-    ensure!(it.pttl(MAIN).await? <= 500);
+    ensure!((8_000..=9_000).contains(&left), "{left}");
+    ensure!(it.pttl(MAIN).await? <= 9_000);
     Ok(())
 }
 
@@ -364,7 +367,7 @@ async fn tokens_are_whole_numbers_that_lua_did_not_round(it: &Scripts) -> Result
     let mut last = 0;
     for round in 0..50 {
         let claim = format!("claim {round}");
-        let next = token(&it.acquire(&claim, "1000").await?)?;
+        let next = token(&it.acquire(&claim, "30000").await?)?;
         ensure!(
             next > last && next.to_string().len() == 16,
             "{next} after {last}"
@@ -374,30 +377,30 @@ async fn tokens_are_whole_numbers_that_lua_did_not_round(it: &Scripts) -> Result
     }
     // Far ahead of the clock every token is the one before it plus one, to the last digit.
     it.site.command(&["SET", FENCE, "4503599627370495"]).await?;
-    ensure!(token(&it.acquire("a", "1000").await?)? == 4_503_599_627_370_496);
+    ensure!(token(&it.acquire("a", "30000").await?)? == 4_503_599_627_370_496);
     Ok(())
 }
 
 async fn a_token_is_above_the_floor(it: &Scripts) -> Result<()> {
-    let reply = it.acquire_above("a", "1000", "4503599627370496").await?;
+    let reply = it.acquire_above("a", "30000", "4503599627370496").await?;
     ensure!(token(&reply)? == 4_503_599_627_370_497);
     Ok(())
 }
 
 async fn a_fence_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Result<()> {
     it.site.command(&["SET", FENCE, "no number"]).await?;
-    token(&it.acquire("a", "1000").await?)?;
+    token(&it.acquire("a", "30000").await?)?;
     Ok(())
 }
 
 async fn a_fence_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Scripts) -> Result<()> {
-    let now = token(&it.acquire("a", "1000").await?)?;
+    let now = token(&it.acquire("a", "30000").await?)?;
     it.leave("a").await?;
     let hour_ahead = now + 3_600_000_000;
     it.site
-        .command(&["SET", FENCE, &hour_ahead.to_string(), "PX", "1000"])
+        .command(&["SET", FENCE, &hour_ahead.to_string(), "PX", "30000"])
         .await?;
-    ensure!(token(&it.acquire("b", "1000").await?)? == hour_ahead + 1);
+    ensure!(token(&it.acquire("b", "30000").await?)? == hour_ahead + 1);
     let kept = it.pttl(FENCE).await?;
     ensure!(
         (4_190_000..=4_200_000).contains(&kept),
@@ -416,8 +419,8 @@ async fn a_fence_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Scri
 
 async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Scripts) -> Result<()> {
     it.site.command(&["HSET", MAIN, "kind", "other"]).await?;
-    ensure!(it.acquire("a", "1000").await?.status() == Status::WrongKind);
-    ensure!(it.renew("a", "1000").await? == Status::Gone);
+    ensure!(it.acquire("a", "30000").await?.status() == Status::WrongKind);
+    ensure!(it.renew("a", "30000").await? == Status::Gone);
     ensure!(it.leave("a").await?.status() == Status::NotHeld);
     ensure!(it.keys().await? == [MAIN]);
     ensure!(it.pttl(MAIN).await? == -1);
@@ -428,10 +431,10 @@ async fn a_leave_tells_the_waiters_once(it: &Scripts) -> Result<()> {
     let listener = it.site.store().await?;
     let mut events = listener.events().context("its events are taken")?;
     listener.subscribe(&it.name.part("wake")).await?;
-    it.acquire("a", "1000").await?;
+    it.acquire("a", "30000").await?;
     it.leave("a").await?;
     it.leave("a").await?;
-    it.leave_marked("b", "1000").await?;
+    it.leave_marked("b", "30000").await?;
     // A message of our own behind them says that all others have arrived.
     it.site
         .command(&["PUBLISH", &it.name.part("wake"), "end"])
@@ -452,11 +455,11 @@ async fn a_peers_lock_excludes_ours_and_ours_excludes_it(it: &Scripts) -> Result
     const DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
     ensure!(
         it.site
-            .command(&["SET", MAIN, "peer", "NX", "PX", "1000"])
+            .command(&["SET", MAIN, "peer", "NX", "PX", "30000"])
             .await?
             == "OK"
     );
-    ensure!(it.acquire("a", "1000").await?.status() == Status::Busy);
+    ensure!(it.acquire("a", "30000").await?.status() == Status::Busy);
     ensure!(it.leave("a").await?.status() == Status::NotHeld);
     ensure!(
         it.site
@@ -465,10 +468,10 @@ async fn a_peers_lock_excludes_ours_and_ours_excludes_it(it: &Scripts) -> Result
             == "1"
     );
 
-    token(&it.acquire("a", "1000").await?)?;
+    token(&it.acquire("a", "30000").await?)?;
     ensure!(
         it.site
-            .command(&["SET", MAIN, "peer", "NX", "PX", "1000"])
+            .command(&["SET", MAIN, "peer", "NX", "PX", "30000"])
             .await?
             == ""
     );
@@ -478,6 +481,6 @@ async fn a_peers_lock_excludes_ours_and_ours_excludes_it(it: &Scripts) -> Result
             .await?
             == "0"
     );
-    ensure!(it.renew("a", "1000").await? == Status::Renewed);
+    ensure!(it.renew("a", "30000").await? == Status::Renewed);
     Ok(())
 }
