@@ -278,7 +278,7 @@ async fn a_claim_that_is_to_leave_is_told_so_and_nothing_is_armed(it: &Scripts) 
         it.command(&["PTTL", "lockkeeper:c"])
             .await?
             .parse::<i64>()?
-            <= 300
+            <= 3_000
     );
     ensure!(statuses(&it.leave(&three(1)).await?) == [Status::Left; 3]);
     Ok(())
