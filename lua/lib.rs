@@ -400,12 +400,12 @@ pub mod server {
         replies [Status::Server],
     );
 
-    /// What the user may not do of what locks of every kind need; changes nothing.
+    /// What the user may not do of what locks of all kinds have in common; changes nothing.
     pub const RIGHTS: Script = script!(
         "server/rights",
-        with ["words"],
+        with ["messages"],
         keys [],
-        args ["request", "main", "fence", "wake", "grant", "client"],
+        args ["request", "main", "wake", "grant", "client"],
         replies [Status::Rights],
     );
 }

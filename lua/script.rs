@@ -70,8 +70,8 @@ macro_rules! sharded {
     ("listeners") => {
         include_str!("sharded/listeners.lua")
     };
-    ("words") => {
-        include_str!("sharded/words.lua")
+    ("messages") => {
+        include_str!("sharded/messages.lua")
     };
     ($fragment:tt) => {
         include_str!(concat!("shared/", $fragment, ".lua"))

@@ -387,7 +387,7 @@ fn the_sharded_texts_differ_in_the_words_for_messages_of_names_and_in_nothing_el
         let same = script.sharded_source == script.source;
         assert_eq!(script.sharded_sha1 == script.sha1, same, "{}", script.name);
         let code = body(script.source);
-        let of_names = ["local function wake(", "'NUMSUB'", "local SEND, LISTEN"];
+        let of_names = ["local function wake(", "'NUMSUB'", "local SEND, HEAR"];
         let of_names = of_names.iter().any(|words| code.contains(words));
         assert_eq!(of_names, !same, "{}", script.name);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
-use lockkeeper::{Client, FairLock, LeaseState, Mutex, RwLock};
+use lockkeeper::{Client, FairLock, LeaseState, Mutex, ReentrantLock, RwLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
@@ -110,6 +110,32 @@ async fn whoever_reads_beside_readers_that_a_failover_brought_back_has_their_old
     guard.release().await?;
     sleep(TTL).await;
     ensure!(late.read().await?.fencing_token() > lost);
+    Ok(())
+}
+
+/// The same of an owner, which gets in again.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_comes_back_to_a_hold_that_a_failover_brought_back_has_its_old_token()
+-> Result<()> {
+    let server = MemoryStore::new();
+    let (one, another) = (client(&server).await?, client(&server).await?);
+    let owner = one.new_owner();
+    let lock = ReentrantLock::new(&one, "name");
+    let gone = lock.acquire(&owner).await?;
+    let replica = server.snapshot();
+    let old = gone.fencing_token();
+    gone.release().await?;
+    sleep(Duration::from_secs(1)).await;
+    let between = ReentrantLock::new(&another, "name");
+    let guard = between.acquire(&another.new_owner()).await?;
+    let lost = guard.fencing_token();
+    guard.release().await?;
+    server.restore(&replica);
+    let guard = lock.acquire(&owner).await?;
+    ensure!(guard.fencing_token() == old && old < lost, "{guard:?}");
+    guard.release().await?;
+    sleep(TTL).await;
+    ensure!(lock.acquire(&owner).await?.fencing_token() > lost);
     Ok(())
 }
 

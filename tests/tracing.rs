@@ -166,6 +166,10 @@ async fn connecting_warns_of_missing_rights() -> Result<()> {
             "{text}"
         );
     }
+    // What the server does not have is no matter of rights.
+    let renamed = durable().configuration("rename-command PTTL \"\"");
+    let text = warned(&renamed.start().await?.url()).await?;
+    ensure!(text.is_empty(), "{text}");
     let without_scripts = durable().configuration(user("-eval -evalsha"));
     let text = warned(&without_scripts.start().await?.url()).await?;
     ensure!(text.lines().count() == 1, "{text}");

@@ -1,33 +1,35 @@
--- server/rights: what this user may not do of what locks of every kind need. Changes nothing.
+-- server/rights: what this user may not do of what locks of all kinds have in common. Changes nothing.
 --
 -- ARGV[1] request  echoed
 -- ARGV[2] main     a key of a name
--- ARGV[3] fence    another one
--- ARGV[4] wake     where waiters of the name are told of a release
--- ARGV[5] grant    where they are told that it is their turn
--- ARGV[6] client   where a client is told of what befalls its holds
--- REPLY RIGHTS missing  {command, key or channel}…; none of a server before 7.0, which cannot be asked
+-- ARGV[3] wake     where waiters of the name are told of a release
+-- ARGV[4] grant    where they are told that it is their turn
+-- ARGV[5] client   where a client is told of what befalls its holds
+-- REPLY RIGHTS missing  {command, key or channel}…, or {command} alone; none of a server before 7.0, which cannot be asked
 -- PUBLISH nothing
 
-local missing, may = {}, redis.acl_check_cmd
+local missing, ask = {}, redis.acl_check_cmd
 
--- Notes the command if it may not be sent about `what`, a key or a channel.
-local function need(command, what, ...)
-  if may and not may(command, what, ...) then
-    missing[#missing + 1] = { command, what }
+-- Notes a command that may not be sent, with what it is about. One that the server does not have is no matter of rights.
+local function need(command, ...)
+  if not ask then
+    return
+  end
+  local known, may = pcall(ask, command, ...)
+  if known and not may then
+    missing[#missing + 1] = { command, (...) }
   end
 end
 
-for _, key in ipairs({ ARGV[2], ARGV[3] }) do
-  for _, command in ipairs({ 'DEL', 'EXISTS', 'GET', 'PTTL' }) do
-    need(command, key)
-  end
-  need('PEXPIRE', key, '1')
-  need('SET', key, '')
+for _, command in ipairs({ 'DEL', 'EXISTS', 'GET', 'PTTL' }) do
+  need(command, ARGV[2])
 end
-for _, channel in ipairs({ ARGV[4], ARGV[5] }) do
+need('PEXPIRE', ARGV[2], '1')
+need('SET', ARGV[2], '')
+for _, channel in ipairs({ ARGV[3], ARGV[4] }) do
   need(SEND, channel, '')
-  need(LISTEN, channel)
+  need(HEAR, channel)
 end
-need('SUBSCRIBE', ARGV[6])
+need('SUBSCRIBE', ARGV[5])
+need('TIME')
 return { ARGV[1], 'RIGHTS', missing }

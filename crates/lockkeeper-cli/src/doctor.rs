@@ -53,7 +53,7 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
         Ok(facts) => findings.extend(facts_found(&facts)),
         Err(error) => findings.push(finding("server", Verdict::Bad, error.to_string())),
     }
-    findings.extend(rights(&client).await);
+    findings.push(rights(&client).await);
     findings.push(outcome("scripts", scripts(&client).await));
     findings.push(outcome("messages", messages(&client).await));
     let other = server.connect(Client::builder()).await?;
@@ -122,15 +122,20 @@ fn clock(theirs: SystemTime) -> String {
     format!("{} {side} this machine's", out::duration(difference))
 }
 
-/// What the user may not do, if anything.
-async fn rights(client: &Client) -> Option<Finding> {
-    // Who may not even ask is told so by the next check.
-    let missing = client.missing_rights().await.ok()?;
-    let text = format!(
-        "the user may not do all that locks need: allow it {}",
-        missing.join(" ")
-    );
-    (!missing.is_empty()).then(|| finding("rights", Verdict::Warning, text))
+/// What the server says of the user's rights.
+async fn rights(client: &Client) -> Finding {
+    let (verdict, detail) = match client.missing_rights().await {
+        Ok(rules) if rules.is_empty() => (Verdict::Good, "none is known to be missing".to_owned()),
+        Ok(rules) => (
+            Verdict::Warning,
+            format!(
+                "locks are refused, or heard of late: allow the user {}",
+                rules.join(" ")
+            ),
+        ),
+        Err(error) => (Verdict::Warning, error.to_string()),
+    };
+    finding("rights", verdict, detail)
 }
 
 /// A name that nobody else has.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::builder::ClientBuilder;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inspection::{self, Inspection, Waiter};
 use crate::listing::{self, Names, ServerFacts};
 use crate::owner::Owner;
+use crate::rights::Question;
 
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
 ///
@@ -181,11 +182,14 @@ impl Client {
         listing::server_facts(&self.engine).await
     }
 
-    /// What this client's user may not do of what locks of every kind need, as the rules that would allow it, in the words of
-    /// `ACL SETUSER`: `+publish`, `&lockkeeper.wake:*`. If one of several is missing, all that the refused command needs are
-    /// named. Empty if nothing is missing, and of a server before Redis 7.0, which cannot be asked.
+    /// What this client's user may not do of what locks of all kinds have in common, as the rules that would allow it, in the
+    /// words of `ACL SETUSER`: `+publish`, `&lockkeeper.wake:*`. The server says only that a command on a channel is refused, so
+    /// both are named. Empty if nothing is missing, and of a server before Redis 7.0, which cannot be asked.
     ///
-    /// `lockkeeper::connect` asks this by itself, and logs a warning.
+    /// Not looked at are the commands of single kinds, like `GETEX` of the mutex, and the patterns of keys: a user may be for
+    /// some names only. A call that is refused for one of these says so. Of a cluster one node is asked.
+    ///
+    /// `lockkeeper::connect` asks this once by itself, and logs a warning.
     ///
     /// # Errors
     ///
@@ -210,14 +214,33 @@ impl Client {
     /// # }
     /// ```
     pub async fn missing_rights(&self) -> Result<Vec<String>> {
-        listing::missing_rights(&self.engine).await
+        drop(self.engine.enter()?);
+        let question = Question::of(&self.engine)?;
+        tokio::select! {
+            biased;
+            () = self.engine.closed() => Err(Error::Closed),
+            missing = question.put() => missing,
+        }
     }
 
     /// Asks for [`missing_rights`](Self::missing_rights) in the background, and logs a warning if there are any. Nobody is
-    /// kept waiting.
+    /// kept waiting, and no client is kept alive.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime.
     #[doc(hidden)]
     pub fn warn_of_missing_rights(&self) {
-        tokio::spawn(listing::warn_of_missing_rights(self.clone()));
+        let closed = self.engine.until_closed();
+        if let Ok(question) = Question::of(&self.engine) {
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = closed => {}
+                    () = question.warn() => {}
+                }
+            });
+        }
     }
 
     /// Asks whoever holds the lock called `name` to let it go; how many claims that is, 0 if nobody holds it.

@@ -190,6 +190,12 @@ impl Engine {
         self.closed.thrown().await;
     }
 
+    /// The same, or when there is no engine any more.
+    pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + use<> {
+        let closed = Arc::clone(&self.closed);
+        async move { closed.thrown().await }
+    }
+
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) -> CloseReport {
         self.closed.throw();

@@ -61,6 +61,7 @@ pub mod protocol;
 pub mod quorum;
 mod reaper;
 mod renewal;
+mod rights;
 mod settings;
 pub mod store;
 mod swap;

@@ -11,7 +11,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::inspection::put;
 use crate::name::{self, Name};
-use crate::notify::presence::client_key;
 use crate::protocol::Item;
 use crate::store::{Reply, Value};
 
@@ -191,68 +190,6 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
     };
     let info = reply.field(2).and_then(Value::as_str).unwrap_or_default();
     Ok(ServerFacts::read(info, clock))
-}
-
-/// What the client's user may not do of what locks of every kind need; see [`Client::missing_rights`].
-pub(crate) async fn missing_rights(engine: &Engine) -> Result<Vec<String>> {
-    let namespace = &engine.settings.namespace;
-    // Rules are about patterns, for which any name stands.
-    let name = Name::new(namespace, "rights")?;
-    let (main, fence) = (name.main().to_owned(), name.part("fence"));
-    let [wake, grant] = ["wake", "grant"].map(|sort| name.part(sort));
-    let client = client_key(engine.id);
-    let patterns = [
-        (&main, format!("~{}", whole_keys(namespace, "*"))),
-        (&fence, format!("~{}*", name::DERIVED)),
-        (&wake, format!("&{}wake:*", name::DERIVED)),
-        (&grant, format!("&{}grant:*", name::DERIVED)),
-        (&client, format!("&{}client:*", name::DERIVED)),
-    ];
-    let item = || {
-        let args = patterns.each_ref().map(|(of, _)| (*of).clone());
-        Item::new(&server::RIGHTS, [], args)
-    };
-    let reply = ask(engine, "ask for the rights of the user", item).await?;
-    let (Status::Rights, Some(Value::List(missing))) = (reply.status(), reply.field(0)) else {
-        return Err(unexpected("", &reply));
-    };
-    let mut rules = Vec::new();
-    for entry in missing {
-        let Value::List(fields) = entry else { continue };
-        let command = fields.first().and_then(Value::as_str);
-        let command = command.map(|command| format!("+{}", command.to_lowercase()));
-        let about = fields.get(1).and_then(Value::as_str);
-        let pattern = patterns.iter().find(|it| Some(it.0.as_str()) == about);
-        rules.extend(command);
-        rules.extend(pattern.map(|(_, pattern)| pattern.clone()));
-    }
-    rules.sort_unstable();
-    rules.dedup();
-    Ok(rules)
-}
-
-/// Logs a warning if the user lacks a right that locks need.
-pub(crate) async fn warn_of_missing_rights(client: Client) {
-    let server = client.engine.line.store.address();
-    match client.missing_rights().await {
-        Ok(rules) if rules.is_empty() => {
-            tracing::debug!(%server, "asked for the rights of this user");
-        }
-        Ok(rules) => {
-            let rules = rules.join(" ");
-            tracing::warn!(
-                %server,
-                about = "rights",
-                "locks need more than this user may do: allow it {rules}"
-            );
-        }
-        Err(error @ Error::Backend { .. }) if !error.is_transient() => {
-            tracing::warn!(%server, about = "rights", "this user may not do what locks need: {error}");
-        }
-        Err(error) => {
-            tracing::debug!(%server, %error, "the server did not tell the rights of this user");
-        }
-    }
 }
 
 impl ServerFacts {

@@ -317,9 +317,27 @@ impl Cluster {
     ///
     /// If a node refuses.
     pub async fn end_migration(&self, slot: u16, from: usize, to: usize) -> Result<()> {
+        self.take_over(slot, to).await?;
+        self.give_away(slot, from, to).await
+    }
+
+    /// Makes a node know a slot as its own.
+    ///
+    /// # Errors
+    ///
+    /// If it refuses.
+    pub async fn take_over(&self, slot: u16, to: usize) -> Result<()> {
+        self.give_away(slot, to, to).await
+    }
+
+    /// Makes a node know a slot, of which it has no key any more, as another's, who is not told.
+    ///
+    /// # Errors
+    ///
+    /// If it refuses.
+    pub async fn give_away(&self, slot: u16, from: usize, to: usize) -> Result<()> {
         let slot = slot.to_string();
         let node = ["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]];
-        self.nodes[to].command(&node).await?;
         self.nodes[from].command(&node).await?;
         Ok(())
     }

@@ -86,6 +86,27 @@ pub fn now() -> u64 {
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What a server that has lost what it granted explains.
+pub trait Excuses {
+    /// Whether the two may have believed at once: what the earlier one was granted is lost. Its token is the smaller one.
+    fn at_once(&self, earlier: &Belief, later: &Belief) -> bool;
+
+    /// Whether the later one, who shares its token, may have joined others with it whom the server remembers although they
+    /// have left: what the earlier one was granted since is lost. Its token is the larger one.
+    fn joins(&self, earlier: &Belief, later: &Belief) -> bool;
+}
+
+/// Nothing is excused.
+impl Excuses for () {
+    fn at_once(&self, _: &Belief, _: &Belief) -> bool {
+        false
+    }
+
+    fn joins(&self, _: &Belief, _: &Belief) -> bool {
+        false
+    }
+}
+
 /// All times of believing in one lock.
 #[derive(Debug, Default)]
 pub struct History(Mutex<Vec<Belief>>);
@@ -106,17 +127,15 @@ impl History {
     ///
     /// The two that should not have been.
     pub fn check(&self) -> Result<usize> {
-        self.check_unless(|_, _| false)
+        self.check_unless(&())
     }
 
-    /// The same, but for those who are excused, the earlier and the later, because the server has lost what it granted between
-    /// the two. They may have believed at once; their tokens increase all the same, unless the later one shares its own: then
-    /// it may have joined others whom the server remembers although they have left.
+    /// The same, but for what is excused.
     ///
     /// # Errors
     ///
     /// As for [`check`](Self::check).
-    pub fn check_unless(&self, excused: impl Fn(&Belief, &Belief) -> bool) -> Result<usize> {
+    pub fn check_unless(&self, excuses: &impl Excuses) -> Result<usize> {
         let mut beliefs = self
             .0
             .lock()
@@ -134,13 +153,15 @@ impl History {
                     last_alone = last_alone.max_by_token(over);
                 }
             }
+            let joins = |before: &Belief| {
+                belief.shared && belief.token < before.token && excuses.joins(before, belief)
+            };
             for earlier in &going_on {
-                let together = earlier.shared && belief.shared && earlier.token == belief.token;
-                let in_order = earlier.token < belief.token || belief.shared;
-                let together = together || in_order && excused(earlier, belief);
+                let together = earlier.shared && belief.shared && earlier.token == belief.token
+                    || earlier.token < belief.token && excuses.at_once(earlier, belief)
+                    || joins(earlier);
                 ensure!(together, "two believed at once: {earlier} | {belief}");
             }
-            let joins = |before| belief.shared && excused(before, belief);
             let increases = last_alone
                 .is_none_or(|alone| alone.token < belief.token || joins(alone))
                 && last.is_none_or(|last| {
@@ -235,20 +256,31 @@ mod tests {
         assert!(error.to_string().contains("increase"), "{error}");
     }
 
+    /// What was granted with token 8 is lost before the moment 5.
+    struct Lost;
+
+    impl Excuses for Lost {
+        fn at_once(&self, earlier: &Belief, later: &Belief) -> bool {
+            earlier.token == 8 && later.from >= 5
+        }
+
+        fn joins(&self, earlier: &Belief, later: &Belief) -> bool {
+            self.at_once(earlier, later)
+        }
+    }
+
     #[test]
     fn whoever_shares_may_be_excused_for_an_old_token_and_nobody_else() {
-        let joined = [(1, 2, 7, true), (3, 4, 8, false), (5, 6, 7, true)];
-        let lost = |earlier: &Belief, later: &Belief| earlier.token == 8 && later.from == 5;
-        mixed(&joined).check().unwrap_err();
-        assert_eq!(mixed(&joined).check_unless(lost).unwrap(), 3);
-        mixed(&joined)
-            .check_unless(|_, later| later.from == 3)
-            .unwrap_err();
-        let at_once = [(1, 2, 7, true), (3, 9, 8, false), (5, 6, 7, true)];
-        assert_eq!(mixed(&at_once).check_unless(lost).unwrap(), 3);
         for until in [4, 9] {
+            let joined = [(1, 2, 7, true), (3, until, 8, false), (5, 6, 7, true)];
+            mixed(&joined).check().unwrap_err();
+            assert_eq!(mixed(&joined).check_unless(&Lost).unwrap(), 3);
+            let too_soon = [(1, 2, 7, true), (3, 4, 8, false), (4, 6, 7, true)];
+            mixed(&too_soon).check_unless(&Lost).unwrap_err();
             let alone = [(1, 2, 7, false), (3, until, 8, false), (5, 6, 7, false)];
-            mixed(&alone).check_unless(lost).unwrap_err();
+            mixed(&alone).check_unless(&Lost).unwrap_err();
+            let with_its_token = [(3, until, 8, false), (5, 6, 8, true)];
+            mixed(&with_its_token).check_unless(&Lost).unwrap_err();
         }
     }
 

@@ -17,9 +17,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::Store;
 
-use crate::history::{Belief, History, now};
+use crate::history::{Belief, Excuses, History, now};
 use crate::site::Site;
-use strict::Strict;
+use strict::{Strict, Tokens};
 pub use work::{Job, serve, work};
 
 /// Of a lease, and for how long a waiter is alive without a word.
@@ -74,11 +74,13 @@ pub struct Records {
     /// Told of everything that is written down, if anybody wants to be.
     told: Option<fn(&str, &Belief)>,
     foreign: Arc<AtomicU64>,
+    tokens: Arc<Tokens>,
     lost: AtomicU64,
     refused: AtomicU64,
     unserved: AtomicU64,
     closed: AtomicU64,
     excused: AtomicU64,
+    joined: AtomicU64,
 }
 
 impl Records {
@@ -134,7 +136,8 @@ impl Records {
     ///
     /// If the settings do not fit one another.
     pub fn client_over(&self, store: Arc<dyn Store>, settings: ClientBuilder) -> Result<Client> {
-        let strict = Strict::new(store, Arc::clone(&self.foreign));
+        let (foreign, tokens) = (Arc::clone(&self.foreign), Arc::clone(&self.tokens));
+        let strict = Strict::new(store, foreign, tokens);
         Ok(settings.build(Arc::new(strict))?)
     }
 
@@ -156,15 +159,12 @@ impl Records {
     }
 
     /// Whether the later grant followed a failover that the earlier one was before.
-    fn excuses(&self, name: &str, earlier: &Belief, later: &Belief) -> bool {
-        let explains = |loss: &Loss| {
+    fn is_lost(&self, name: &str, earlier: &Belief, later: &Belief) -> bool {
+        lock(&self.losses).iter().any(|loss| {
             loss.names.iter().any(|lost| lost == name)
                 && earlier.from <= loss.until
                 && later.from >= loss.from
-        };
-        let excused = lock(&self.losses).iter().any(explains);
-        self.excused.fetch_add(excused.into(), Ordering::Relaxed);
-        excused
+        })
     }
 
     /// Checks that no two believed at once who exclude one another, unless a failover explains it, that tokens increase all the
@@ -177,7 +177,10 @@ impl Records {
     pub fn check(&self, at_least: usize) -> Result<usize> {
         let mut grants = 0;
         for (name, history) in &self.histories {
-            let checked = history.check_unless(|earlier, later| self.excuses(name, earlier, later));
+            let checked = history.check_unless(&Failovers {
+                records: self,
+                name,
+            });
             let of_name =
                 checked.with_context(|| format!("{name:?}, {:#?}", lock(&self.losses)))?;
             ensure!(of_name >= at_least, "{name:?} was held {of_name} times");
@@ -189,6 +192,33 @@ impl Records {
     }
 }
 
+/// What those explain that befell one name.
+struct Failovers<'a> {
+    records: &'a Records,
+    name: &'a str,
+}
+
+impl Excuses for Failovers<'_> {
+    fn at_once(&self, earlier: &Belief, later: &Belief) -> bool {
+        let excused = self.records.is_lost(self.name, earlier, later);
+        self.records
+            .excused
+            .fetch_add(excused.into(), Ordering::Relaxed);
+        excused
+    }
+
+    /// The token must be one that was drawn before that of the earlier one.
+    fn joins(&self, earlier: &Belief, later: &Belief) -> bool {
+        let heard = self.records.tokens.first_heard(later.token);
+        let joined = heard.is_some_and(|heard| heard < earlier.from)
+            && self.records.is_lost(self.name, earlier, later);
+        self.records
+            .joined
+            .fetch_add(joined.into(), Ordering::Relaxed);
+        joined
+    }
+}
+
 impl fmt::Display for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -197,12 +227,13 @@ impl fmt::Display for Records {
             unserved,
             closed,
             excused,
+            joined,
             ..
         } = self;
         write!(
             f,
             "{lost:?} lost, {refused:?} errors, {unserved:?} waits too long, {closed:?} interrupted by a close, {excused:?} \
-             excused by a failover"
+             overlaps after a failover, {joined:?} looks at a token that one brought back"
         )
     }
 }
@@ -299,6 +330,27 @@ mod tests {
         lost(records(&[(10, 40, 2), (30, 50, 1)]), 20, 25)
             .check(0)
             .unwrap_err();
+    }
+
+    #[test]
+    fn a_reader_is_excused_for_an_old_token_that_somebody_had_before() {
+        let read = |shared, from, token| Belief {
+            from,
+            until: from + 1,
+            token,
+            shared,
+            who: "somebody".to_owned(),
+        };
+        let records = |heard: &[u64]| {
+            let records = records(&[(u64::MAX - 20, u64::MAX - 10, 8)]);
+            heard.iter().for_each(|&token| records.tokens.hear(token));
+            records.record(NAME, read(true, u64::MAX - 2, 7)).unwrap();
+            records
+        };
+        let lost = |records| lost(records, u64::MAX - 5, u64::MAX - 3);
+        records(&[7]).check(0).unwrap_err();
+        lost(records(&[])).check(0).unwrap_err();
+        assert_eq!(lost(records(&[7])).check(2).unwrap(), 2);
     }
 
     #[test]

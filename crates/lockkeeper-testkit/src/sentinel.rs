@@ -152,8 +152,9 @@ impl Watched {
     ///
     /// If the process cannot be signalled, or a sentinel does not answer.
     pub async fn kill(&mut self, server: usize) -> Result<()> {
+        let was_primary = self.primary().await? == server;
         self.servers[server].kill()?;
-        self.take_for_dead_after(SUSPICIOUS).await
+        self.suspect_if(was_primary).await
     }
 
     /// Stops a server's time: its connections stay open and answer nothing. If it was the primary, the other one takes its
@@ -163,8 +164,16 @@ impl Watched {
     ///
     /// If it does not run, or a sentinel does not answer.
     pub async fn freeze(&self, server: usize) -> Result<()> {
+        let was_primary = self.primary().await? == server;
         self.servers[server].freeze()?;
-        self.take_for_dead_after(SUSPICIOUS).await
+        self.suspect_if(was_primary).await
+    }
+
+    async fn suspect_if(&self, primary: bool) -> Result<()> {
+        match primary {
+            true => self.take_for_dead_after(SUSPICIOUS).await,
+            false => Ok(()),
+        }
     }
 
     async fn take_for_dead_after(&self, milliseconds: &str) -> Result<()> {

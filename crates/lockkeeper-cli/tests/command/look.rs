@@ -383,6 +383,9 @@ async fn doctor_finds_that_a_release_is_told_to_nobody() -> Result<()> {
             said.code == Some(69) && said.out.contains("a release was not told"),
             "{said:?}"
         );
+        let rule = right.replace('-', "+");
+        let tells = !said.out.contains("redis 6.");
+        ensure!(said.out.contains(&rule) == tells, "{rule}: {said:?}");
     }
     Ok(())
 }

@@ -114,6 +114,42 @@ async fn a_wake_stays_with_the_node_of_its_name_from_version_7() {
     .await;
 }
 
+/// Two nodes that name one another: a refusal would end the waiting of everybody on the channel.
+#[tokio::test]
+async fn a_slot_that_nobody_admits_to_have_may_be_asked_for_again() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        if !cluster.has_sharded_messages().await.unwrap() {
+            return;
+        }
+        let store = careless().connect(&cluster.url()).await.unwrap();
+        let slot = cluster.slot_of("wake").await.unwrap();
+        let from = cluster.primary_of(slot).await.unwrap();
+        let to = (from + 1) % 3;
+        cluster.give_away(slot, from, to).await.unwrap();
+        let error = store.subscribe("wake").await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotSent, "{error}");
+        let error = store.call(acquire("{wake}", "a", Form::Source)).await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
+
+        cluster.take_over(slot, to).await.unwrap();
+        eventually("it is found", async || {
+            store.subscribe("wake").await.is_ok()
+        })
+        .await;
+        for node in 0..3 {
+            let expected = u64::from(node == to);
+            assert_eq!(listeners(&cluster, node, "wake").await, expected, "{node}");
+        }
+        store
+            .call(acquire("{wake}", "a", Form::Source))
+            .await
+            .unwrap();
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn channels_of_clients_are_heard_from_every_node() {
     bounded(async {

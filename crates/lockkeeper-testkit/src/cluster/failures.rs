@@ -13,7 +13,7 @@ impl Cluster {
     ///
     /// If the process cannot be signalled, or a node does not answer.
     pub async fn kill(&mut self, node: usize) -> Result<()> {
-        self.may_be_replaced(node).await?;
+        self.let_be_replaced(node).await?;
         self.nodes[node].kill()
     }
 
@@ -24,18 +24,18 @@ impl Cluster {
     ///
     /// If it does not run, or another node does not answer.
     pub async fn freeze(&mut self, node: usize) -> Result<()> {
-        self.may_be_replaced(node).await?;
+        self.let_be_replaced(node).await?;
         self.frozen[node] = true;
         self.nodes[node].freeze()
     }
 
-    async fn may_be_replaced(&self, node: usize) -> Result<()> {
+    async fn let_be_replaced(&self, node: usize) -> Result<()> {
         let id = self.ids[node].as_str();
         let follows = |line: &str| is(line, "myself") && line.split(' ').nth(3) == Some(id);
         for other in self.answering() {
             let nodes = other.command(&["CLUSTER", "NODES"]).await?.into_text()?;
             if nodes.lines().any(follows) {
-                takes_over(other, true).await?;
+                let_take_over(other, true).await?;
             }
         }
         Ok(())
@@ -73,14 +73,14 @@ impl Cluster {
         })
         .await?;
         for node in self.answering() {
-            takes_over(node, false).await?;
+            let_take_over(node, false).await?;
         }
         Ok(())
     }
 }
 
-/// Whether a node takes the place of its primary when that is gone.
-async fn takes_over(node: &Server, yes: bool) -> Result<()> {
+/// Makes a node take the place of its primary when that is gone, or never do so.
+async fn let_take_over(node: &Server, yes: bool) -> Result<()> {
     let never = if yes { "no" } else { "yes" };
     let words = ["CONFIG", "SET", "cluster-replica-no-failover", never];
     node.command(&words).await?;

@@ -1,14 +1,65 @@
-//! A store that counts the replies that were not its caller's.
+//! A store that counts the replies that were not its caller's, and notes the tokens that come by.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::Clock;
-use lockkeeper_core::store::{BadReply, Call, Event, Replicated, Reply, Store, StoreError};
+use lockkeeper_core::store::{BadReply, Call, Event, Replicated, Reply, Store, StoreError, Value};
+use lockkeeper_lua::Status;
 use tokio::sync::mpsc;
+
+use super::lock;
+use crate::history::now;
+
+/// When each token was first heard of, by anybody.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(Mutex<BTreeMap<u64, u64>>);
+
+impl Tokens {
+    /// When a token was first heard of, if it was.
+    pub(super) fn first_heard(&self, token: u64) -> Option<u64> {
+        lock(&self.0).get(&token).copied()
+    }
+
+    pub(super) fn hear(&self, token: u64) {
+        lock(&self.0).entry(token).or_insert_with(now);
+    }
+
+    /// The tokens of a reply: of a grant, or of those that are outcomes of a batch.
+    fn read(&self, reply: &Reply) {
+        if reply.status() == Status::Granted {
+            self.read_field(reply.fields().first());
+        }
+        for outcome in reply.fields() {
+            if let Value::List(fields) = outcome
+                && fields.first().and_then(Value::as_str) == Some(Status::Granted.as_str())
+            {
+                self.read_field(fields.get(1));
+            }
+        }
+    }
+
+    fn read_field(&self, token: Option<&Value>) {
+        let token = token.and_then(Value::as_str).map(str::parse);
+        if let Some(Ok(token)) = token {
+            self.hear(token);
+        }
+    }
+
+    /// The token of a message that somebody has been granted a lock: `G <claim> <token> <request>`.
+    fn read_message(&self, payload: &[u8]) {
+        let text = String::from_utf8_lossy(payload);
+        if let ["G", _, token, _] = text.split(' ').collect::<Vec<_>>()[..]
+            && let Ok(token) = token.parse()
+        {
+            self.hear(token);
+        }
+    }
+}
 
 /// Each reply to a script carries the number of its request, which the store underneath compares; this counts those that did
 /// not fit.
@@ -16,11 +67,20 @@ use tokio::sync::mpsc;
 pub(super) struct Strict {
     inner: Arc<dyn Store>,
     foreign: Arc<AtomicU64>,
+    tokens: Arc<Tokens>,
 }
 
 impl Strict {
-    pub(super) const fn new(inner: Arc<dyn Store>, foreign: Arc<AtomicU64>) -> Self {
-        Self { inner, foreign }
+    pub(super) const fn new(
+        inner: Arc<dyn Store>,
+        foreign: Arc<AtomicU64>,
+        tokens: Arc<Tokens>,
+    ) -> Self {
+        Self {
+            inner,
+            foreign,
+            tokens,
+        }
     }
 
     fn count(&self, error: &StoreError) {
@@ -34,7 +94,9 @@ impl Strict {
 impl Store for Strict {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         let reply = self.inner.call(call).await;
-        reply.inspect_err(|error| self.count(error))
+        reply
+            .inspect(|reply| self.tokens.read(reply))
+            .inspect_err(|error| self.count(error))
     }
 
     async fn call_replicated(
@@ -56,7 +118,20 @@ impl Store for Strict {
     }
 
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
-        self.inner.events()
+        let mut events = self.inner.events()?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let tokens = Arc::clone(&self.tokens);
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                if let Event::Message { payload, .. } = &event {
+                    tokens.read_message(payload);
+                }
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(receiver)
     }
 
     fn group(&self, key: &str) -> u32 {

@@ -30,13 +30,13 @@ impl Checks {
         let first = self.firsts.get(&(name, next.token));
         let known = self.eras.contains_key(&(name, next.token));
         let model = &self.places[name].model;
+        let largest = self.firsts.range((name, 0)..=(name, u64::MAX)).next_back();
+        let largest = largest.map(|(_, grant)| grant);
         if self.losses(name).0 > 0 && self.beyond != Some(Beyond::ReturnedHold) {
             // A server that has gone back to what it was repeats old grants, and lets others join them; new ones must still be
             // larger.
-            return (!known && last.token >= next.token).then_some(last);
+            return largest.filter(|grant| !known && grant.token >= next.token);
         }
-        let largest = self.firsts.range((name, 0)..=(name, u64::MAX)).next_back();
-        let largest = largest.map(|(_, grant)| grant);
         let above = largest.filter(|grant| !known && grant.token > next.token);
         let befores = [Some(last), self.last_write.get(&name)];
         above
