@@ -40,6 +40,9 @@ const SOON: Duration = Duration::from_secs(10);
 /// A lease that a test waits out.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// A lease that is to be renewed, also where a slow machine stands still for a second.
+const RENEWED: Duration = Duration::from_millis(1_500);
+
 /// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`. Of a
 /// [`Majority`](crate::common::Majority) it is `common_contract!`, which has what fits one.
 #[macro_export]

@@ -62,8 +62,8 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &impl Site) -> Result
 /// See the name.
 pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &impl Site) -> Result<()> {
     let client = client::<S>(site).await?;
-    let guard = S::new(&client, "name").acquire().ttl(SHORT).await?;
-    let outlived = guard.run(tokio::time::sleep(SHORT * 4)).await;
+    let guard = S::new(&client, "name").acquire().ttl(RENEWED).await?;
+    let outlived = guard.run(tokio::time::sleep(RENEWED * 3 / 2)).await;
     ensure!(outlived.is_ok(), "{outlived:?}");
     guard.verify().await?;
     S::release(guard).await?;
@@ -168,10 +168,11 @@ pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &impl Site) -> Re
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
     let begun = tokio::time::Instant::now();
-    let guard = lock.acquire().ttl(SHORT).max_hold(SHORT * 3).await?;
+    let most = RENEWED * 3 / 2;
+    let guard = lock.acquire().ttl(RENEWED).max_hold(most).await?;
     ensure!(guard.lost().await == LossReason::MaxHold);
     let held = begun.elapsed();
-    ensure!(held > SHORT * 2 && held < SHORT * 5, "{held:?}");
+    ensure!(held > RENEWED && held < SOON, "{held:?}");
     // Nobody drops the guard: the lock becomes free because nobody renews it.
     expect_free::<S>(&other, "name").await?;
     let error = S::release(guard).await.err();

@@ -86,7 +86,7 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
-    let guard = lock.acquire().ttl(SHORT).await?;
+    let guard = lock.acquire().ttl(RENEWED).await?;
     ensure!(client.revoke("name").await? == 1);
     let rival = S::Rival::new(&client, "name");
     let next = rival.acquire().wait_for(SOON).await?;
