@@ -59,6 +59,8 @@ use protocol::ReentrantProtocol;
 /// - **Exclusion among those who share an owner.** Two tasks with the same owner are the same holder and run side by side.
 /// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
 ///   resource that checks fencing tokens closes this.
+/// - **A larger token than those before, for an owner whose former hold a failover brought back.** It gets in again with the
+///   token of then; a resource that checks tokens refuses it.
 /// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
 #[derive(Clone)]
 pub struct ReentrantLock(Lock);

@@ -87,6 +87,8 @@ pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
 /// - **Upgrades without end.** Two readers that both upgrade refuse one another. One of them has to let go.
 /// - **Protection from other kinds while only readers hold.** A mutex of the same name sees the writer, not the readers. Give
 ///   each lock its name.
+/// - **A larger token than those before, for who joins readers that a failover brought back.** They share the token of then,
+///   below that of a writer whom the new primary has not heard of; a resource that checks tokens refuses it.
 /// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
 ///   resource that checks fencing tokens closes this.
 #[derive(Clone)]
