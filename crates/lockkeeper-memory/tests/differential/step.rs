@@ -256,6 +256,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             // All keys at once: pages end elsewhere here and there.
             "count" => one(random, &["1000", "1000", "0", "x"]),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
+            // Nobody lacks a right here.
+            "main" => one(random, KEYS),
+            "wake" | "grant" | "client" => CHANNEL,
             other => panic!("{}: what is {other}?", script.name),
         });
     }
