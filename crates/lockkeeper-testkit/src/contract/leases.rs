@@ -63,7 +63,7 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &impl Site) -> Result
 pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &impl Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().ttl(RENEWED).await?;
-    let outlived = guard.run(tokio::time::sleep(RENEWED * 3 / 2)).await;
+    let outlived = guard.run(tokio::time::sleep(RENEWED * 4)).await;
     ensure!(outlived.is_ok(), "{outlived:?}");
     guard.verify().await?;
     S::release(guard).await?;
@@ -172,7 +172,7 @@ pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &impl Site) -> Re
     let guard = lock.acquire().ttl(RENEWED).max_hold(most).await?;
     ensure!(guard.lost().await == LossReason::MaxHold);
     let held = begun.elapsed();
-    ensure!(held > RENEWED && held < SOON, "{held:?}");
+    ensure!(held > RENEWED && held < RENEWED * 5 / 2, "{held:?}");
     // Nobody drops the guard: the lock becomes free because nobody renews it.
     expect_free::<S>(&other, "name").await?;
     let error = S::release(guard).await.err();
