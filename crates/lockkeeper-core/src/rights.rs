@@ -13,6 +13,9 @@ use crate::notify::presence::client_key;
 use crate::protocol::Item;
 use crate::store::{Reply, Value};
 
+/// How many commands the script asks about for the key.
+const COMMANDS_ABOUT_KEYS: usize = 6;
+
 /// The question, without the engine: it keeps no client alive.
 pub(crate) struct Question {
     line: Arc<Line>,
@@ -109,6 +112,3 @@ impl Question {
         }
     }
 }
-
-/// How many the script asks about a key.
-const COMMANDS_ABOUT_KEYS: usize = 6;
