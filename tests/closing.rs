@@ -8,6 +8,7 @@ use lockkeeper::{Client, Error, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::stall::Stalling;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
@@ -197,4 +198,24 @@ async fn a_store_serves_one_client() {
     let _client = Client::builder().build(Arc::clone(&store)).unwrap();
     let second = Client::builder().build(store);
     assert!(matches!(second, Err(Error::Config { .. })), "{second:?}");
+}
+
+/// The tasks of the client live on a runtime that is there and that nobody drives, as in a test harness or behind a foreign
+/// interface.
+#[test]
+fn closing_does_not_wait_for_a_runtime_that_nobody_drives() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (here, idle) = (runtime(), runtime());
+    let server = here.block_on(Server::start()).unwrap();
+    let url = server.url();
+    let client = idle.block_on(async { lockkeeper::connect(&url).await.unwrap() });
+    let closing = async {
+        let limit = Duration::from_secs(30);
+        tokio::time::timeout(limit, client.close()).await
+    };
+    let report = here.block_on(closing).expect("closing hangs");
+    assert_eq!((report.expiring, report.unconfirmed), (0, 0));
 }

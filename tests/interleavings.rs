@@ -336,6 +336,8 @@ async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
         S::new(&client, "name").acquire().await.unwrap(),
         S::new(&client, "other").acquire().await.unwrap(),
     );
+    // Once the client hears what it is told, and has asked whether it holds.
+    tokio::time::sleep(Duration::from_millis(1)).await;
     server.command(&["DEL", MAIN]).await.unwrap();
     // A type that neither kind uses there, and one that the other kind does.
     let foreign = match S::ACQUIRE.name {

@@ -48,7 +48,11 @@ mod closing;
 #[cfg(test)]
 mod garbage;
 #[cfg(test)]
+mod given_up;
+#[cfg(test)]
 mod interleavings;
+#[cfg(test)]
+mod known_defects;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]

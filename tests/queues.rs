@@ -1,15 +1,20 @@
 //! Sequences that once broke something where claims queue up or many read, each by the name of what must hold.
 
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as Cell};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lockkeeper::{Client, Error, FairLock, Lease, LeaseState, LossReason, RwLock};
+use lockkeeper::{
+    Client, Error, FairLock, Lease, LeaseEvent, LeaseState, LossReason, Observation, Observer,
+    RwLock,
+};
 use lockkeeper_lua::{fair, rwlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::unruly::{Fate, Unruly};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::support::{client, unruly};
@@ -167,4 +172,113 @@ async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> 
     );
     drop(last);
     Ok(())
+}
+
+/// Keeps the acquisition of one name from going on once it is told that it waits.
+#[derive(Debug)]
+struct Holding {
+    armed: Arc<AtomicBool>,
+    waits: mpsc::UnboundedSender<()>,
+    go_on: Cell<std::sync::mpsc::Receiver<()>>,
+    renewed: mpsc::UnboundedSender<Duration>,
+}
+
+impl Observer for Holding {
+    fn observe(&self, observation: &Observation<'_>) {
+        match observation.event {
+            _ if observation.name != "held" || !self.armed.load(Ordering::SeqCst) => {}
+            LeaseEvent::Waiting => {
+                let go_on = self.go_on.lock().unwrap();
+                self.waits.send(()).unwrap();
+                tokio::task::block_in_place(|| go_on.recv()).unwrap();
+            }
+            LeaseEvent::Renewed { slack, .. } => {
+                let _ = self.renewed.send(slack);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The message of a grant comes between the answer that says to wait and what the acquisition does about that answer. A
+/// `fixed` lease is not granted by the message itself. How much of the lease was left when it was first renewed.
+async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Duration>> {
+    let server = MemoryStore::new();
+    let (waits, mut waiting) = mpsc::unbounded_channel();
+    let (renewed, mut renewals) = mpsc::unbounded_channel();
+    let (go_on, receiver) = std::sync::mpsc::channel();
+    let armed = Arc::<AtomicBool>::default();
+    let observer = Holding {
+        armed: Arc::clone(&armed),
+        waits,
+        go_on: Cell::new(receiver),
+        renewed,
+    };
+    // A heartbeat comes after 10 s.
+    let settings = Client::builder().ttl(TTL).waiter_ttl(TTL);
+    let settings = settings.observer(Arc::new(observer));
+    let here = settings.build(Arc::new(server.sibling()))?;
+    let there = client(&server, TTL).await?;
+    let (ours, theirs) = (FairLock::new(&here, "held"), FairLock::new(&there, "held"));
+    // From now on, and for some seconds, this client hears of its grants for the name.
+    let guard = theirs.acquire().await?;
+    let heard = tokio::spawn(ours.acquire().into_future());
+    queued(&theirs, 1).await?;
+    guard.release().await?;
+    heard.await??.release().await?;
+    // What tells that the message has been read: one that comes after it.
+    let (our_other, their_other) = (
+        FairLock::new(&here, "other"),
+        FairLock::new(&there, "other"),
+    );
+    let other_guard = their_other.acquire().await?;
+    let other = tokio::spawn(our_other.acquire().into_future());
+    let id = here.new_owner().to_string();
+    let id = id.split(':').next().unwrap_or_default();
+    while server
+        .listeners(&format!("lockkeeper.grant:{{lockkeeper:other}}:{id}"))
+        .await?
+        == 0
+    {
+        tokio::task::yield_now().await;
+    }
+
+    let guard = theirs.acquire().await?;
+    armed.store(true, Ordering::SeqCst);
+    let acquisition = ours.acquire().ttl(secs(3));
+    let acquisition = if fixed {
+        acquisition.no_renewal()
+    } else {
+        acquisition
+    };
+    let acquiring = tokio::spawn(acquisition.into_future());
+    waiting.recv().await;
+    guard.release().await?;
+    other_guard.release().await?;
+    drop(other.await??);
+    let begun = std::time::Instant::now();
+    go_on.send(())?;
+    let guard = acquiring.await??;
+    let took = begun.elapsed();
+    ensure!(took < secs(6), "the grant was noticed after {took:?}");
+    if fixed {
+        return Ok(None);
+    }
+    let slack = renewals.recv().await;
+    guard.ensure_held()?;
+    Ok(slack)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_grant_told_while_the_acquisition_is_busy_is_renewed_at_the_pace_of_its_lease()
+-> Result<()> {
+    let slack = granted_while_the_answer_is_looked_at(false).await?;
+    // After a third of the ttl of 3 s, not after a heartbeat.
+    ensure!(slack.is_some_and(|slack| slack > secs(24)), "{slack:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hint_told_while_the_acquisition_is_busy_makes_it_ask_at_once() -> Result<()> {
+    granted_while_the_answer_is_looked_at(true).await.map(drop)
 }

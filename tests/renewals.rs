@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lockkeeper::{Client, LeaseState, LossReason, Mutex};
+use lockkeeper::{Client, FairLock, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::{fair, mutex};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -16,6 +16,9 @@ use tokio::time::Instant;
 use crate::support::unruly;
 
 const TTL: Duration = Duration::from_secs(3);
+
+const CANNOT_SAVE: &str =
+    "MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk";
 
 #[tokio::test]
 async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_one_that_was_overwritten()
@@ -184,5 +187,89 @@ async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another()
         ensure!(left > TTL * 6 / 10, "renewed late: {left:?} left");
     }
     drop(far);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_save_is_asked_again_by_whole_batches() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let mut guards = Vec::new();
+    for number in 0..100 {
+        let name = format!("name {number}");
+        guards.push(Mutex::new(&client, &name).acquire().await?);
+    }
+    tokio::time::sleep(TTL / 2).await;
+    let before = store.sent(&mutex::RENEW);
+    store.plan(&mutex::RENEW, Fate::Refuse(CANNOT_SAVE));
+    store.plan(&mutex::RENEW, Fate::Refuse(CANNOT_SAVE));
+    tokio::time::sleep(TTL).await;
+    let sent = store.sent(&mutex::RENEW) - before;
+    ensure!(sent <= 6, "{sent} requests for a hundred leases");
+    ensure!(guards.iter().all(|guard| guard.ensure_held().is_ok()));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL)?;
+    let lock = Mutex::new(&client, "name");
+    for refusal in [
+        CANNOT_SAVE,
+        "OOM command not allowed when used memory > 'maxmemory'.",
+    ] {
+        store.plan(&mutex::ACQUIRE, Fate::Refuse(refusal));
+        let guard = lock.acquire().wait_for(TTL).await?;
+        store.plan(&mutex::LEAVE, Fate::Refuse(refusal));
+        guard.release().await?;
+        ensure!(server.command(&["EXISTS", "lockkeeper:name"]).await? == "0");
+    }
+    Ok(())
+}
+
+/// A batch is made when it is due, and may be sent later: here 32 others to the same server are on their way.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_heartbeat()
+-> Result<()> {
+    const BEAT: Duration = Duration::from_secs(2);
+    let millis = Duration::from_millis;
+    let server = MemoryStore::new();
+    let store = Unruly::new(Arc::new(server.sibling()));
+    let settings = Client::builder().ttl(BEAT * 3).waiter_ttl(BEAT * 3);
+    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let other = server.client(Client::builder().ttl(TTL)).await?;
+    let _held = FairLock::new(&other, "queue").acquire().await?;
+    // The server knows the script for renewals.
+    let taught = Mutex::new(&other, "taught").acquire().await?;
+    tokio::time::sleep(TTL / 2).await;
+    taught.release().await?;
+    // Leases of as many timeouts, each a batch of its own, whose renewals take long.
+    let mut guards = Vec::new();
+    for number in 0..32 {
+        let lock = Mutex::new(&client, &format!("name {number}"));
+        let ttl = BEAT * 3 + millis(60) * number;
+        guards.push(lock.acquire().ttl(ttl).await?);
+    }
+    store.slow_down(&mutex::RENEW, millis(950));
+    tokio::time::sleep(millis(800)).await;
+    let lock = FairLock::new(&client, "queue");
+    let mut waiters = Vec::new();
+    for number in 1..=3 {
+        waiters.push(tokio::spawn(lock.acquire().into_future()));
+        while lock.queue_len().await? != number {
+            tokio::task::yield_now().await;
+        }
+    }
+    tokio::time::sleep(BEAT - millis(20)).await;
+    let before = store.sent(&fair::BEAT);
+    tokio::time::sleep(millis(60)).await;
+    ensure!(
+        store.sent(&fair::BEAT) == before,
+        "nothing holds the batch back"
+    );
+    waiters[0].abort();
+    tokio::time::sleep(millis(500)).await;
+    ensure!(store.sent(&fair::BEAT) > before, "no heartbeat was sent");
     Ok(())
 }

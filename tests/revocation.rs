@@ -344,3 +344,42 @@ async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Resu
     ensure!(waited.elapsed() < Duration::from_secs(1));
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_right_after_a_clients_first_grant_is_told() -> Result<()> {
+    for renewed in [true, false] {
+        let server = MemoryStore::new();
+        let (holder, other) = (client(&server, TTL).await?, client(&server, TTL).await?);
+        let lock = Mutex::new(&holder, "name");
+        let guard = match renewed {
+            true => lock.acquire().await?,
+            false => lock.acquire().no_renewal().await?,
+        };
+        // Before the client has subscribed to what it is told.
+        ensure!(other.revoke("name").await? == 1);
+        let revoked = Instant::now();
+        let end = timeout(TTL / 6, guard.ended()).await;
+        ensure!(
+            end == Ok(End::Lost(LossReason::Revoked)),
+            "renewed: {renewed}, {end:?} after {:?}",
+            revoked.elapsed()
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revocation_right_after_the_first_grant_is_told_on_a_server() -> Result<()> {
+    let server = Server::start().await?;
+    let other = lockkeeper::connect(&server.url()).await?;
+    for number in 0..20 {
+        let holder = lockkeeper::connect(&server.url()).await?;
+        let name = format!("name {number}");
+        let guard = Mutex::new(&holder, &name).acquire().await?;
+        ensure!(other.revoke(&name).await? == 1);
+        // Its renewal is due after 10 s.
+        let end = timeout(SOON / 2, guard.ended()).await;
+        ensure!(end == Ok(End::Lost(LossReason::Revoked)), "{end:?}");
+    }
+    Ok(())
+}

@@ -231,3 +231,46 @@ async fn a_waiter_that_no_message_reaches_looks_when_the_lease_has_ended() {
     let waited = held.elapsed();
     assert!(waited > ttl / 2 && waited < ttl * 2, "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_cannot_subscribe_looks_when_the_lease_has_ended() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL).unwrap();
+    let ttl = Duration::from_secs(1);
+    let holder = plain(&server);
+    let _guard = Mutex::new(&holder, "name")
+        .acquire()
+        .ttl(ttl)
+        .no_renewal()
+        .await
+        .unwrap();
+    store.refuse_subscriptions("LOADING the data set");
+    let begun = Instant::now();
+    drop(Mutex::new(&client, "name").acquire().await.unwrap());
+    let waited = begun.elapsed();
+    assert!(waited <= ttl + Duration::from_millis(100), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_loop_that_releases_and_acquires_in_one_task_starves_nobody_on_memory() {
+    // Whatever the number of calls before: the task gives way now and then, and must not always do so while it holds.
+    for calls_before in 0..4 {
+        let server = MemoryStore::new();
+        let (busy, waiter) = (plain(&server), plain(&server));
+        for _ in 0..calls_before {
+            busy.inspect("name").await.unwrap();
+        }
+        let lock = Mutex::new(&busy, "name");
+        let mut guard = lock.acquire().await.unwrap();
+        let waiting =
+            tokio::spawn(async move { Mutex::new(&waiter, "name").acquire().await.map(drop) });
+        let mut rounds = 0;
+        while !waiting.is_finished() {
+            rounds += 1;
+            assert!(rounds <= 500, "the other waiter has not come in");
+            guard.release().await.unwrap();
+            guard = lock.acquire().await.unwrap();
+        }
+        waiting.await.unwrap().unwrap();
+    }
+}

@@ -32,6 +32,10 @@ pub(crate) const JITTER_MICROS: u64 = 50_000;
 /// How many requests `try_acquire` sends at most: one, and one more if it got no answer.
 pub(crate) const TRIES: u32 = 2;
 
+/// For how long an acquisition that has waited in vain waits for its place in the queue to be gone before it says so: whoever
+/// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
+pub(crate) const WITHDRAWAL: Duration = Duration::from_millis(100);
+
 /// One acquisition under way.
 pub(crate) struct Acquisition {
     /// The claim that is asked for; a new one each time one is spent.
@@ -69,14 +73,19 @@ impl Acquisition {
         owner: Owner,
         wait: Option<Duration>,
     ) -> Result<Self> {
+        let started = engine.line.clock.now();
+        let wait_until = wait.map(|wait| started.after(wait)).or(terms.wait_until);
         Ok(Self {
             armed: None,
-            started: engine.line.clock.now(),
+            started,
             trouble: None,
             _pass: engine.enter()?,
             engine,
             protocol,
-            terms,
+            terms: Terms {
+                wait_until,
+                ..terms
+            },
             owner,
             wait,
             replicas: 0,
@@ -110,6 +119,7 @@ impl Acquisition {
     /// Asks once; `None` if another claim holds.
     pub(crate) async fn once(&mut self) -> Result<Option<Hold>> {
         self.terms.queue_limit = Some(0);
+        self.departed(self.terms.timeout).await;
         match self.look(Some(TRIES)).await? {
             Found::Granted(hold) => Ok(Some(hold)),
             Found::Busy(_) => Ok(None),
@@ -130,19 +140,23 @@ impl Acquisition {
     /// Asks until granted, or until the time to wait is over.
     pub(crate) async fn wait(&mut self) -> Result<Hold> {
         let Some(waited) = self.wait else {
-            return self.until_granted().await;
+            return self.begin().await;
         };
         let name = self.protocol.name().to_string();
         if waited.is_zero() {
             return self.once().await?.ok_or(Error::Timeout { name, waited });
         }
         let clock = Arc::clone(&self.engine.line.clock);
-        let deadline = Some(self.started.after(waited));
+        let deadline = self.terms.wait_until;
         let granted = tokio::select! {
             biased;
-            outcome = self.until_granted() => Some(outcome),
+            outcome = self.begin() => Some(outcome),
             () = sleep_until_some(&clock, deadline) => None,
         };
+        if granted.is_none() {
+            self.armed = None;
+            self.departed(WITHDRAWAL).await;
+        }
         match (granted, self.trouble.take()) {
             (Some(outcome), _) => outcome,
             // Nobody may hold it: the server has not said so for some time.
@@ -151,20 +165,33 @@ impl Acquisition {
         }
     }
 
+    async fn begin(&mut self) -> Result<Hold> {
+        self.departed(self.terms.timeout).await;
+        self.until_granted().await
+    }
+
+    /// Waits until what this client has given up of the name has left it, so that nothing of its own is in the way. What does
+    /// not leave within `longest`, of a server that is silent for example, is left to the acquisition itself.
+    async fn departed(&self, longest: Duration) {
+        self.engine.departed([self.protocol.name()], longest).await;
+    }
+
     pub(crate) async fn until_granted(&mut self) -> Result<Hold> {
         if self.protocol.queues() {
             return self.queue_up().await;
         }
         let hub = Arc::clone(&self.engine.hub);
+        let mut free = None;
         // Who waits already has a scout for all: nobody of this client overtakes them, unless they may wait for it.
         if self.protocol.reenters() || !hub.crowded(&self.protocol.channel()) {
             match self.look(None).await? {
                 Found::Granted(hold) => return Ok(hold),
-                Found::Busy(_) | Found::Waiting => {}
+                Found::Busy(until) => free = until,
+                Found::Waiting => {}
             }
         }
         self.waits();
-        let place = Place::new(&hub, &self.protocol, self.owner, self.terms.ttl);
+        let place = Place::new(&hub, &self.protocol, self.owner, self.terms.ttl, free);
         loop {
             place
                 .turn()
@@ -235,7 +262,6 @@ impl Acquisition {
         };
         match (outcome, self.armed.take()) {
             (Ok(Verdict::Granted(token)), Some(armed)) => {
-                self.engine.renewals.add(&tenure);
                 Ok(Ok(Found::Granted(Hold::begin(armed, token, self.started))))
             }
             (Ok(Verdict::Waiting(place)), armed) => {

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bounds::Bounds;
 use queue::Queue;
+pub(crate) use words::Course;
 pub use words::{Belief, Departure, Ending, NotNow, Verdict};
 
 use crate::clock::Moment;
@@ -158,6 +159,17 @@ impl Claim {
             Verb::Acquire
         } else {
             Verb::Renew
+        }
+    }
+
+    /// What is to be done for the claim from now on.
+    pub(crate) fn course(&self) -> Course {
+        match self.phase {
+            Phase::Asking | Phase::Ended(_) => Course::Rests,
+            Phase::Waiting => Course::Waits {
+                beats_now: self.queue.as_ref().is_some_and(|queue| queue.doubtful),
+            },
+            Phase::Held { deadline, .. } => Course::Holds(deadline),
         }
     }
 

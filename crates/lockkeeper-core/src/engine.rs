@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::mpsc;
@@ -23,6 +24,9 @@ use crate::settings::Settings;
 use crate::store::{Event, Store};
 use crate::switch::Switch;
 use crate::tenure::{Tenure, Terms};
+
+/// How long the store may take to say goodbye to the server: for that it needs one round trip.
+const TAKING_LEAVE: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -71,7 +75,8 @@ impl Engine {
         runtime: &runtime::Handle,
     ) -> Arc<Self> {
         let line = Arc::new(Line::new(Arc::clone(&store), settings.observed.clone()));
-        let renewals = Arc::new(Renewals::new(Arc::clone(&line)));
+        let (reaper, posts) = reaper::Handle::new();
+        let renewals = Arc::new(Renewals::new(Arc::clone(&line), reaper.clone()));
         let mut random = settings
             .seed
             .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
@@ -82,7 +87,7 @@ impl Engine {
         let label = settings.label();
         let presence = Presence { id, label };
         let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals), presence);
-        let (reaper, reaper_task) = reaper::Handle::new(Arc::clone(&line), Arc::clone(&hub));
+        let reaper_task = posts.leave_for_all(Arc::clone(&line), Arc::clone(&hub));
         let closed = Arc::<Switch>::default();
         let finished = Arc::<Switch>::default();
 
@@ -175,6 +180,27 @@ impl Engine {
         self.renewals.remove(tenure);
     }
 
+    /// Waits until what was given up of these names has left them, for no longer than `longest`. What is given up from now on
+    /// is not waited for.
+    pub(crate) async fn departed<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a Name>,
+        longest: Duration,
+    ) {
+        let departing = self.reaper.departing(names);
+        if departing.is_empty() {
+            return;
+        }
+        let all = async {
+            for left in departing {
+                left.thrown().await;
+            }
+        };
+        if tokio::time::timeout(longest, all).await.is_err() {
+            tracing::debug!(?longest, "what was given up has not left in time");
+        }
+    }
+
     /// A pass for one acquisition or release; closing waits until it is dropped.
     pub(crate) fn enter(&self) -> Result<Pass> {
         let pass = self.passes.issue();
@@ -212,7 +238,8 @@ impl Engine {
         let (confirmed, unconfirmed) = self.reaper.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();
-        self.line.store.close().await;
+        // The store's tasks may live on a runtime that nobody drives any more.
+        let _ = tokio::time::timeout(TAKING_LEAVE, self.line.store.close()).await;
         tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
         CloseReport {
             confirmed,

@@ -8,10 +8,10 @@ mod group;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 
 use crate::acquire::Wishes;
-use crate::acquisition::Acquisition;
+use crate::acquisition::{Acquisition, WITHDRAWAL};
 use crate::bundle::Bundle;
 use crate::clock::{Moment, sleep_until_some};
 use crate::engine::Engine;
@@ -64,18 +64,23 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     pub(crate) fn new(steps: &[Vec<Member>], wishes: Wishes) -> Result<Self> {
-        let steps: Vec<Step> = owners(steps, wishes)?;
+        let mut steps: Vec<Step> = owners(steps, wishes)?;
         let Some(first) = steps.first() else {
             return Err(Error::config("there is no lock to acquire"));
         };
+        let started = first.engine.line.clock.now();
+        let wait = wishes.wait.longest();
+        for seat in steps.iter_mut().flat_map(|step| &mut step.seats) {
+            seat.terms.wait_until = wait.map(|wait| started.after(wait));
+        }
         Ok(Self {
-            started: first.engine.line.clock.now(),
+            started,
             _passes: engines(&steps)
                 .iter()
                 .map(|engine| engine.enter())
                 .collect::<Result<_>>()?,
             min_hold: wishes.min_hold,
-            wait: wishes.wait.longest(),
+            wait,
             stage: None,
             held: Vec::new(),
             steps,
@@ -105,6 +110,7 @@ impl Gathering {
     /// Asks for each step once; `None` if another claim holds one of them. Then nothing is held that a server could be told to
     /// let go.
     pub(crate) async fn once(&mut self) -> Result<Option<Bundle>> {
+        self.departed(|terms| terms.timeout).await;
         for step in 0..self.steps.len() {
             let mut stage = self.begin(step)?;
             let holds = match &mut stage {
@@ -143,7 +149,7 @@ impl Gathering {
     /// Asks until all are held, or until the time to wait is over.
     pub(crate) async fn wait(&mut self) -> Result<Bundle> {
         let Some(waited) = self.wait else {
-            return self.until_complete().await;
+            return self.begin_all().await;
         };
         if waited.is_zero() {
             let all = self.once().await?;
@@ -154,18 +160,39 @@ impl Gathering {
             .first()
             .map(|step| Arc::clone(&step.engine.line.clock));
         let Some(clock) = clock else {
-            return self.until_complete().await;
+            return self.begin_all().await;
         };
         let deadline = Some(self.started.after(waited));
         let complete = tokio::select! {
             biased;
-            outcome = self.until_complete() => Some(outcome),
+            outcome = self.begin_all() => Some(outcome),
             () = sleep_until_some(&clock, deadline) => None,
         };
         match complete {
             Some(outcome) => outcome,
-            None => Err(self.timeout(waited)),
+            None => {
+                let timeout = self.timeout(waited);
+                self.stage = None;
+                self.let_go();
+                self.departed(|_| WITHDRAWAL).await;
+                Err(timeout)
+            }
         }
+    }
+
+    async fn begin_all(&mut self) -> Result<Bundle> {
+        self.departed(|terms| terms.timeout).await;
+        self.until_complete().await
+    }
+
+    /// Waits until what these clients have given up of the names has left them, for so long each.
+    async fn departed(&self, longest: impl Fn(&Terms) -> Duration) {
+        let steps = self.steps.iter().map(|Step { engine, seats }| {
+            let names = seats.iter().map(|seat| seat.protocol.name());
+            let longest = seats.iter().map(|seat| longest(&seat.terms)).min();
+            engine.departed(names, longest.unwrap_or_default())
+        });
+        join_all(steps).await;
     }
 
     /// Takes step after step. A loss on the way begins again, with new claims.

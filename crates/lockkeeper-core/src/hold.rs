@@ -35,17 +35,11 @@ pub enum Released {
 pub(crate) struct Armed {
     pub(crate) tenure: Arc<Tenure>,
     pub(crate) engine: Arc<Engine>,
-    /// Its leave is posted together with those of others.
-    posted: bool,
 }
 
 impl Armed {
     pub(crate) const fn new(tenure: Arc<Tenure>, engine: Arc<Engine>) -> Self {
-        Self {
-            tenure,
-            engine,
-            posted: false,
-        }
+        Self { tenure, engine }
     }
 
     fn is_to_leave(&self) -> bool {
@@ -65,11 +59,8 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        if self.posted {
-            return;
-        }
         self.end();
-        if self.is_to_leave() {
+        if self.tenure.take_departure() {
             let tenure = Arc::clone(&self.tenure);
             self.engine.reaper.post(&self.engine.line, vec![tenure]);
         }
@@ -104,14 +95,11 @@ impl Drop for Joined {
         for armed in self.0.iter().rev() {
             armed.end();
         }
-        let to_leave = self.0.iter_mut().filter(|armed| armed.is_to_leave());
-        let mut to_leave: Vec<&mut Armed> = to_leave.collect();
-        let tenures: Vec<_> = to_leave.iter().map(|it| Arc::clone(&it.tenure)).collect();
-        if let [first, _, ..] = &to_leave[..] {
+        let to_leave: Vec<&Armed> = self.0.iter().filter(|it| it.is_to_leave()).collect();
+        if let [first, _, ..] = to_leave[..] {
+            let posted = to_leave.iter().filter(|it| it.tenure.take_departure());
+            let tenures = posted.map(|it| Arc::clone(&it.tenure)).collect();
             first.engine.reaper.post(&first.engine.line, tenures);
-            for armed in &mut to_leave {
-                armed.posted = true;
-            }
         }
     }
 }
@@ -130,7 +118,8 @@ pub struct Hold {
 impl Hold {
     /// The claim was granted with `token`, asked for since `started`.
     pub(crate) fn begin(armed: Armed, token: FencingToken, started: Moment) -> Self {
-        let Armed { tenure, engine, .. } = &armed;
+        let Armed { tenure, engine } = &armed;
+        engine.renewals.add(tenure);
         // What the maker of the claim's owner is told about it, if that is another client.
         let ear = engine.hub.granted(&*tenure.protocol, tenure.id.owner());
         tracing::debug!(claim = %tenure.id, %token, "granted");

@@ -1,6 +1,7 @@
 //! Observers: told of everything that happens to the leases of a client, for metrics and audit.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::lease::LossReason;
@@ -11,7 +12,8 @@ use crate::tenure::Tenure;
 /// Told of everything that happens to the leases of a client.
 ///
 /// It is called from the client's own tasks and from whoever acquires and releases: it must be quick and must not block.
-/// The client holds no lock of its own meanwhile, so an observer may use it.
+/// The client holds no lock of its own meanwhile, so an observer may use it. A panic of the observer is caught and logged:
+/// only that observation is lost.
 ///
 /// # Examples
 ///
@@ -91,13 +93,21 @@ pub(crate) struct Observed(pub(crate) Option<std::sync::Arc<dyn Observer>>);
 impl Observed {
     pub(crate) fn tell(&self, tenure: &Tenure, event: LeaseEvent) {
         if let Some(observer) = &self.0 {
-            observer.observe(&Observation {
+            let observation = Observation {
                 name: tenure.protocol.name().as_str(),
                 kind: tenure.protocol.kind(),
                 claim: tenure.id.as_str(),
                 owner: tenure.id.owner(),
                 event,
-            });
+            };
+            // A panic would end the task that keeps the leases of all, or fail an acquisition that has succeeded.
+            let observed = AssertUnwindSafe(|| observer.observe(&observation));
+            if catch_unwind(observed).is_err() {
+                tracing::error!(
+                    ?observation,
+                    "the observer panicked; this observation is lost"
+                );
+            }
         }
     }
 }

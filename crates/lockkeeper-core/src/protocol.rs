@@ -178,7 +178,7 @@ impl<'a> Ask<'a> {
 }
 
 /// What a claim can ask of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
     /// To be made a holder.

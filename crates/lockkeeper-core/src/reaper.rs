@@ -13,8 +13,10 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::exchange::Line;
 use crate::leave::{self, Attempt};
+use crate::name::Name;
 use crate::notify::Hub;
 use crate::pause::Pauses;
+use crate::switch::Switch;
 use crate::tenure::Tenure;
 
 /// How many first attempts are on their way to one server at once; more would only wait in the client library.
@@ -45,10 +47,74 @@ impl Default for Bounds {
 pub(crate) struct Handle {
     inbox: mpsc::UnboundedSender<Post>,
     counts: Arc<Counts>,
+    departing: Arc<Departing>,
 }
 
-/// Claims to leave for, by one script if there are several, and until when that is of use.
-type Post = (Vec<Arc<Tenure>>, Moment);
+/// What has been posted, for the task that leaves for it.
+pub(crate) struct Posts {
+    inbox: mpsc::UnboundedReceiver<Post>,
+    counts: Arc<Counts>,
+}
+
+/// Claims to leave for, by one script if there are several.
+#[derive(Debug)]
+struct Post {
+    tenures: Vec<Arc<Tenure>>,
+    /// Until when that is of use.
+    until: Moment,
+    departure: Departure,
+}
+
+/// The names that are being left, and for each what is thrown when a posted leave is settled.
+#[derive(Debug, Default)]
+struct Departing(Mutex<BTreeMap<Box<str>, Vec<Arc<Switch>>>>);
+
+/// One post on its way. Dropped, it has left, or is given up.
+#[derive(Debug)]
+struct Departure {
+    names: Vec<Box<str>>,
+    left: Arc<Switch>,
+    departing: Arc<Departing>,
+}
+
+impl Departing {
+    fn change<T>(&self, f: impl FnOnce(&mut BTreeMap<Box<str>, Vec<Arc<Switch>>>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begin(self: &Arc<Self>, tenures: &[Arc<Tenure>]) -> Departure {
+        let names = tenures.iter().map(|it| it.protocol.name().main().into());
+        let names: Vec<Box<str>> = names.collect();
+        let left = Arc::<Switch>::default();
+        self.change(|departing| {
+            for name in &names {
+                let of_name = departing.entry(name.clone()).or_default();
+                of_name.push(Arc::clone(&left));
+            }
+        });
+        Departure {
+            names,
+            left,
+            departing: Arc::clone(self),
+        }
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        self.departing.change(|departing| {
+            for name in &self.names {
+                if let Some(of_name) = departing.get_mut(name) {
+                    of_name.retain(|other| !Arc::ptr_eq(other, &self.left));
+                    if of_name.is_empty() {
+                        departing.remove(name);
+                    }
+                }
+            }
+        });
+        self.left.throw();
+    }
+}
 
 /// What has become of the posted claims.
 #[derive(Debug, Default)]
@@ -66,13 +132,35 @@ struct Tally {
 }
 
 impl Handle {
-    /// A handle and the future that does the work until every handle is gone and every claim is settled. Dropping the
-    /// future gives up what is open.
-    pub(crate) fn new(line: Arc<Line>, hub: Arc<Hub>) -> (Self, impl Future<Output = ()>) {
+    /// A handle, and where what is posted comes out.
+    pub(crate) fn new() -> (Self, Posts) {
         let (inbox, posts) = mpsc::unbounded_channel();
         let counts = Arc::<Counts>::default();
-        let work = run(line, hub, posts, Working(Arc::clone(&counts)));
-        (Self { inbox, counts }, work)
+        let posts = Posts {
+            inbox: posts,
+            counts: Arc::clone(&counts),
+        };
+        let departing = Arc::default();
+        let handle = Self {
+            inbox,
+            counts,
+            departing,
+        };
+        (handle, posts)
+    }
+
+    /// What is thrown when these names have been left by all that has been posted so far.
+    pub(crate) fn departing<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a Name>,
+    ) -> Vec<Arc<Switch>> {
+        self.departing.change(|departing| {
+            if departing.is_empty() {
+                return Vec::new();
+            }
+            let of_names = names.into_iter().filter_map(|it| departing.get(it.main()));
+            of_names.flatten().cloned().collect()
+        })
     }
 
     /// Leaves for a claim, or for several that one script can leave for, some time soon. Belief in them must have ended.
@@ -83,7 +171,13 @@ impl Handle {
         };
         let claims = tenures.len();
         self.counts.change(|tally| tally.open += claims);
-        if self.inbox.send((tenures, until)).is_err() {
+        let departure = self.departing.begin(&tenures);
+        let post = Post {
+            tenures,
+            until,
+            departure,
+        };
+        if self.inbox.send(post).is_err() {
             // The task has ended; the claims end by their ttl.
             self.counts.settle(0, claims);
         }
@@ -136,6 +230,15 @@ impl Drop for Working {
     }
 }
 
+impl Posts {
+    /// Leaves for all that is posted until every handle is gone and every claim is settled. Dropping the future gives up what
+    /// is open.
+    pub(crate) fn leave_for_all(self, line: Arc<Line>, hub: Arc<Hub>) -> impl Future<Output = ()> {
+        let working = Working(self.counts);
+        run(line, hub, self.inbox, working)
+    }
+}
+
 async fn run(
     line: Arc<Line>,
     hub: Arc<Hub>,
@@ -150,7 +253,7 @@ async fn run(
             biased;
             Some((left, unconfirmed)) = leaves.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
-                Some((tenures, until)) => {
+                Some(Post { tenures, until, departure }) => {
                     // Servers come and go; those of which nothing is on its way are forgotten with the leaves.
                     if leaves.is_empty() {
                         bounds.clear();
@@ -160,7 +263,12 @@ async fn run(
                         line.store.server_of(line.store.group(main))
                     });
                     let bounds = Arc::clone(bounds.entry(server).or_default());
-                    leaves.push(leave(&line, &hub, tenures, until, bounds));
+                    let (line, hub) = (&line, &hub);
+                    leaves.push(async move {
+                        let counts = leave(line, hub, tenures, until, bounds).await;
+                        drop(departure);
+                        counts
+                    });
                 }
                 None => open = false,
             },

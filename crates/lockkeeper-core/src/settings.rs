@@ -192,6 +192,7 @@ impl Settings {
             max_hold: None,
             min_hold: None,
             known_owner: true,
+            wait_until: None,
         })
     }
 }

@@ -300,6 +300,8 @@ impl StoreError {
                     | "CLUSTERDOWN"
                     | "TRYAGAIN"
                     | "NOREPLICAS"
+                    | "MISCONF"
+                    | "OOM"
                     | "UNBLOCKED"
             ),
         }

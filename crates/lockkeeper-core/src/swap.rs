@@ -58,7 +58,6 @@ impl Hold {
             hold.ensure_held()?;
             return Ok(Swapped::Refused(hold));
         };
-        engine.renewals.add(&new.tenure);
         observe_released(&engine.line, &hold.armed.tenure);
         Ok(Swapped::Done(Self::begin(new, token, started)))
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::claim::{Belief, Claim};
+use crate::claim::{Belief, Claim, Departure};
 use crate::clock::Moment;
 use crate::lease::LossReason;
 use crate::majority::Shared;
 use crate::owner::{ClaimId, Owner};
-use crate::protocol::Protocol;
+use crate::protocol::{FencingToken, Protocol};
 use crate::renewal::schedule::{LeaseId, Pace};
 use crate::whole::Whole;
 
@@ -40,6 +40,8 @@ pub(crate) struct Terms {
     pub(crate) min_hold: Option<Duration>,
     /// The owner was not made for this claim alone.
     pub(crate) known_owner: bool,
+    /// When the acquisition stops waiting; `None`: never.
+    pub(crate) wait_until: Option<Moment>,
 }
 
 /// A claim with all that goes with it, shared by its guard, its observers, the renewals and the reaper.
@@ -54,8 +56,13 @@ pub(crate) struct Tenure {
     claim: Mutex<Claim>,
     /// The owner is known to others than this claim.
     known_owner: AtomicBool,
+    /// The acquisition has taken its grant. Until then the grant is not renewed: the future may never be polled again. Read and
+    /// changed with the claim locked.
+    taken: AtomicBool,
     /// It was granted, and nobody has been given the hold. Read and changed with the claim locked.
     pending: AtomicBool,
+    /// A leave for the claim has been posted.
+    posted: AtomicBool,
     /// What it holds together with.
     whole: OnceLock<Weak<Whole>>,
     /// Rings when the claim comes to another phase, above all when belief ends.
@@ -93,7 +100,9 @@ impl Tenure {
             predecessor: None,
             claim: Mutex::new(claim),
             known_owner: AtomicBool::new(terms.known_owner),
+            taken: AtomicBool::new(false),
             pending: AtomicBool::new(false),
+            posted: AtomicBool::new(false),
             whole: OnceLock::new(),
             bell: Notify::new(),
             majority: OnceLock::new(),
@@ -104,6 +113,38 @@ impl Tenure {
     pub(crate) fn hand_out_owner(&self) -> Owner {
         self.known_owner.store(true, Ordering::Relaxed);
         self.id.owner()
+    }
+
+    /// Takes the grant, if the claim holds at `now`; what may be believed, and the token of what was taken.
+    pub(crate) fn take(&self, now: Moment) -> (Belief, Option<FencingToken>) {
+        self.change(|claim| {
+            let belief = claim.belief(now);
+            let held = matches!(belief, Belief::Held | Belief::Uncertain);
+            let token = claim.token().filter(|_| held);
+            self.taken.fetch_or(token.is_some(), Ordering::Relaxed);
+            (belief, token)
+        })
+    }
+
+    /// Ends a claim whose acquisition has not taken a grant of it; false if it has.
+    pub(crate) fn end_untaken(&self, now: Moment) -> bool {
+        self.change(|claim| {
+            let untaken = !self.taken.load(Ordering::Relaxed);
+            if untaken {
+                claim.end(now);
+            }
+            untaken
+        })
+    }
+
+    /// Whether somebody works under the hold, or may.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) && !self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Whether a leave for the claim is to be posted. True once: then it is posted.
+    pub(crate) fn take_departure(&self) -> bool {
+        self.claim().departure() != Departure::None && !self.posted.swap(true, Ordering::Relaxed)
     }
 
     /// From now on the hold is nobody's yet, or somebody's.

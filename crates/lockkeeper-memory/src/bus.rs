@@ -1,5 +1,6 @@
 //! Messages: which connection listens where, and delivery before the command that publishes returns.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockkeeper_core::store::Event;
@@ -24,6 +25,8 @@ pub(crate) struct Bus {
     /// Ordered, so that the order of delivery is the same in every run.
     channels: BTreeMap<String, BTreeSet<ConnectionId>>,
     pub(crate) muted: bool,
+    /// How many messages have reached a reader.
+    delivered: Cell<u64>,
 }
 
 impl Bus {
@@ -79,6 +82,11 @@ impl Bus {
         listeners.ok().flatten().map_or(0, BTreeSet::len)
     }
 
+    /// How many messages have reached a reader so far.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.get()
+    }
+
     /// Delivers a message; how many connections listen, as `PUBLISH` answers. A muted bus counts them all the same: a
     /// message lost on the way is one that the server believes delivered.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
@@ -93,6 +101,7 @@ impl Bus {
                 if let Some(Reader::One(sender)) = self.readers.get(connection) {
                     // A reader that went away has no use for it.
                     let _ = sender.send(Event::message(channel, payload));
+                    self.delivered.set(self.delivered.get() + 1);
                 }
             }
         }

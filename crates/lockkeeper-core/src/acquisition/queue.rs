@@ -19,6 +19,14 @@ impl Acquisition {
         let channel = format!("{}:{}", self.protocol.channel(), self.owner.client());
         let mut told = false;
         loop {
+            if self
+                .terms
+                .wait_until
+                .is_some_and(|end| engine.line.clock.now() >= end)
+            {
+                // The caller, who bounds the wait, says so.
+                std::future::pending::<()>().await;
+            }
             // Where this client hears of grants anyhow, that of this claim may overtake the answer that says to wait for it.
             let ear = engine.hub.keep_hearing(&channel);
             if ear.is_some() {
@@ -55,9 +63,6 @@ impl Acquisition {
             None => engine.hub.begin_hearing(channel),
         };
         engine.renewals.wait(&tenure);
-        if tenure.claim().take_doubt() {
-            engine.renewals.hurry(&tenure);
-        }
         loop {
             let (mut moved, mut opened) =
                 (pin!(tenure.bell().notified()), pin!(opening.notified()));
@@ -69,12 +74,8 @@ impl Acquisition {
                 missed = false;
             }
             let now = engine.line.clock.now();
-            let (belief, token, heard_at) = {
-                let claim = tenure.claim();
-                (claim.belief(now), claim.token(), claim.heard())
-            };
-            match (belief, token) {
-                (Belief::Held | Belief::Uncertain, Some(token)) => {
+            match tenure.take(now) {
+                (_, Some(token)) => {
                     let armed = self.armed.take();
                     return Ok(armed.map(|armed| Hold::begin(armed, token, self.started)));
                 }
@@ -85,6 +86,7 @@ impl Acquisition {
                     return Ok(None);
                 }
             }
+            let heard_at = tenure.claim().heard();
             // For so long no lease of this client would have outlived the server's silence.
             let patience = heard_at
                 .unwrap_or(self.started)

@@ -31,11 +31,13 @@ impl Acquisition {
         }
         let tenure = &hold.armed.tenure;
         tenure.set_pending(true);
+        self.engine.renewals.add(tenure);
         let error = match self.reached(&hold).await {
             Ok(reached) if reached >= self.replicas.into() => {
                 // The time may have run out meanwhile.
                 hold.ensure_held()?;
                 tenure.set_pending(false);
+                self.engine.renewals.add(tenure);
                 // Whoever closes from here on finds a hold that is somebody's.
                 drop(self.engine.enter()?);
                 if let Some(shortest) = self.min_hold {

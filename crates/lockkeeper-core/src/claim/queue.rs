@@ -25,7 +25,7 @@ pub(super) struct Queue {
     sent: Vec<(Request, Moment)>,
     /// A grant whose message came before the answer that says that the claim waits.
     early: Option<(FencingToken, Request)>,
-    /// The answer that is on its way, or has come last, may be older than what only an answer can tell.
+    /// Something has happened that no beat sent so far can tell of.
     pub(super) doubtful: bool,
 }
 
@@ -47,6 +47,7 @@ impl Queue {
             self.sent.remove(0);
         }
         self.sent.push((request, now));
+        self.doubtful = false;
     }
 
     /// The claim waits, as of `request`: what was sent before is named no more, but by a copy that comes late, and then
@@ -165,22 +166,11 @@ impl Claim {
     }
 
     /// Something has happened that only a beat sent from now on can tell of: an answer that is on its way does not.
-    pub(crate) fn doubt_answer(&mut self) {
-        if self.pending.is_some() && !mutant!(HintBehindBeatLost) {
-            self.doubt_place();
-        }
-    }
-
-    fn doubt_place(&mut self) {
-        if let Some(queue) = &mut self.queue {
+    pub(crate) fn doubt_place(&mut self) {
+        let lost = self.pending.is_some() && mutant!(HintBehindBeatLost);
+        if let Some(queue) = self.queue.as_mut().filter(|_| !lost) {
             queue.doubtful = true;
         }
-    }
-
-    /// Whether another beat is due at once although the claim was told to wait. Says so once.
-    pub(crate) fn take_doubt(&mut self) -> bool {
-        let queue = self.queue.as_mut();
-        queue.is_some_and(|queue| std::mem::take(&mut queue.doubtful))
     }
 
     /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.

@@ -109,8 +109,9 @@ fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again
     claim.granted_by_message(FencingToken::new(7), 1, at(20));
     let verdict = claim.answered(2, Answer::Waiting(1), at(30));
     assert_eq!(verdict, Verdict::Waiting(1));
-    assert!(claim.take_doubt());
-    assert!(!claim.take_doubt());
+    assert_eq!(claim.course(), Course::Waits { beats_now: true });
+    claim.send(Verb::Beat, 3, at(31)).unwrap();
+    assert_eq!(claim.course(), Course::Waits { beats_now: false });
 }
 
 #[test]
@@ -118,17 +119,15 @@ fn what_only_an_answer_can_tell_is_asked_again_behind_the_beat_on_its_way() {
     let mut claim = claim().with_queue(Duration::from_millis(900), Duration::from_millis(300));
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.answered(1, Answer::Waiting(1), at(1));
-    claim.doubt_answer();
-    assert!(!claim.take_doubt());
     claim.send(Verb::Beat, 2, at(300)).unwrap();
     let verdict = claim.granted_by_message(FencingToken::new(7), 1, at(700));
     assert_eq!(verdict, Verdict::Hint);
-    claim.doubt_answer();
+    claim.doubt_place();
     assert_eq!(
         claim.answered(2, Answer::Waiting(1), at(701)),
         Verdict::Waiting(1)
     );
-    assert!(claim.take_doubt());
+    assert_eq!(claim.course(), Course::Waits { beats_now: true });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::lease::LossReason;
 use crate::protocol::FencingToken;
 
@@ -29,6 +30,20 @@ pub enum Belief {
     Uncertain,
     /// It does not hold and never will.
     Ended(Ending),
+}
+
+/// What the engine does for a claim from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Nothing: it has not been put anywhere yet, or has ended.
+    Rests,
+    /// It waits, and says now and then that it is alive.
+    Waits {
+        /// Something has happened that only another beat can tell of.
+        beats_now: bool,
+    },
+    /// It holds until this moment unless it is renewed.
+    Holds(Moment),
 }
 
 /// Why a request may not be sent now.

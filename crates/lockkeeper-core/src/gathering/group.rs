@@ -84,11 +84,11 @@ impl Group {
 
     /// Asks; and if one of the names is held, waits among those of this client who wait for that one, and asks again.
     pub(super) async fn until_granted(&mut self) -> Result<Vec<Hold>> {
-        let mut awaited = match self.crowded() {
-            Some(seat) => seat,
+        let (mut awaited, mut free) = match self.crowded() {
+            Some(seat) => (seat, None),
             None => match self.look(None).await? {
                 Found::Granted(holds) => return Ok(holds),
-                Found::Busy(busy) => busy.first().map_or(0, |(seat, _)| *seat),
+                Found::Busy(busy) => busy.first().copied().unwrap_or_default(),
             },
         };
         let mut told = false;
@@ -97,10 +97,10 @@ impl Group {
             if !std::mem::replace(&mut told, true) {
                 self.waits();
             }
-            match self.in_line(awaited).await? {
+            match self.in_line(awaited, free).await? {
                 Found::Granted(holds) => return Ok(holds),
                 // That one is free now, and another is not.
-                Found::Busy(busy) => awaited = busy.first().map_or(0, |(seat, _)| *seat),
+                Found::Busy(busy) => (awaited, free) = busy.first().copied().unwrap_or_default(),
             }
         }
     }
@@ -115,13 +115,13 @@ impl Group {
 
     /// Waits in the line for one name, and asks for all whenever it is this one's turn, until they are granted or that name
     /// is not what keeps them.
-    async fn in_line(&mut self, awaited: usize) -> Result<Found> {
+    async fn in_line(&mut self, awaited: usize, free: Option<Moment>) -> Result<Found> {
         let Seat {
             protocol,
             owner,
             terms,
         } = self.seats[awaited].clone();
-        let place = Place::new(&self.engine.hub, &protocol, owner, terms.ttl);
+        let place = Place::new(&self.engine.hub, &protocol, owner, terms.ttl, free);
         loop {
             let turn = place.turn().await;
             turn.map_err(|error| self.backend(awaited, "wait for", error))?;
@@ -258,10 +258,7 @@ impl Group {
 
     fn hold(&mut self, tokens: Vec<FencingToken>) -> Vec<Hold> {
         let granted = self.armed.take().into_iter().zip(tokens);
-        let holds = granted.map(|(armed, token)| {
-            self.engine.renewals.add(&armed.tenure);
-            Hold::begin(armed, token, self.started)
-        });
+        let holds = granted.map(|(armed, token)| Hold::begin(armed, token, self.started));
         holds.collect()
     }
 

@@ -100,6 +100,7 @@ impl Acquisition {
     }
 
     async fn tries(&mut self) -> Result<Option<QuorumHold>> {
+        self.departed().await;
         let mut pauses = Pauses::new(self.random());
         let mut tried = 0;
         loop {
@@ -145,7 +146,21 @@ impl Acquisition {
         }
     }
 
+    /// Waits until what these clients have given up of the name has left a majority of the servers, for no longer than one
+    /// request may take.
+    async fn departed(&self) {
+        let nodes = self.lock.nodes.iter().zip(&self.terms);
+        let mut departing: FuturesUnordered<_> = nodes
+            .map(|(node, terms)| node.engine.departed([node.protocol.name()], terms.timeout))
+            .collect();
+        let mut free = 0;
+        while !self.lock.quorum.is_reached(free) && departing.next().await.is_some() {
+            free += 1;
+        }
+    }
+
     async fn until_granted(&mut self) -> Result<QuorumHold> {
+        self.departed().await;
         let clock = Arc::clone(self.lock.first().clock());
         let mut pauses = Pauses::new(self.random());
         // Until when a majority may fail to answer, counted from when it first did. Servers that were started again are waited

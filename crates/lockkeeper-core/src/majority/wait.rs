@@ -45,7 +45,7 @@ impl Watch {
     pub(super) fn new(lock: &QuorumLock, owner: Owner, patience: Duration, seed: u64) -> Self {
         let places = lock.nodes.iter().map(|node| {
             let hub = &node.engine.hub;
-            Some(Place::new(hub, &node.protocol, owner, patience))
+            Some(Place::new(hub, &node.protocol, owner, patience, None))
         });
         let places: Vec<_> = places.collect();
         Self {

@@ -15,6 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
+use uuid::Uuid;
 
 use crate::clock::{Clock, sleep_until_some};
 use crate::owner::Owner;
@@ -43,8 +44,8 @@ pub(crate) struct Hub {
 enum Reader {
     /// The kind whose waiters are told to look.
     Waiters(Arc<dyn Protocol>),
-    /// The client, which is told about its claims.
-    Client,
+    /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
+    Client(Uuid),
     /// Claims that wait in a queue and are told of their grants.
     Queue,
 }
@@ -104,12 +105,11 @@ impl Hub {
         self.introduce();
         let own = owner.client() == self.presence.id;
         if own && !self.listening.swap(true, Ordering::Relaxed) {
-            self.listen(&client_key(self.presence.id));
+            self.listen(self.presence.id);
         }
         (!own).then(|| {
-            let channel = client_key(owner.client());
-            self.listen(&channel);
-            Ear::new(self, channel)
+            self.listen(owner.client());
+            Ear::new(self, client_key(owner.client()))
         })
     }
 
@@ -165,10 +165,10 @@ impl Hub {
         }
     }
 
-    /// Begins to hear what a client is told.
-    fn listen(&self, channel: &str) {
+    /// Begins to hear what is told of the claims of this client's owners.
+    fn listen(&self, client: Uuid) {
         let now = self.clock.now();
-        self.change(|registry| registry.listen(channel, Reader::Client, now));
+        self.change(|registry| registry.listen(&client_key(client), Reader::Client(client), now));
     }
 
     /// Hears it no longer.
@@ -233,7 +233,7 @@ impl Hub {
     fn message(&self, renewals: &Renewals, channel: &str, payload: &[u8]) {
         let reader = self.with(|state| state.registry.reader(channel).cloned());
         let signal = match reader {
-            Some(Reader::Client) => return presence::told(renewals, payload),
+            Some(Reader::Client(_)) => return presence::told(renewals, payload),
             Some(Reader::Queue) => match Grant::read(payload) {
                 Some(grant) => return renewals.granted(grant),
                 None => None,
@@ -248,14 +248,18 @@ impl Hub {
         }
     }
 
-    fn subscribed(&self, channel: &str, result: Result<(), StoreError>) {
+    fn subscribed(&self, renewals: &Renewals, channel: &str, result: Result<(), StoreError>) {
         let now = self.clock.now();
         match result {
             Ok(()) => {
-                let opening = self.change_state(|state| {
+                let (opening, reader) = self.change_state(|state| {
                     let opening = state.openings.remove(channel);
-                    (opening, state.registry.subscribed(channel, now))
+                    let reader = state.registry.reader(channel).cloned();
+                    ((opening, reader), state.registry.subscribed(channel, now))
                 });
+                if let Some(Reader::Client(client)) = reader {
+                    renewals.recheck(client);
+                }
                 if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
                     opening.notify_waiters();
                 }
@@ -343,7 +347,7 @@ async fn run(
                 introduction.sent(clock.now());
             }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
-                hub.subscribed(&channel, result);
+                hub.subscribed(&renewals, &channel, result);
             }
             Wakeup::Settled(Settled::Unsubscribed(channel)) => {
                 hub.change(|registry| registry.unsubscribed(&channel));

@@ -24,13 +24,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes a place in the line for `protocol`'s name. The waiter waits for `owner`, and for an unreachable server as long
-    /// as its `patience`.
+    /// Takes a place in the line for `protocol`'s name, which is held, perhaps until `free`. The waiter waits for `owner`, and
+    /// for an unreachable server as long as its `patience`.
     pub(crate) fn new(
         hub: &Arc<Hub>,
         protocol: &Arc<dyn Protocol>,
         owner: Owner,
         patience: Duration,
+        free: Option<Moment>,
     ) -> Self {
         let owner = protocol.reenters().then_some(owner);
         let channel = protocol.channel();
@@ -38,7 +39,7 @@ impl Place {
         let now = hub.clock.now();
         let reader = Reader::Waiters(Arc::clone(protocol));
         let waiter = hub.change_state(|state| {
-            let (waiter, steps) = state.registry.join(&channel, reader, owner, now);
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });

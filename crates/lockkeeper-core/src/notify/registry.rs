@@ -5,6 +5,7 @@
 //! scout that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
 
 mod channel;
+mod line;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -58,12 +59,14 @@ impl<R> Registry<R> {
         self.timers.first().map(|&(moment, _)| moment)
     }
 
-    /// A waiter arrives; `owner` if owners of this kind are let in again. If it is the first, what it has seen before counts for nothing.
+    /// A waiter arrives; `owner` if owners of this kind are let in again. It has looked, and was told that the name is held,
+    /// perhaps until `free`: without messages the first looks again then.
     pub(crate) fn join(
         &mut self,
         name: &str,
         reader: R,
         owner: Option<Owner>,
+        free: Option<Moment>,
         now: Moment,
     ) -> (WaiterId, Vec<Step>) {
         self.arrivals += 1;
@@ -72,11 +75,10 @@ impl<R> Registry<R> {
             .entry(name.to_owned())
             .or_insert_with(|| Channel::new(reader, now));
         let steps = self.at(name, |channel| {
-            channel.line.push_back(waiter);
-            channel.owners.extend(owner.map(|owner| (waiter, owner)));
+            channel.line.push_back(waiter, owner);
             channel.linger = None;
             if channel.line.len() == 1 {
-                channel.look_at = now.after(channel.poll);
+                channel.set_look_at(free, now);
                 // What happened between its own look and now was told to nobody.
                 let open = matches!(channel.subscription, Subscription::Open);
                 channel.unseen = open.then_some(now);
@@ -146,7 +148,7 @@ impl<R> Registry<R> {
         let last = self.arrivals;
         self.at(name, |channel| {
             channel.unreachable = Some((last, patience, error.clone()));
-            channel.line.iter().copied().map(Step::Wake).collect()
+            channel.line.iter().map(Step::Wake).collect()
         })
     }
 
@@ -164,10 +166,9 @@ impl<R> Registry<R> {
         now: Moment,
     ) -> Vec<Step> {
         self.at(name, |channel| {
-            let scout = channel.line.front() == Some(&waiter);
-            channel.line.retain(|&other| other != waiter);
+            let scout = channel.line.front() == Some(waiter);
+            let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
-            let owner = channel.owners.remove(&waiter);
             if channel.answered(waiter) && granted.is_none() {
                 channel.unseen.get_or_insert(now);
             }
@@ -182,7 +183,7 @@ impl<R> Registry<R> {
                 _ => Vec::new(),
             };
             let next = channel.line.front().filter(|_| scout);
-            steps.extend(next.map(|&next| Step::Wake(next)));
+            steps.extend(next.map(Step::Wake));
             steps
         })
     }
@@ -204,7 +205,7 @@ impl<R> Registry<R> {
     ) -> Vec<Step> {
         self.at(name, |channel| {
             let all = if refusal.is_some() {
-                channel.line.iter().copied().map(Step::Wake).collect()
+                channel.line.iter().map(Step::Wake).collect()
             } else {
                 Vec::new()
             };

@@ -1,8 +1,11 @@
 //! The renewal scheduler, or watchdog: one per client, for all its leases.
 //!
-//! [`schedule`] decides when; the task here sends. A lease is put into the schedule by whoever was granted it, without
-//! waking the task unless it is due before everything else. What is due together goes out as batches: one script renews
-//! up to a hundred leases, and what one of them meets is nothing to the others.
+//! [`schedule`] decides when; the task here sends. Whoever has changed a claim lets the schedule [follow](Renewals::follow) it,
+//! without waking the task unless something is due before everything else. What is due together goes out as batches: one
+//! script renews up to a hundred leases, which fail independently.
+//!
+//! A grant that a message brings is not renewed until its acquisition has taken it, and a wait that is over is given up, so
+//! a future that is never polled again keeps nothing for longer than its first hold.
 
 pub(crate) mod schedule;
 
@@ -12,17 +15,19 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
-use crate::claim::{Claim, Verdict};
+use crate::claim::{Claim, Course, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
 use crate::name::Name;
 use crate::observer::LeaseEvent;
 use crate::owner::Owner;
-use crate::protocol::{Grant, Verb};
+use crate::protocol::{Answer, Grant, Verb};
+use crate::reaper;
 use crate::tenure::Tenure;
 use schedule::{LeaseId, Schedule};
 
@@ -42,6 +47,7 @@ pub(crate) struct Renewals {
     state: Mutex<State>,
     bell: Notify,
     pub(crate) line: Arc<Line>,
+    reaper: reaper::Handle,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +58,8 @@ struct State {
     expected: BTreeMap<Box<str>, Arc<Tenure>>,
     /// What was said lately of claims that had no lease here, the last first.
     early: VecDeque<(String, Word)>,
+    /// Leases whose holders may have missed what was said of them.
+    questions: Vec<Arc<Tenure>>,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
     /// There was no lease when the task last looked, and none has come since.
@@ -64,8 +72,22 @@ type Word = fn(&mut Claim);
 /// The deadline of a claim that waits: its place ends on the server alone.
 const NEVER: Moment = Moment::from_elapsed(Duration::MAX);
 
-/// Leases that one script renews.
-type Batch = Vec<Arc<Tenure>>;
+/// Claims for which one script does the same.
+#[derive(Debug)]
+struct Batch {
+    verb: Verb,
+    tenures: Vec<Arc<Tenure>>,
+}
+
+/// What the claims of a batch have in common. One timeout too, or the leases that can wait for an answer would depend on those
+/// that cannot.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    script: &'static str,
+    verb: Verb,
+    group: u32,
+    timeout: Duration,
+}
 
 /// What is to be renewed on one server. Each has its own, so that one that is silent delays no other.
 #[derive(Debug, Default)]
@@ -74,56 +96,91 @@ struct Lane {
     under_way: usize,
 }
 
+impl State {
+    /// See [`Renewals::follow`].
+    fn follow(&mut self, tenure: &Arc<Tenure>, sent: Moment, now: Moment) {
+        // Read under the lock of the schedule, so that whoever comes last puts in what is true.
+        let course = tenure.claim().course();
+        let (pace, until) = match course {
+            Course::Rests => return self.forget(tenure),
+            Course::Waits { .. } if mutant!(WaiterNeverBeats) => return,
+            Course::Waits { .. } => (Some(tenure.terms.beats), end_of_wait(tenure)),
+            Course::Holds(until) => {
+                if tenure.protocol.queues() {
+                    self.expected.remove(tenure.id.as_str());
+                }
+                (tenure.terms.pace.filter(|_| tenure.is_in_use()), until)
+            }
+        };
+        self.schedule.add(tenure.number, pace, sent, until);
+        if let Course::Waits { beats_now: true } = course {
+            self.schedule.hurry(tenure.number, now);
+        }
+        self.tenures.insert(tenure.number, Arc::clone(tenure));
+        self.idle = false;
+    }
+
+    /// A beat of the claim that was sent at `sent` has been answered: it waits. If a message has told of its grant meanwhile,
+    /// the schedule knows already.
+    fn waits_on(&mut self, tenure: &Tenure, sent: Moment, now: Moment) {
+        let course = tenure.claim().course();
+        if let Course::Waits { beats_now } = course {
+            let until = end_of_wait(tenure);
+            self.schedule.renewed(tenure.number, sent, until);
+            if beats_now {
+                self.schedule.hurry(tenure.number, now);
+            }
+        }
+    }
+
+    fn forget(&mut self, tenure: &Tenure) {
+        self.schedule.remove(tenure.number);
+        self.tenures.remove(&tenure.number);
+        if tenure.protocol.queues() {
+            self.expected.remove(tenure.id.as_str());
+        }
+    }
+}
+
+fn end_of_wait(tenure: &Tenure) -> Moment {
+    tenure.terms.wait_until.unwrap_or(NEVER)
+}
+
 impl Renewals {
-    pub(crate) fn new(line: Arc<Line>) -> Self {
+    pub(crate) fn new(line: Arc<Line>, reaper: reaper::Handle) -> Self {
         Self {
             state: Mutex::default(),
             bell: Notify::new(),
             line,
+            reaper,
         }
     }
 
-    /// Keeps a lease that has just been granted by an answer.
+    /// Keeps a lease that has been granted: somebody is there who uses it, or will once it is confirmed.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
+        tenure.take(self.line.clock.now());
+        self.follow_grant(tenure);
+    }
+
+    fn follow_grant(&self, tenure: &Arc<Tenure>) {
         let granted = tenure.claim().granted();
         if let Some(sent) = granted {
-            self.add_from(tenure, sent);
-        }
-    }
-
-    /// Keeps a lease, to be renewed in good time counted from `sent`.
-    fn add_from(&self, tenure: &Arc<Tenure>, sent: Moment) {
-        let Some(deadline) = tenure.claim().deadline() else {
-            return;
-        };
-        let earlier = self.with(|state| {
-            if tenure.protocol.queues() {
-                state.expected.remove(tenure.id.as_str());
-            }
-            state
-                .schedule
-                .add(tenure.number, tenure.terms.pace, sent, deadline);
-            state.tenures.insert(tenure.number, Arc::clone(tenure));
-            state.idle = false;
-            state.schedule.next() < state.armed || state.armed.is_none()
-        });
-        if earlier {
-            self.bell.notify_one();
+            self.follow(tenure, sent);
         }
     }
 
     /// Lets a claim beat that waits in a queue. A grant that a message tells of is found by it.
     pub(crate) fn wait(&self, tenure: &Arc<Tenure>) {
         self.expect(tenure);
-        if mutant!(WaiterNeverBeats) {
-            return;
-        }
+        self.follow(tenure, self.line.clock.now());
+    }
+
+    /// Does for the claim what is to be done as it stands now, counted from `sent`; what was scheduled for it before is
+    /// forgotten.
+    fn follow(&self, tenure: &Arc<Tenure>, sent: Moment) {
         let now = self.line.clock.now();
         let earlier = self.with(|state| {
-            let beats = Some(tenure.terms.beats);
-            state.schedule.add(tenure.number, beats, now, NEVER);
-            state.tenures.insert(tenure.number, Arc::clone(tenure));
-            state.idle = false;
+            state.follow(tenure, sent, now);
             state.schedule.next() < state.armed || state.armed.is_none()
         });
         if earlier {
@@ -151,7 +208,7 @@ impl Renewals {
     /// Lets the claim beat now, or as soon as the beat is answered that is on its way.
     pub(crate) fn hurry(&self, tenure: &Tenure) {
         let now = self.line.clock.now();
-        tenure.claim().doubt_answer();
+        tenure.claim().doubt_place();
         self.with(|state| state.schedule.hurry(tenure.number, now));
         self.bell.notify_one();
     }
@@ -166,7 +223,7 @@ impl Renewals {
             .line
             .granted_by_message(&tenure, grant.token, grant.request)
         {
-            Verdict::Granted(_) => self.add_from(&tenure, self.line.clock.now()),
+            Verdict::Granted(_) => self.follow_grant(&tenure),
             Verdict::Hint => self.hurry(&tenure),
             verdict => {
                 tracing::debug!(claim = %tenure.id, ?verdict, "a message of a grant changes nothing");
@@ -176,13 +233,7 @@ impl Renewals {
 
     /// Keeps a lease no longer.
     pub(crate) fn remove(&self, tenure: &Tenure) {
-        self.with(|state| {
-            state.schedule.remove(tenure.number);
-            state.tenures.remove(&tenure.number);
-            if tenure.protocol.queues() {
-                state.expected.remove(tenure.id.as_str());
-            }
-        });
+        self.with(|state| state.forget(tenure));
     }
 
     /// Whether there is no lease.
@@ -237,6 +288,30 @@ impl Renewals {
         self.bell.notify_one();
     }
 
+    /// What was said of the claims of this client's owners before now may have been told to nobody: asks whether they hold.
+    pub(crate) fn recheck(&self, client: Uuid) {
+        self.with(|state| {
+            let told = |tenure: &&Arc<Tenure>| {
+                tenure.id.owner().client() == client && tenure.claim().token().is_some()
+            };
+            let told = state.tenures.values().filter(told).cloned();
+            state.questions.extend(told);
+        });
+        self.bell.notify_one();
+    }
+
+    /// Asks whether a claim holds.
+    async fn ask(&self, tenure: &Tenure) {
+        match self.line.verify(tenure).await {
+            Ok(Answer::Gone) => self.lose(tenure, Claim::seen_gone),
+            Ok(Answer::Revoked) => self.lose(tenure, Claim::revoke),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(claim = %tenure.id, %error, "nobody knows whether it was revoked");
+            }
+        }
+    }
+
     /// Gives every lease up, to be lost to its holder and to expire on the server; how many those were.
     pub(crate) fn forsake_all(&self) -> usize {
         let now = self.line.clock.now();
@@ -260,8 +335,17 @@ impl Renewals {
     /// Renews what is due and ends what has run out, until dropped.
     pub(crate) async fn run(&self) {
         let mut lanes: BTreeMap<u32, Lane> = BTreeMap::new();
-        let mut under_way: FuturesUnordered<BoxFuture<'_, u32>> = FuturesUnordered::new();
+        let mut under_way: FuturesUnordered<BoxFuture<'_, Option<u32>>> = FuturesUnordered::new();
         loop {
+            let questions = self.with(|state| std::mem::take(&mut state.questions));
+            if !questions.is_empty() {
+                under_way.push(Box::pin(async move {
+                    let ask = async |tenure: Arc<Tenure>| self.ask(&tenure).await;
+                    let asked = stream::iter(questions);
+                    asked.for_each_concurrent(ABREAST, ask).await;
+                    None
+                }));
+            }
             for (server, batch) in self.take_due() {
                 lanes.entry(server).or_default().waiting.push_back(batch);
             }
@@ -272,7 +356,7 @@ impl Renewals {
                     lane.under_way += 1;
                     under_way.push(Box::pin(async move {
                         self.renew(batch).await;
-                        server
+                        Some(server)
                     }));
                 }
             }
@@ -291,7 +375,7 @@ impl Renewals {
                 biased;
                 () = self.bell.notified() => {}
                 Some(server) = under_way.next() => {
-                    if let Some(lane) = lanes.get_mut(&server) {
+                    if let Some(lane) = server.and_then(|server| lanes.get_mut(&server)) {
                         lane.under_way -= 1;
                     }
                 }
@@ -305,39 +389,19 @@ impl Renewals {
     fn take_due(&self) -> impl Iterator<Item = (u32, Batch)> + use<> {
         let now = self.line.clock.now();
         let (overdue, due) = self.with(|state| {
-            let overdue = state.schedule.take_overdue(now);
-            let overdue: Batch = overdue
-                .iter()
-                .filter_map(|id| state.tenures.remove(id))
-                .collect();
-            let due = state.schedule.take_due(now);
-            let due: Batch = due
-                .iter()
-                .filter_map(|id| state.tenures.get(id).cloned())
+            let overdue = state.schedule.take_overdue(now).into_iter();
+            let overdue: Vec<_> = overdue.filter_map(|id| state.tenures.remove(&id)).collect();
+            let due = state.schedule.take_due(now).into_iter();
+            let due: Vec<_> = due
+                .filter_map(|id| state.tenures.get(&id).cloned())
                 .collect();
             (overdue, due)
         });
         for tenure in overdue {
-            let lost = tenure.lose(|claim| {
-                claim.expire(now);
-            });
-            if let Some(reason) = lost {
-                report_lost(&self.line, &tenure, reason);
-            }
-            // Renewed meanwhile by somebody else than this task.
-            if let (_, Some(deadline)) = tenure.belief(now) {
-                self.with(|state| {
-                    state
-                        .schedule
-                        .add(tenure.number, tenure.terms.pace, now, deadline);
-                    state.tenures.insert(tenure.number, Arc::clone(&tenure));
-                });
-            }
+            self.end_overdue(&tenure, now);
         }
         let mut alone = Vec::new();
-        // Of one timeout too, or the leases that can wait for an answer would depend on those that cannot.
-        let mut batches: BTreeMap<(&'static str, bool, u32, Duration), Vec<Batch>> =
-            BTreeMap::new();
+        let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
         for tenure in due {
             if tenure.is_remnant() {
                 self.remove(&tenure);
@@ -346,32 +410,59 @@ impl Renewals {
             let verb = tenure.claim().renewal();
             let group = self.line.store.group(tenure.protocol.name().main());
             if verb == Verb::Acquire {
-                alone.push((self.line.store.server_of(group), vec![tenure]));
+                let tenures = vec![tenure];
+                alone.push((self.line.store.server_of(group), Batch { verb, tenures }));
                 continue;
             }
-            let word = tenure.protocol.batch();
             let batches = batches
-                .entry((word, verb == Verb::Beat, group, tenure.terms.timeout))
+                .entry(Alike {
+                    script: tenure.protocol.batch(),
+                    verb,
+                    group,
+                    timeout: tenure.terms.timeout,
+                })
                 .or_default();
             match batches.last_mut() {
-                Some(batch) if batch.len() < BATCH => batch.push(tenure),
-                _ => batches.push(vec![tenure]),
+                Some(batch) if batch.tenures.len() < BATCH => batch.tenures.push(tenure),
+                _ => {
+                    let tenures = vec![tenure];
+                    batches.push(Batch { verb, tenures });
+                }
             }
         }
         let store = Arc::clone(&self.line.store);
-        let batches = batches.into_iter().flat_map(move |(of, batches)| {
-            let server = store.server_of(of.2);
+        let batches = batches.into_iter().flat_map(move |(alike, batches)| {
+            let server = store.server_of(alike.group);
             batches.into_iter().map(move |batch| (server, batch))
         });
         alone.into_iter().chain(batches)
     }
 
-    /// Renews a batch. One that the server refuses as a whole is halved until it is clear which lease is to blame.
-    async fn renew(&self, batch: Batch) {
-        let Some(verb) = batch.first().map(|first| first.claim().renewal()) else {
+    /// The time of the claim is over: that of its lease, or that of its wait.
+    fn end_overdue(&self, tenure: &Arc<Tenure>, now: Moment) {
+        if tenure.end_untaken(now) {
+            // Nobody has polled its acquisition, and nobody may ever do so again.
+            self.remove(tenure);
+            if tenure.take_departure() {
+                self.reaper.post(&self.line, vec![Arc::clone(tenure)]);
+            }
             return;
-        };
-        let mut batches = vec![batch];
+        }
+        let lost = tenure.lose(|claim| {
+            claim.expire(now);
+        });
+        if let Some(reason) = lost {
+            report_lost(&self.line, tenure, reason);
+        }
+        // It may have been renewed meanwhile by somebody else than this task.
+        self.follow(tenure, now);
+    }
+
+    /// Does for a batch what it is for. One that the server refuses as a whole is halved until it is clear which claim is to
+    /// blame.
+    async fn renew(&self, batch: Batch) {
+        let Batch { verb, tenures } = batch;
+        let mut batches = vec![tenures];
         while let Some(mut batch) = batches.pop() {
             let sent = self.line.clock.now();
             let outcomes = match (&batch[..], verb) {
@@ -417,16 +508,14 @@ impl Renewals {
                 self.remove(tenure);
                 report_lost(&self.line, tenure, reason);
             }
-            Ok(Verdict::Granted(_)) => self.add(tenure),
-            // A message has told of the grant meanwhile, and the schedule knows.
-            Ok(Verdict::Waiting(_) | Verdict::More) | Err(Failed::Forbidden(_))
-                if verb == Verb::Beat && tenure.claim().deadline().is_some() => {}
+            Ok(Verdict::Granted(_)) => self.follow_grant(tenure),
             Ok(Verdict::Waiting(_)) => {
-                self.with(|state| state.schedule.renewed(tenure.number, sent, NEVER));
-                if tenure.claim().take_doubt() {
-                    self.hurry(tenure);
-                }
+                let now = self.line.clock.now();
+                self.with(|state| state.waits_on(tenure, sent, now));
             }
+            // A message has told of the grant meanwhile, and the schedule knows.
+            Ok(Verdict::More) | Err(Failed::Forbidden(_))
+                if verb == Verb::Beat && tenure.claim().deadline().is_some() => {}
             Ok(Verdict::More) => {
                 failed();
                 self.hurry(tenure);

@@ -102,7 +102,7 @@ async fn a_message_is_there_before_the_reply() {
     other.subscribe(CHANNEL).await.unwrap();
     store.call(acquire("a")).await.unwrap();
     let left = store.run(&leave("a")).unwrap();
-    assert_eq!(left.field(0).unwrap().as_str(), Some("1"));
+    assert_eq!(left.0.field(0).unwrap().as_str(), Some("1"));
     assert_eq!(events.try_recv().unwrap(), Event::message(CHANNEL, "free"));
     assert!(events.try_recv().is_err(), "delivered twice");
 }
@@ -243,7 +243,10 @@ fn a_store_works_outside_a_runtime() {
     let store = MemoryStore::new();
     store.execute(&["SET", "k", "v", "PX", "10000"]).unwrap();
     assert!(integer(&store, &["PTTL", "k"]) > 9_000);
-    assert_eq!(store.run(&acquire("a")).unwrap().status(), Status::Granted);
+    assert_eq!(
+        store.run(&acquire("a")).unwrap().0.status(),
+        Status::Granted
+    );
 }
 
 #[test]

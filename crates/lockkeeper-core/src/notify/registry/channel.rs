@@ -1,8 +1,9 @@
 //! One channel: its line of waiters, its subscription, and when it needs to be looked after. Pure, like its registry.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::line::Line;
 use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::store::StoreError;
@@ -72,7 +73,7 @@ pub(super) struct Channel<R> {
     pub(super) reader: R,
     /// How long its scout trusts silence, as things stand.
     pub(super) poll: Duration,
-    pub(super) line: VecDeque<WaiterId>,
+    pub(super) line: Line,
     /// How many want the messages without ever looking.
     pub(super) listeners: usize,
     pub(super) subscription: Subscription,
@@ -84,8 +85,7 @@ pub(super) struct Channel<R> {
     pub(super) look_at: Moment,
     /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
-    /// For whom each waits, if owners are let in again; and who may look past the line because their owner holds now.
-    pub(super) owners: BTreeMap<WaiterId, Owner>,
+    /// Who may look past the line because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
     /// While the line is empty: when the subscription goes.
     pub(super) linger: Option<Moment>,
@@ -98,14 +98,13 @@ impl<R> Channel<R> {
         Self {
             reader,
             poll: SAFETY_POLL,
-            line: VecDeque::new(),
+            line: Line::default(),
             listeners: 0,
             subscription: Subscription::None,
             unseen: None,
             looking: None,
             look_at: now.after(SAFETY_POLL),
             unreachable: None,
-            owners: BTreeMap::new(),
             beside: BTreeSet::new(),
             linger: None,
             timer: None,
@@ -129,7 +128,7 @@ impl<R> Channel<R> {
         if self.beside.remove(&waiter) {
             return Turn::Look;
         }
-        if self.line.front() != Some(&waiter) {
+        if self.line.front() != Some(waiter) {
             return Turn::Wait(None);
         }
         if self.unseen.is_none() && now < self.look_at {
@@ -143,8 +142,7 @@ impl<R> Channel<R> {
 
     /// A claim of `owner` holds: whoever waits for the same owner may come in beside it.
     pub(super) fn let_in(&mut self, owner: Owner) -> Vec<Step> {
-        let same = self.owners.iter().filter(|(_, other)| **other == owner);
-        let same: Vec<WaiterId> = same.map(|(waiter, _)| *waiter).collect();
+        let same: Vec<WaiterId> = self.line.of(owner).collect();
         self.beside.extend(&same);
         same.into_iter().map(Step::Wake).collect()
     }
@@ -175,7 +173,7 @@ impl<R> Channel<R> {
     }
 
     pub(super) fn wake(&mut self, now: Moment) -> Vec<Step> {
-        let Some(&scout) = self.line.front() else {
+        let Some(scout) = self.line.front() else {
             return Vec::new();
         };
         self.unseen.get_or_insert(now);
@@ -228,7 +226,7 @@ impl<R> Channel<R> {
         }
         let mut steps = Vec::new();
         if !self.line.is_empty() && now >= self.overdue() {
-            self.line.rotate_left(1);
+            self.line.rotate();
             self.looking = None;
             self.unseen = None;
             steps.extend(self.wake(now));

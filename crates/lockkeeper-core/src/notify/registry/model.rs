@@ -72,7 +72,7 @@ impl Model {
     }
 
     fn scout(&self) -> Option<WaiterId> {
-        self.registry.channels.get(CHANNEL)?.line.front().copied()
+        self.registry.channels.get(CHANNEL)?.line.front()
     }
 
     /// Whose look counts: not that of a scout which has been sent to the back meanwhile.
@@ -177,7 +177,7 @@ impl Model {
         let now = self.now;
         match self.random.u8(0..15) {
             0..=2 => {
-                let (waiter, steps) = self.registry.join(CHANNEL, (), None, now);
+                let (waiter, steps) = self.registry.join(CHANNEL, (), None, None, now);
                 self.tell(("joins", waiter));
                 self.waiters.insert(waiter, Doing::Ready);
                 self.carry_out(steps);

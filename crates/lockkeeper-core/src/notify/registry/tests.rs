@@ -17,7 +17,7 @@ fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
 fn waiting(waiters: u64) -> Registry<()> {
     let mut registry = Registry::<()>::default();
     for _ in 0..waiters {
-        registry.join(C, (), None, at(0));
+        registry.join(C, (), None, None, at(0));
     }
     registry.subscribed(C, at(0));
     assert!(looks(&mut registry, 1, 0));
@@ -29,10 +29,10 @@ fn waiting(waiters: u64) -> Registry<()> {
 fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
     let mut registry = Registry::<()>::default();
     assert_eq!(
-        registry.join(C, (), None, at(0)),
+        registry.join(C, (), None, None, at(0)),
         (1, vec![Step::Subscribe(C.into())])
     );
-    assert_eq!(registry.join(C, (), None, at(0)), (2, vec![]));
+    assert_eq!(registry.join(C, (), None, None, at(0)), (2, vec![]));
     assert!(
         !looks(&mut registry, 1, 0),
         "not before the subscription is confirmed"
@@ -120,7 +120,7 @@ fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
 #[test]
 fn after_a_gap_every_scout_looks() {
     let mut registry = waiting(2);
-    registry.join("other", (), None, at(1));
+    registry.join("other", (), None, None, at(1));
     let steps = registry.gap(at(5000));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(3)]);
 }
@@ -130,7 +130,7 @@ fn a_subscription_lingers_and_is_found_again() {
     let mut registry = waiting(1);
     assert_eq!(registry.leave(C, 1, None, at(1)), []);
     assert_eq!(registry.tick(at(5000)), []);
-    let (second, steps) = registry.join(C, (), None, at(5000));
+    let (second, steps) = registry.join(C, (), None, None, at(5000));
     assert_eq!(steps, [], "still subscribed");
     assert!(
         looks(&mut registry, second, 5000),
@@ -153,14 +153,14 @@ fn who_arrives_while_a_subscription_goes_gets_a_new_one() {
     let mut registry = waiting(1);
     registry.leave(C, 1, None, at(0));
     registry.tick(at(5000));
-    assert_eq!(registry.join(C, (), None, at(5000)).1, []);
+    assert_eq!(registry.join(C, (), None, None, at(5000)).1, []);
     assert_eq!(registry.unsubscribed(C), [Step::Subscribe(C.into())]);
 }
 
 #[test]
 fn a_failed_subscription_is_tried_again_and_the_scout_polls_meanwhile() {
     let mut registry = Registry::<()>::default();
-    registry.join(C, (), None, at(0));
+    registry.join(C, (), None, None, at(0));
     assert_eq!(registry.subscription_failed(C, None, at(0)), []);
     assert_eq!(registry.next(), Some(at(1000)));
     assert_eq!(registry.tick(at(1000)), [Step::Subscribe(C.into())]);
@@ -175,8 +175,8 @@ fn a_failed_subscription_is_tried_again_and_the_scout_polls_meanwhile() {
 #[test]
 fn a_refused_subscription_is_told_to_every_waiter() {
     let mut registry = Registry::<()>::default();
-    registry.join(C, (), None, at(0));
-    registry.join(C, (), None, at(0));
+    registry.join(C, (), None, None, at(0));
+    registry.join(C, (), None, None, at(0));
     let steps = registry.subscription_failed(C, Some(StoreError::refused("NOPERM")), at(0));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
     assert!(matches!(
@@ -191,7 +191,7 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
     let mut registry = Registry::<()>::default();
     let name = |number| format!("channel {number}");
     for number in 0..NAMES {
-        registry.join(&name(number), (), None, at(0));
+        registry.join(&name(number), (), None, None, at(0));
         registry.subscribed(&name(number), at(0));
     }
     let mut wait = |number: u64, free| {

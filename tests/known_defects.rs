@@ -1,0 +1,215 @@
+//! Defects that are known and not mended yet: each test says what should hold, and passes as long as it does not. Whoever
+//! mends one sees its test fail, takes `should_panic` away and moves it to where it belongs.
+//!
+//! All are of the scripts, which thin locks replace; the last is of the grant of several parts. See docs/guarantees.md, "Known defects".
+
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use lockkeeper::{Client, FairLock, MultiLock, Mutex};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::site::Site as _;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::unruly;
+
+const TTL: Duration = Duration::from_secs(30);
+const BEAT: Duration = Duration::from_millis(3_334);
+const DAY: u64 = 86_400_000_000;
+const SOON: Duration = Duration::from_secs(3 * 60 * 60);
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+async fn client(server: &MemoryStore) -> Client {
+    client_of(server, secs(10)).await
+}
+
+async fn client_of(server: &MemoryStore, waiter_ttl: Duration) -> Client {
+    let settings = Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
+    server.client(settings).await.unwrap()
+}
+
+async fn token(client: &Client, name: &str) -> u64 {
+    let guard = Mutex::new(client, name).acquire().await.unwrap();
+    let token = guard.fencing_token().get();
+    guard.release().await.unwrap();
+    token
+}
+
+async fn queued(lock: &FairLock, number: u64) {
+    while lock.queue_len().await.unwrap() != number {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the large token has spread")]
+async fn one_fence_with_a_large_number_reaches_no_other_name() {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server).await, client(&server).await);
+    let clean = token(&other, "clean").await;
+    let poison = [
+        "SET",
+        "lockkeeper.fence:{lockkeeper:bad}",
+        "9007199254740970",
+    ];
+    server.command(&poison).await.unwrap();
+    token(&one, "bad").await;
+    let spread = token(&one, "clean").await;
+    assert!(spread < clean + DAY, "the large token has spread");
+    // Nor by way of the name to another client, and from there on.
+    assert!(token(&other, "clean").await > spread);
+    assert!(token(&other, "third").await < clean + DAY);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "is remembered for")]
+async fn a_clock_that_was_a_day_ahead_costs_new_names_no_day_of_memory() {
+    let server = MemoryStore::new();
+    let client = client(&server).await;
+    let day = i64::try_from(DAY / 1000).unwrap();
+    server.step_clock(day);
+    token(&client, "name").await;
+    server.step_clock(-day);
+    token(&client, "new").await;
+    let left = ["PTTL", "lockkeeper.fence:{lockkeeper:new}"];
+    let left: u64 = server.command(&left).await.unwrap().parse().unwrap();
+    let left = Duration::from_millis(left);
+    assert!(left <= secs(1_200), "the fence is remembered for {left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a dead waiter held for")]
+async fn the_waiter_ttl_of_another_client_is_not_the_first_hold_of_a_waiter() {
+    let server = MemoryStore::new();
+    let (dying, store) = unruly(&server, TTL).unwrap();
+    let (patient, next) = (client_of(&server, secs(3_600)).await, client(&server).await);
+    let guard = FairLock::new(&patient, "name").acquire().await.unwrap();
+    let dead = FairLock::new(&dying, "name");
+    let _dead = tokio::spawn(dead.acquire().into_future());
+    queued(&FairLock::new(&next, "name"), 1).await;
+    store.silence("name");
+    guard.release().await.unwrap();
+    let released = Instant::now();
+    let next = FairLock::new(&next, "name");
+    drop(
+        timeout(SOON, next.acquire().into_future())
+            .await
+            .unwrap()
+            .unwrap(),
+    );
+    let held = released.elapsed();
+    assert!(held <= secs(10) + BEAT, "a dead waiter held for {held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "eight leases of a second took")]
+async fn fixed_leases_granted_by_message_last_for_their_own_ttl_on_the_server() {
+    let server = MemoryStore::new();
+    let client = client(&server).await;
+    let lock = FairLock::new(&client, "name");
+    let begun = Instant::now();
+    let mut guards = Vec::new();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let acquire = lock.acquire().ttl(secs(1)).no_renewal();
+            tokio::spawn(acquire.into_future())
+        })
+        .collect();
+    for waiter in waiting {
+        // Nobody releases.
+        guards.push(ManuallyDrop::new(waiter.await.unwrap().unwrap()));
+    }
+    let took = begun.elapsed();
+    assert!(took <= secs(11), "eight leases of a second took {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the lock became free after")]
+async fn a_holder_that_dies_after_a_hand_over_frees_the_lock_after_its_own_ttl() {
+    let server = MemoryStore::new();
+    let (dying, store) = unruly(&server, secs(1)).unwrap();
+    let other = client(&server).await;
+    let guard = FairLock::new(&other, "name").acquire().await.unwrap();
+    let dead = FairLock::new(&dying, "name");
+    let dead = tokio::spawn(dead.acquire().into_future());
+    let lock = FairLock::new(&other, "name");
+    queued(&lock, 1).await;
+    guard.release().await.unwrap();
+    let _dead = ManuallyDrop::new(dead.await.unwrap().unwrap());
+    store.silence("name");
+    let died = Instant::now();
+    drop(lock.acquire().await.unwrap());
+    let free = died.elapsed();
+    assert!(
+        free <= secs(1) + BEAT,
+        "the lock became free after {free:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "QueueFull")]
+async fn the_dead_behind_a_live_waiter_do_not_fill_the_queue() {
+    let server = MemoryStore::new();
+    let live = client(&server).await;
+    let lock = FairLock::new(&live, "name");
+    let _guard = lock.acquire().await.unwrap();
+    let _first = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await;
+    for number in 2..=5 {
+        let (dying, store) = unruly(&server, TTL).unwrap();
+        let dead = FairLock::new(&dying, "name");
+        let _ = tokio::spawn(async move { dead.acquire().await.map(drop) });
+        queued(&lock, number).await;
+        store.silence("name");
+    }
+    sleep(secs(25)).await;
+    let wait = lock.acquire().max_queue(5).wait_for(secs(1)).await;
+    let error = wait.unwrap_err();
+    assert!(
+        matches!(error, lockkeeper::Error::Timeout { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "after the end of the lease")]
+async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() {
+    let server = MemoryStore::new();
+    let (dying, store) = unruly(&server, TTL).unwrap();
+    let other = client(&server).await;
+    // One that ends between two heartbeats of the waiter.
+    let ttl = secs(8);
+    let dead = FairLock::new(&dying, "name")
+        .acquire()
+        .ttl(ttl)
+        .no_renewal()
+        .await;
+    let _dead = ManuallyDrop::new(dead.unwrap());
+    let begun = Instant::now();
+    store.silence("name");
+    drop(FairLock::new(&other, "name").acquire().await.unwrap());
+    let late = begun.elapsed() - ttl;
+    assert!(late <= secs(1), "{late:?} after the end of the lease");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "Elapsed")]
+async fn the_first_part_of_a_multi_lock_that_is_not_polled_is_not_kept_for_ever() {
+    let server = MemoryStore::new();
+    let (here, there) = (client(&server).await, client(&server).await);
+    let _second = FairLock::new(&there, "second").acquire().await.unwrap();
+    let members = ["first", "second"].map(|name| FairLock::new(&here, name).member());
+    let lock = MultiLock::new(members).unwrap();
+    let mut idle = Box::pin(lock.acquire().into_future());
+    let _ = timeout(secs(1), &mut idle).await;
+    let first = FairLock::new(&there, "first");
+    drop(
+        timeout(SOON, first.acquire().into_future())
+            .await
+            .unwrap()
+            .unwrap(),
+    );
+}
