@@ -1,7 +1,7 @@
 //! Defects that are known and not mended yet: each test says what should hold, and passes as long as it does not. Whoever
 //! mends one sees its test fail, takes `should_panic` away and moves it to where it belongs.
 //!
-//! All are of the scripts, which thin locks replace; the last is of the grant of several parts. See docs/guarantees.md, "Known defects".
+//! All but one are of the scripts; that of the multi-lock is of the engine.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -212,4 +212,21 @@ async fn the_first_part_of_a_multi_lock_that_is_not_polled_is_not_kept_for_ever(
             .unwrap()
             .unwrap(),
     );
+}
+
+/// With ten thousand holders under a name each of these runs for milliseconds. What an operator calls by hand may be slow.
+#[test]
+#[should_panic(expected = "read all holders of a name")]
+fn no_script_of_an_ordinary_call_reads_all_holders() {
+    let by_hand = |name: &str| {
+        ["name/", "server/", "client/"]
+            .iter()
+            .any(|it| name.starts_with(it))
+    };
+    let reads_all = |source: &str| source.contains("'HGETALL'") || source.contains("'+inf')");
+    let reading = lockkeeper_lua::ALL
+        .iter()
+        .filter(|it| reads_all(it.source) && !by_hand(it.name));
+    let reading: Vec<&str> = reading.map(|it| it.name).collect();
+    assert!(reading.is_empty(), "{reading:?} read all holders of a name");
 }

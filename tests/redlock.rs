@@ -303,6 +303,25 @@ async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<(
     Ok(())
 }
 
+/// The uptime is a difference of two readings of the wall clock. Beyond the conditions: a clock that is set forward after a
+/// restart lets the server take part before the leases that it has forgotten are over.
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_forward_after_a_restart_lets_a_server_in_too_early() -> Result<()> {
+    let servers = Servers::new();
+    let (one, other) = (servers.process()?, servers.process()?);
+    one.lose(&[3, 4]);
+    let guard = one.acquired().await?;
+    servers.0[0].restart_empty();
+    ensure!(other.lock.try_acquire().await?.is_none());
+    servers.0[0].step_clock(3_600_000);
+    let second = other.lock.try_acquire().await?;
+    ensure!(second.is_some(), "the page says otherwise");
+    ensure!(guard.state() == LeaseState::Held, "{guard:?}");
+    // Only the tokens tell them apart.
+    ensure!(second.is_some_and(|second| second.fencing_token() > guard.fencing_token()));
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() -> Result<()> {
     let servers = Servers::new();
