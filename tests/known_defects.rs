@@ -161,7 +161,7 @@ async fn the_dead_behind_a_live_waiter_do_not_fill_the_queue() {
     for number in 2..=5 {
         let (dying, store) = unruly(&server, TTL).unwrap();
         let dead = FairLock::new(&dying, "name");
-        let _ = tokio::spawn(async move { dead.acquire().await.map(drop) });
+        drop(tokio::spawn(async move { dead.acquire().await.map(drop) }));
         queued(&lock, number).await;
         store.silence("name");
     }

@@ -25,6 +25,14 @@ use crate::tenure::Terms;
 /// Cancel safe: dropping the future at any point gives the claim up. If it had already been granted unseen, a leave is
 /// sent for it in the background; at worst it ends with its ttl. The place among this client's waiters is lost.
 ///
+/// A future that is kept and no longer polled does not keep the lock. Its place in a queue ends when the time of
+/// [`wait_for`](Self::wait_for) is over, and a grant that it does not take is handed on after one waiter ttl.
+///
+/// # Guards of the same client
+///
+/// A guard that is dropped releases its lock in the background. An acquisition of the same name by the same client waits
+/// for that release first, for no longer than one request may take, so that it does not find its own client in the way.
+///
 /// # Examples
 ///
 /// ```
@@ -182,8 +190,8 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long (default: waits for ever). Zero still asks the server
-    /// once. If the server did not answer lately, the error is [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long (default: waits for ever), and up to 100 ms later if the
+    /// server has not yet confirmed that the place in its queue is gone. Zero still asks the server once. If the server did not answer lately, the error is [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server
     /// has been out of reach for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wishes.wait = Wait::For(longest);
