@@ -223,3 +223,58 @@ async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout()
     );
     Ok(())
 }
+
+/// Lets the server try to save until it says how that went.
+async fn saved(server: &Server) -> Result<bool> {
+    server.command(&["BGSAVE"]).await?;
+    loop {
+        let info = server
+            .command(&["INFO", "persistence"])
+            .await?
+            .into_text()?;
+        if info.contains("rdb_bgsave_in_progress:0") {
+            return Ok(info.contains("rdb_last_bgsave_status:ok"));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_for_a_while_keeps_leases_and_lets_go_when_it_can() -> Result<()>
+{
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let lock = Mutex::new(&client, "name");
+    let guard = lock.acquire().await?;
+    server
+        .command(&["CONFIG", "SET", "save", "3600 1000"])
+        .await?;
+    // A folder where the file should be.
+    let in_the_way = server.file("dump.rdb");
+    std::fs::create_dir(&in_the_way)?;
+    ensure!(!saved(&server).await?);
+    let refused = server.command(&["SET", "other", "value"]).await;
+    ensure!(
+        refused.is_err() || format!("{refused:?}").contains("MISCONF"),
+        "{refused:?}"
+    );
+
+    let releasing = tokio::spawn(guard.release());
+    let other = Mutex::new(&client, "other");
+    let waiting = tokio::spawn(other.acquire().wait_for(SOON).into_future());
+    while server
+        .command(&["INFO", "errorstats"])
+        .await?
+        .into_text()?
+        .matches("MISCONF:count=")
+        .count()
+        == 0
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    std::fs::remove_dir(&in_the_way)?;
+    ensure!(saved(&server).await?);
+    ensure!(timeout(SOON, releasing).await??? == Released::Free);
+    timeout(SOON, waiting).await???.release().await?;
+    server.vanished("lockkeeper:name").await
+}
