@@ -326,9 +326,13 @@ async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> R
     let renewed = async {
         let end = std::time::Instant::now() + Duration::from_secs(3);
         while std::time::Instant::now() < end {
-            living.verify().await?;
+            match living.verify().await {
+                // On a busy machine an answer may come too late, which changes nothing.
+                Err(error) if error.is_transient() => living.ensure_held()?,
+                verified => verified?,
+            }
         }
-        anyhow::Ok(())
+        living.verify().await
     };
     renewed.await.context("the other reads on")?;
     ensure!(!writer.is_finished());
