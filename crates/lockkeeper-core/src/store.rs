@@ -311,10 +311,27 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
-            Outcome::NotSent => f.write_str(&self.message),
-            Outcome::Unknown => write!(f, "no answer: {}", self.message),
-            Outcome::Refused => write!(f, "the server refused: {}{}", self.message, self.remedy()),
+            Outcome::NotSent => write!(f, "{}", Printable(&self.message)),
+            Outcome::Unknown => write!(f, "no answer: {}", Printable(&self.message)),
+            Outcome::Refused => {
+                let message = Printable(&self.message);
+                write!(f, "the server refused: {message}{}", self.remedy())
+            }
         }
+    }
+}
+
+/// A text that a server may have chosen, its control characters escaped: they could rewrite a terminal or forge lines of a log.
+struct Printable<'a>(&'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(char::is_control) {
+            let plain = part.trim_end_matches(char::is_control);
+            f.write_str(plain)?;
+            write!(f, "{}", part[plain.len()..].escape_default())?;
+        }
+        Ok(())
     }
 }
 
@@ -433,4 +450,26 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Ends every connection and task. Calls fail with "not sent" from then on, the event stream ends.
     async fn close(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_cannot_act_on_a_terminal_or_forge_a_line() {
+        let text = "ERR \u{1b}[2J\u{1b}]0;owned\u{7}\r\nWARN lost \u{9b}31m grün\u{0}";
+        for error in [
+            StoreError::refused(text),
+            StoreError::unknown(text),
+            StoreError::not_sent(text),
+        ] {
+            let shown = crate::Error::backend("acquire lock \"a\"", error).to_string();
+            assert!(!shown.contains(char::is_control), "{shown:?}");
+            let escaped = r"ERR \u{1b}[2J\u{1b}]0;owned\u{7}\r\nWARN lost \u{9b}31m grün\u{0}";
+            assert!(shown.ends_with(escaped), "{shown}");
+        }
+        let plain = StoreError::refused("ERR plain").to_string();
+        assert_eq!(plain, "the server refused: ERR plain");
+    }
 }
