@@ -103,6 +103,109 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there_are() -> Result<()>
+{
+    const LEASES: usize = 2_000;
+    let log = Log::default();
+    let store = Unruly::new(Arc::new(MemoryStore::new()));
+    let client = Client::builder()
+        .ttl(Duration::from_secs(30))
+        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let mut guards = Vec::new();
+    for number in 0..LEASES {
+        let lock = Mutex::new(&client, &format!("invoice{number}"));
+        guards.push(lock.acquire().await?);
+    }
+    let _collecting = log.collect();
+    store.silence("invoice");
+    tokio::time::sleep(Duration::from_secs(27)).await;
+    for guard in &guards {
+        guard.ensure_held()?;
+    }
+    let text = log.text();
+    let failed = text.matches("uncertain: a renewal failed").count();
+    ensure!(failed >= LEASES, "only {failed} renewals have failed");
+    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
+    println!("{failed} failures, {} lines", warnings.len());
+    ensure!(warnings.len() <= 3, "{} lines", warnings.len());
+    let counts = warnings.iter().filter_map(|line| {
+        let count = line.split("renewals=").nth(1)?;
+        count.split(' ').next()?.parse::<usize>().ok()
+    });
+    // The first one stands alone.
+    let counted = counts.sum::<usize>() + 1;
+    ensure!(
+        counted >= LEASES,
+        "{counted} counted:\n{}",
+        warnings.join("\n")
+    );
+    Ok(())
+}
+
+/// Ends the connections of everybody but the one that asks.
+async fn kill_connections(server: &Server) -> Result<()> {
+    for kind in ["normal", "pubsub"] {
+        server.command(&["CLIENT", "KILL", "TYPE", kind]).await?;
+    }
+    Ok(())
+}
+
+async fn logged(log: &Log, what: &str, times: usize) -> Result<()> {
+    let looked = async {
+        while log.text().matches(what).count() < times {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let looked = tokio::time::timeout(Duration::from_secs(20), looked).await;
+    ensure!(looked.is_ok(), "{what} was not logged:\n{}", log.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn why_a_server_does_not_let_in_again_is_a_warning_and_written_once() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let server = Server::options().configuration("user ann on >hunter2 ~* &* +@all");
+    let server = server.start().await?;
+    let url = format!("redis://ann:hunter2@{}", server.address());
+    let client = lockkeeper::connect(&url).await?;
+    server
+        .command(&["ACL", "SETUSER", "ann", "resetpass", ">other"])
+        .await?;
+    kill_connections(&server).await?;
+    // Both connections are tried again and again, which those who look closer see.
+    logged(&log, "cannot connect, trying again", 8).await?;
+    client.close().await;
+    let text = log.text();
+    let warnings = text.lines().filter(|line| line.contains("WARN"));
+    let reasons: Vec<&str> = warnings
+        .filter(|line| line.contains("cannot connect"))
+        .collect();
+    ensure!(reasons.len() == 2, "{reasons:#?}");
+    ensure!(reasons.iter().all(|line| line.contains("WRONGPASS")));
+    ensure!(!text.contains("hunter2"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_server_is_not_said_again_at_each_reconnect() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    for times in 1..4 {
+        logged(&log, "looked at the server", times).await?;
+        kill_connections(&server).await?;
+    }
+    logged(&log, "looked at the server", 4).await?;
+    client.close().await;
+    let text = log.text();
+    let said = text.matches("about=\"persistence\"").count();
+    ensure!(said == 1, "said {said} times");
+    Ok(())
+}
+
 /// What is warned of when a client connects to `url`.
 async fn warned(url: &str) -> Result<String> {
     let log = Log::default();

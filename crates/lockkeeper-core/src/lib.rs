@@ -66,6 +66,8 @@ mod settings;
 pub mod store;
 mod swap;
 mod switch;
+#[doc(hidden)]
+pub mod tally;
 mod tenure;
 mod whole;
 

@@ -17,11 +17,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
-use crate::clock::{Clock, sleep_until_some};
+use crate::clock::{Clock, Moment, sleep_until_some};
 use crate::owner::Owner;
 use crate::protocol::{Grant, Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
+use crate::tally::Tally;
 pub(crate) use place::Place;
 use presence::{Ear, Introduction, Presence, client_key};
 use registry::{Registry, Step, WaiterId};
@@ -56,6 +57,8 @@ struct State {
     bells: BTreeMap<WaiterId, Arc<Notify>>,
     /// Rung when the channel is subscribed to.
     openings: BTreeMap<String, Weak<Notify>>,
+    /// Subscriptions that failed, for the log.
+    failures: Tally,
 }
 
 /// What the task is told to do.
@@ -248,6 +251,22 @@ impl Hub {
         }
     }
 
+    /// Every channel of a silent server fails, and again and again: one line for each cause says so, and later ones how often.
+    fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
+        let (news, due) = self.with(|state| {
+            let news = state.failures.count(&error.to_string(), now);
+            (news, state.failures.take_due(now))
+        });
+        if news {
+            tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
+        } else {
+            tracing::debug!(channel, %error, "could not subscribe; polling meanwhile");
+        }
+        for (error, channels) in due {
+            tracing::warn!(channels, error, "could not subscribe; polling meanwhile");
+        }
+    }
+
     fn subscribed(&self, renewals: &Renewals, channel: &str, result: Result<(), StoreError>) {
         let now = self.clock.now();
         match result {
@@ -265,7 +284,7 @@ impl Hub {
                 }
             }
             Err(error) => {
-                tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
+                self.log_failure(channel, &error, now);
                 let refused = error.outcome() == Outcome::Refused && !error.is_transient();
                 let refusal = refused.then_some(error);
                 self.change(|registry| registry.subscription_failed(channel, refusal, now));

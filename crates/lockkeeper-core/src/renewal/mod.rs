@@ -28,6 +28,8 @@ use crate::observer::LeaseEvent;
 use crate::owner::Owner;
 use crate::protocol::{Answer, Grant, Verb};
 use crate::reaper;
+use crate::store::StoreError;
+use crate::tally::Tally;
 use crate::tenure::Tenure;
 use schedule::{LeaseId, Schedule};
 
@@ -60,6 +62,8 @@ struct State {
     early: VecDeque<(String, Word)>,
     /// Leases whose holders may have missed what was said of them.
     questions: Vec<Arc<Tenure>>,
+    /// Renewals that failed, for the log.
+    failures: Tally,
     /// What the task sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
     /// There was no lease when the task last looked, and none has come since.
@@ -362,15 +366,20 @@ impl Renewals {
             }
             lanes.retain(|_, lane| lane.under_way > 0);
             let now = self.line.clock.now();
-            let armed = self.with(|state| {
+            let (armed, failures) = self.with(|state| {
+                let failures = state.failures.take_due(now);
                 // If leases have come since the last look, it looks again soon even with none left: locks that are taken
                 // and let go in quick succession would else wake the task each time.
                 let soon = (!state.idle).then(|| now.after(LOOK));
                 let next = state.schedule.next();
                 state.idle = next.is_none();
-                state.armed = next.or(soon);
-                state.armed
+                let next = next.or(soon).into_iter();
+                state.armed = next.chain(state.failures.next()).min();
+                (state.armed, failures)
             });
+            for (error, renewals) in failures {
+                tracing::warn!(renewals, error, "uncertain: renewals failed");
+            }
             tokio::select! {
                 biased;
                 () = self.bell.notified() => {}
@@ -488,6 +497,17 @@ impl Renewals {
         }
     }
 
+    /// A silent server fails every lease every few seconds: one line for each cause says so, and later ones how often.
+    fn log_failure(&self, tenure: &Tenure, error: &StoreError) {
+        let (name, claim) = (tenure.protocol.name().as_str(), &tenure.id);
+        let now = self.line.clock.now();
+        if self.with(|state| state.failures.count(&error.to_string(), now)) {
+            tracing::warn!(name, %claim, %error, "uncertain: a renewal failed");
+        } else {
+            tracing::debug!(name, %claim, %error, "uncertain: a renewal failed");
+        }
+    }
+
     fn settle(
         &self,
         tenure: &Arc<Tenure>,
@@ -529,7 +549,7 @@ impl Renewals {
             // It belongs to a lease that has ended, or whose deadline is about to end it.
             Err(Failed::Forbidden(_)) => failed(),
             Err(Failed::Store(error)) => {
-                tracing::warn!(name = tenure.protocol.name().as_str(), claim = %tenure.id, %error, "uncertain: a renewal failed");
+                self.log_failure(tenure, &error);
                 failed();
             }
         }
