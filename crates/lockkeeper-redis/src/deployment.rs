@@ -7,6 +7,7 @@ use lockkeeper_core::{Error, Result};
 use crate::cluster::Seeds;
 use crate::target::{Target, config, credentials, database, decode, settings};
 use crate::tls::{self, Tls};
+use crate::translation::Translation;
 
 /// What a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +66,10 @@ fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
         ));
     }
     for (key, _) in &several.settings {
-        if *key != "node" && !(tls && tls::SETTINGS.contains(key)) {
+        if !matches!(*key, "node" | "map") && !(tls && tls::SETTINGS.contains(key)) {
             return Err(config(
-                "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379",
+                "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379, and map, \
+                 for where an announced address is reached: ?map=10.0.0.1:6379=host:6379",
             ));
         }
     }
@@ -88,13 +90,13 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
     let (mut user, mut password) = (None, None);
     for (key, value) in &several.settings {
         match *key {
-            "node" => {}
+            "node" | "map" => {}
             key if tls && tls::SETTINGS.contains(&key) => {}
             "sentinel_user" => user = Some(decode(value)?),
             "sentinel_password" => password = Some(decode(value)?),
             _ => {
                 return Err(config(
-                    "the URL of sentinels has an unknown setting; node, sentinel_user and sentinel_password are known",
+                    "the URL of sentinels has an unknown setting; node, map, sentinel_user and sentinel_password are known",
                 ));
             }
         }
@@ -135,6 +137,7 @@ impl Several<'_> {
         let further = further?;
         let hosts = self.hosts.iter().copied();
         let tls = self.tls.then(|| Tls::read(&self.settings)).transpose()?;
+        let translation = Translation::read(&self.settings)?;
         let mut targets: Vec<Target> = Vec::new();
         for host in hosts.chain(further.iter().map(String::as_str)) {
             if host.contains(['@', '/', '?', '#']) {
@@ -146,7 +149,12 @@ impl Several<'_> {
             let user_info = user_info.unwrap_or_default();
             let target = Target::parse_with_port(&format!("redis://{user_info}{host}"), port)?;
             let tls = tls.clone();
-            let target = Target { tls, ..target };
+            let translation = translation.clone();
+            let target = Target {
+                tls,
+                translation,
+                ..target
+            };
             if !targets.contains(&target) {
                 targets.push(target);
             }

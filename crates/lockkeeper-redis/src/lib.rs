@@ -14,11 +14,12 @@
 //! |---|---|
 //! | `redis://[[user]:password@]host[:port][/db]` | a server by TCP; port 6379 and database 0 unless given |
 //! | `unix:///path/to.sock[?db=N&user=…&password=…]` | a server by unix socket |
-//! | `redis-cluster://[[user]:password@]host[:port][,…][?node=…]` | a cluster, by any of its nodes |
-//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service[/db][?sentinel_password=…]` | the primary that sentinels watch |
+//! | `redis-cluster://[[user]:password@]host[:port][,…][?node=…&map=…]` | a cluster, by any of its nodes |
+//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service[/db][?map=…&sentinel_password=…]` | the primary that sentinels watch |
 //!
 //! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. `rediss`, for TLS, stands
-//! in place of `redis` if the feature `tls` is enabled; its settings are `ca`, `cert` and `key`.
+//! in place of `redis` if the feature `tls` is enabled; its settings are `ca`, `cert` and `key`. `map=announced=reached` says where a
+//! server is reached that others know by another address.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -42,6 +43,7 @@ mod store;
 mod subscriber;
 mod target;
 mod tls;
+mod translation;
 mod whereabouts;
 
 pub use options::RedisOptions;

@@ -11,6 +11,7 @@ use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 use crate::tls::{self, Tls};
+use crate::translation::Translation;
 
 /// Redis' own default.
 const PORT: u16 = 6379;
@@ -22,6 +23,8 @@ pub(crate) struct Target {
     pub(crate) database: u8,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tls: Option<Tls>,
+    /// Where servers are that others name.
+    pub(crate) translation: Translation,
 }
 
 /// Where the server listens.
@@ -87,10 +90,10 @@ impl Target {
         }
     }
 
-    /// Another server that is logged in to in the same way.
+    /// Another server that is logged in to in the same way, by the address by which one of them knows it.
     pub(crate) fn elsewhere(&self, address: Address) -> Self {
         Self {
-            address,
+            address: self.translation.apply(address),
             ..self.clone()
         }
     }
@@ -132,6 +135,7 @@ impl Target {
             database,
             credentials: credentials(Some(user), password)?,
             tls: tls.then(|| Tls::read(&settings)).transpose()?,
+            translation: Translation::default(),
         })
     }
 
@@ -165,6 +169,7 @@ impl Target {
             database: number,
             credentials: credentials(user, password)?,
             tls: None,
+            translation: Translation::default(),
         })
     }
 }

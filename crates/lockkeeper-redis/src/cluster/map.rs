@@ -5,6 +5,7 @@
 //! it: the larger one wins. So does it here, and an answer from the past takes nothing back. `CLUSTER NODES` is the one
 //! command that tells it, in every version.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::target::{Address, Target};
@@ -23,13 +24,23 @@ pub(crate) struct Endpoint {
 /// A node as the map knows it; its number stays the same.
 pub(crate) type NodeId = u32;
 
+/// Whether nodes are reached by the host names that they announce, or by their addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Name,
+    Address,
+}
+
 /// What one node says about all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View(Vec<Member>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
+    /// Where it is reached.
     endpoint: Endpoint,
+    /// What it is called besides: by its name if it is reached by its address, or the other way round.
+    alias: Option<Endpoint>,
     epoch: u64,
     /// First and last of each range.
     slots: Vec<(u16, u16)>,
@@ -39,6 +50,8 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct Map {
     endpoints: Vec<Endpoint>,
+    /// What nodes are called besides, by the last word of any of them.
+    aliases: BTreeMap<Endpoint, NodeId>,
     owners: Vec<Option<Owner>>,
     /// Everybody whom the last view named, replicas too.
     members: Vec<NodeId>,
@@ -52,9 +65,10 @@ struct Owner {
 
 impl View {
     /// Reads an answer to `CLUSTER NODES` that came from `asked`; `None` if it is no such answer.
-    pub(crate) fn read(text: &str, asked: &Endpoint) -> Option<Self> {
+    pub(crate) fn read(text: &str, asked: &Endpoint, by: By) -> Option<Self> {
         let lines = text.lines().filter(|line| !line.is_empty());
-        let members: Option<Vec<Option<Member>>> = lines.map(|line| member(line, asked)).collect();
+        let members: Option<Vec<Option<Member>>> =
+            lines.map(|line| member(line, asked, by)).collect();
         let members: Vec<Member> = members?.into_iter().flatten().collect();
         (!members.is_empty()).then_some(Self(members))
     }
@@ -62,7 +76,7 @@ impl View {
 
 /// `<id> <ip:port@bus[,hostname[,…]]> <flags> <primary> <ping> <pong> <epoch> <link> <slot> <first-last> …`. The inner `None` is
 /// a node that nobody can talk to.
-fn member(line: &str, asked: &Endpoint) -> Option<Option<Member>> {
+fn member(line: &str, asked: &Endpoint, by: By) -> Option<Option<Member>> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, address, flags, _, _, _, epoch, _, slots @ ..] = &words[..] else {
         return None;
@@ -73,8 +87,21 @@ fn member(line: &str, asked: &Endpoint) -> Option<Option<Member>> {
     {
         return Some(None);
     }
-    let address = address.split(['@', ',']).next()?;
-    let endpoint = Endpoint::read(address, asked)?;
+    let mut parts = address.split(',');
+    let address = parts.next()?.split('@').next()?;
+    let address = Endpoint::read(address, asked)?;
+    // Behind it stand further facts, as in `shard-id=…`.
+    let name = parts
+        .next()
+        .filter(|name| !matches!(*name, "" | "?") && !name.contains('='));
+    let name = name.map(|name| Endpoint {
+        host: name.to_owned(),
+        port: address.port,
+    });
+    let (endpoint, alias) = match (name, by) {
+        (Some(name), By::Name) => (name, Some(address)),
+        (name, _) => (address, name),
+    };
     let primary = flags.split(',').any(|flag| flag == "master");
     // In brackets: a slot on its way, which the owner lists among its own as well.
     let slots = slots
@@ -83,6 +110,7 @@ fn member(line: &str, asked: &Endpoint) -> Option<Option<Member>> {
     let slots: Option<Vec<(u16, u16)>> = slots.map(|slot| range(slot)).collect();
     Some(Some(Member {
         endpoint,
+        alias,
         epoch: epoch.parse().ok()?,
         slots: slots?,
     }))
@@ -135,6 +163,7 @@ impl Map {
     pub(crate) fn new() -> Self {
         Self {
             endpoints: Vec::new(),
+            aliases: BTreeMap::new(),
             owners: vec![None; SLOTS.into()],
             members: Vec::new(),
         }
@@ -170,8 +199,13 @@ impl Map {
         self.members.iter().filter_map(|&node| self.endpoint(node))
     }
 
-    /// The number of the node at `endpoint`, a new one if need be.
+    /// The number of the node that is called so, or at `endpoint`; a new one if need be.
     pub(crate) fn node_at(&mut self, endpoint: &Endpoint) -> NodeId {
+        let known = self.aliases.get(endpoint).copied();
+        known.unwrap_or_else(|| self.node_reached_at(endpoint))
+    }
+
+    fn node_reached_at(&mut self, endpoint: &Endpoint) -> NodeId {
         let known = self.endpoints.iter().position(|known| known == endpoint);
         let node = known.unwrap_or_else(|| {
             self.endpoints.push(endpoint.clone());
@@ -191,7 +225,15 @@ impl Map {
 
     /// Takes in what a node says; whether a slot has another owner now.
     pub(crate) fn merge(&mut self, view: &View) -> bool {
-        self.members = view.0.iter().map(|it| self.node_at(&it.endpoint)).collect();
+        let members = view.0.iter();
+        self.members = members
+            .map(|it| self.node_reached_at(&it.endpoint))
+            .collect();
+        for (member, node) in view.0.iter().zip(&self.members) {
+            if let Some(alias) = &member.alias {
+                self.aliases.insert(alias.clone(), *node);
+            }
+        }
         let mut changed = false;
         for (member, node) in view.0.iter().zip(self.members.clone()) {
             for slot in member.slots.iter().flat_map(|&(first, last)| first..=last) {
@@ -240,7 +282,8 @@ mod tests {
         let line = |(port, epoch, slots): &(u16, u64, &str)| {
             format!("id{port} 10.0.0.1:{port}@1{port},, master - 0 0 {epoch} connected {slots}\n")
         };
-        View::read(&nodes.iter().map(line).collect::<String>(), &at(1)).unwrap()
+        let text = nodes.iter().map(line).collect::<String>();
+        View::read(&text, &at(1), By::Address).unwrap()
     }
 
     fn owner(map: &Map, slot: u16) -> Option<u16> {
@@ -261,7 +304,7 @@ mod tests {
             host: "here".to_owned(),
             port: 30001,
         };
-        assert!(map.merge(&View::read(text, &asked).unwrap()));
+        assert!(map.merge(&View::read(text, &asked, By::Address).unwrap()));
         let shown = |slot| map.endpoint(map.owner(slot).unwrap()).unwrap().to_string();
         assert_eq!(shown(93), "here:30001");
         assert_eq!(shown(5461), "127.0.0.1:30002");
@@ -277,10 +320,30 @@ mod tests {
             "ERR This instance has cluster support disabled",
             "a b c d e f g h 1-2-3",
         ] {
-            assert_eq!(View::read(text, &at(1)), None, "{text}");
+            assert_eq!(View::read(text, &at(1), By::Address), None, "{text}");
         }
         let beyond = "id 10.0.0.1:1@2 master - 0 0 1 connected 16384";
-        assert_eq!(View::read(beyond, &at(1)), None);
+        assert_eq!(View::read(beyond, &at(1), By::Address), None);
+    }
+
+    #[test]
+    fn a_node_is_one_by_its_name_and_by_its_address() {
+        let text = "\
+            a 10.0.0.1:1@11,one.example,shard-id=x myself,master - 0 0 1 connected 0-9\n\
+            b 10.0.0.2:2@12,?,shard-id=y master - 0 0 2 connected 10-19\n\
+            c 10.0.0.3:3@13,shard-id=z slave b 0 0 2 connected\n";
+        for (by, first) in [(By::Name, "one.example:1"), (By::Address, "10.0.0.1:1")] {
+            let mut map = Map::new();
+            map.merge(&View::read(text, &at(9), by).unwrap());
+            let shown: Vec<String> = map.members().map(ToString::to_string).collect();
+            assert_eq!(shown, [first, "10.0.0.2:2", "10.0.0.3:3"]);
+            // A redirection names it in either way.
+            for name in ["one.example:1", "10.0.0.1:1"] {
+                let named = Endpoint::read(name, &at(9)).unwrap();
+                assert_eq!(Some(map.hint(15, &named)), map.owner(5), "{name}");
+            }
+            assert_eq!(map.primaries().len(), 2);
+        }
     }
 
     #[test]
@@ -342,8 +405,10 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*", words in "([a-z0-9:@,\\[\\]-]+ ){8}[0-9-]+") {
-            let _ = View::read(&text, &at(1));
-            let _ = View::read(&words, &at(1));
+            for by in [By::Name, By::Address] {
+                let _ = View::read(&text, &at(1), by);
+                let _ = View::read(&words, &at(1), by);
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::channels;
-use super::map::{Endpoint, View};
+use super::map::{By, Endpoint, View};
 use super::node::Node;
 use crate::connection::{Connection, command};
 use crate::current::closed;
@@ -73,7 +73,8 @@ pub(crate) async fn keep(shared: Arc<Shared>, mut closing: watch::Receiver<bool>
 
 /// Asks for the map once; whether it has changed.
 async fn look(shared: &Arc<Shared>, witnesses: usize) -> bool {
-    let views = ask_nodes(shared.witnesses(witnesses)).await;
+    let by = reached_by(&shared.seeds.template);
+    let views = ask_nodes(shared.witnesses(witnesses), by).await;
     if !views.is_empty() {
         return shared.learn(&views);
     }
@@ -115,14 +116,14 @@ impl Shared {
 }
 
 /// What nodes to which there is a connection say.
-async fn ask_nodes(nodes: Vec<Arc<Node>>) -> Vec<View> {
+async fn ask_nodes(nodes: Vec<Arc<Node>>, by: By) -> Vec<View> {
     let mut questions = JoinSet::new();
     for node in nodes {
         questions.spawn(async move {
             let deadline = Instant::now() + PATIENCE;
             let (_, frame) = node.exchange(question(), deadline).await.ok()?;
             let text = reply::text(&frame)?;
-            View::read(&text, &node.endpoint)
+            View::read(&text, &node.endpoint, by)
         });
     }
     let mut views = Vec::new();
@@ -171,8 +172,18 @@ async fn ask_stranger(
         return Err(StoreError::refused(refusal));
     }
     let text = reply::text(&frame);
-    let view = text.and_then(|text| View::read(&text, endpoint));
+    let by = reached_by(&target);
+    let view = text.and_then(|text| View::read(&text, endpoint, by));
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
+}
+
+/// In TLS by the names that nodes announce: that is what their certificates are for. Without it by their addresses, which need no
+/// resolver.
+const fn reached_by(target: &Target) -> By {
+    match target.tls {
+        Some(_) => By::Name,
+        None => By::Address,
+    }
 }
 
 fn question() -> Outgoing {

@@ -4,13 +4,16 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// `stranger.pem` is an authority that has signed nothing.
-const FILES: [(&str, &str); 6] = [
+/// `named.pem` is for a server too, and names `localhost` without any address. `stranger.pem` is an authority that has signed
+/// nothing.
+const FILES: [(&str, &str); 8] = [
     ("ca.pem", include_str!("tls/ca.pem")),
     ("server.pem", include_str!("tls/server.pem")),
     ("server-key.pem", include_str!("tls/server-key.pem")),
     ("client.pem", include_str!("tls/client.pem")),
     ("client-key.pem", include_str!("tls/client-key.pem")),
+    ("named.pem", include_str!("tls/named.pem")),
+    ("named-key.pem", include_str!("tls/named-key.pem")),
     ("stranger.pem", include_str!("tls/stranger.pem")),
 ];
 
