@@ -107,7 +107,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 end = router.end() => Err(end.map_or_else(
-                    || StoreError::not_sent("the connection was closed"),
+                    || StoreError::not_sent(failure::CLOSED),
                     failure::of_connecting,
                 )),
                 answers = connection.greet(options.connect_timeout) => answers,
@@ -143,12 +143,7 @@ impl Connection {
         Ok((pong, hello.map_err(failure::of_connecting)?))
     }
 
-    /// Whether messages of names are sharded here, for who publishes and who listens.
-    pub(crate) const fn is_sharded(&self) -> bool {
-        self.sharded
-    }
-
-    /// Whether a channel is one of those.
+    /// Whether the messages of a channel are sharded here, for who publishes and who listens.
     pub(crate) fn shards(&self, channel: &str) -> bool {
         self.sharded && sharding::is_of_a_name(channel)
     }

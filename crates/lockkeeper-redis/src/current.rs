@@ -47,7 +47,7 @@ impl Current {
         match &*self.state.borrow() {
             State::Up(connection) => Ok(Arc::clone(connection)),
             State::Opening => Err(StoreError::not_sent("not connected yet")),
-            State::Down(why) => Err(StoreError::not_sent(format!("not connected: {why}"))),
+            State::Down(why) => Err(not_connected(why)),
             State::Closed => Err(closed_error()),
         }
     }
@@ -84,6 +84,15 @@ impl Current {
         });
     }
 
+    /// From now on callers are told this reason for which there is none.
+    pub(crate) fn explain(&self, why: String) {
+        self.state.send_modify(|state| {
+            if let State::Down(reason) = state {
+                *reason = why;
+            }
+        });
+    }
+
     /// The first connection could not be made.
     pub(crate) fn give_up_opening(&self, why: &str) {
         self.state.send_modify(|state| {
@@ -113,6 +122,14 @@ impl Drop for CloseOnDrop {
 pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     // An error means that the store, which holds the sender, is gone.
     let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// What is answered without a connection.
+pub(crate) fn not_connected(why: &str) -> StoreError {
+    match why {
+        "" => StoreError::not_sent("not connected"),
+        why => StoreError::not_sent(format!("not connected: {why}")),
+    }
 }
 
 /// What a closed store answers.

@@ -1,14 +1,17 @@
 //! Makes connections: the first one once, every later one until it succeeds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use lockkeeper_core::clock::{BootClock, Clock as _};
 use lockkeeper_core::store::StoreError;
+use lockkeeper_core::tally::Tally;
 use tokio::sync::Notify;
 
 use crate::connection::{Connection, Lifeline};
 use crate::events::Line;
+use crate::failure;
 use crate::options::RedisOptions;
 use crate::whereabouts::Whereabouts;
 
@@ -27,6 +30,8 @@ pub(crate) struct Dialer {
     pub(crate) line: Line,
     /// Rung when a connection is lost.
     pub(crate) alarm: Arc<Notify>,
+    /// What went wrong lately, for the log.
+    pub(crate) troubles: Arc<Mutex<Tally>>,
 }
 
 impl Dialer {
@@ -39,8 +44,8 @@ impl Dialer {
         Ok(opened)
     }
 
-    /// Connects in the end.
-    pub(crate) async fn redial(&self) -> (Arc<Connection>, Lifeline) {
+    /// Connects in the end. `tell` hears why each attempt before that has failed.
+    pub(crate) async fn redial(&self, tell: impl Fn(String)) -> (Arc<Connection>, Lifeline) {
         let mut pauses = ExponentialBuilder::new()
             .with_min_delay(FIRST_PAUSE)
             .with_max_delay(LONGEST_PAUSE)
@@ -51,9 +56,11 @@ impl Dialer {
             tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
             match self.dial().await {
                 Ok(opened) => return opened,
-                Err(error) => tracing::debug!(
-                    server = %self.whereabouts, line = self.line.as_str(), %error, "still not connected"
-                ),
+                Err(error) => {
+                    let reason = format!("{error}{}", failure::advice(&error));
+                    self.warn("cannot connect, trying again", &reason);
+                    tell(reason);
+                }
             }
         }
     }
@@ -66,9 +73,25 @@ impl Dialer {
     /// Tells of the end of a connection.
     pub(crate) fn report_lost(&self, why: &str) {
         self.alarm.notify_one();
-        tracing::warn!(
-            server = %self.whereabouts, line = self.line.as_str(), reason = why,
-            "connection lost, it will be replaced"
-        );
+        self.warn("connection lost, it will be replaced", why);
+    }
+
+    /// Logs what went wrong: the first time by itself, and then, however often it is met, now and then with a count.
+    pub(crate) fn warn(&self, what: &str, reason: &str) {
+        let now = BootClock.now();
+        let (news, due) = {
+            let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+            let news = troubles.count(&format!("{what}: {reason}"), now);
+            (news, troubles.take_due(now))
+        };
+        let (server, line) = (&self.whereabouts, self.line.as_str());
+        if news {
+            tracing::warn!(%server, line, reason, "{what}");
+        } else {
+            tracing::debug!(%server, line, reason, "{what}");
+        }
+        for (trouble, times) in due {
+            tracing::warn!(%server, line, times, "{trouble}");
+        }
     }
 }

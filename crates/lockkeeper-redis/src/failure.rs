@@ -7,6 +7,18 @@
 use fred::error::{Error as FredError, ErrorKind};
 use lockkeeper_core::store::StoreError;
 
+/// Said of a server that has ended a connection without an answer.
+pub(crate) const CLOSED: &str = "the connection was closed";
+
+/// As operating systems say it.
+const RESET: &str = "Connection reset by peer";
+
+/// Said of a server that answers something else than Redis does.
+const GIBBERISH: &str = "the answer is not in the protocol of Redis";
+
+/// Said of a server that does not speak TLS, when the URL does.
+const NOT_TLS: &str = "the server does not answer in TLS";
+
 /// What is known about a request that fred answered with an error of its own.
 pub(crate) fn of_request(error: FredError) -> StoreError {
     let message = plain(&error);
@@ -34,7 +46,11 @@ pub(crate) fn of_request(error: FredError) -> StoreError {
 
 /// Why a connection could not be made. No request of the caller's was in it, so it is refused or not sent.
 pub(crate) fn of_connecting(error: FredError) -> StoreError {
-    if is_error_reply(&error) {
+    if error.details().starts_with("ERR max number of clients") {
+        // It refuses whoever comes just now, and not this request: that may pass.
+        let message = format!("{}; raise maxclients or close some", error.details());
+        StoreError::not_sent(message).with_source(error)
+    } else if is_error_reply(&error) {
         StoreError::refused(error.details()).with_source(error)
     } else {
         StoreError::not_sent(plain(&error)).with_source(error)
@@ -51,6 +67,22 @@ pub(crate) fn advice(error: &StoreError) -> &'static str {
     }
 }
 
+/// What to do about a first connection that failed, for the end of a message: the server may speak TLS and the URL does not, or
+/// the other way round. `tls` is what the URL says.
+pub(crate) fn hint(error: &StoreError, tls: bool) -> &'static str {
+    let message = error.message();
+    let hangs_up = [CLOSED, RESET, GIBBERISH].contains(&message);
+    // A server takes the beginning of TLS for a command and waits for its end, unless there is one by chance.
+    let waits = message.starts_with("no answer");
+    match tls {
+        true if hangs_up || waits || message == NOT_TLS => {
+            ": if the port does not speak TLS, the URL begins with redis, not rediss"
+        }
+        false if hangs_up => ": if the port speaks TLS, the URL begins with rediss, not redis",
+        _ => "",
+    }
+}
+
 /// Whether fred's error is an error reply in disguise. Replies open with a code word in capitals, fred's own texts are
 /// sentences. For connecting and for `PING`, where the price of a mistake is the wording or a new connection.
 pub(crate) fn is_error_reply(error: &FredError) -> bool {
@@ -60,18 +92,70 @@ pub(crate) fn is_error_reply(error: &FredError) -> bool {
     })
 }
 
-/// fred's text, or the operating system's inside it: `Os { code: 111, kind: ConnectionRefused, message: "…" }`.
 fn plain(error: &FredError) -> String {
     let details = error.details();
     match error.kind() {
         ErrorKind::Timeout => "no answer in time".to_owned(),
-        ErrorKind::IO => {
-            let inner = details.split_once("message: \"").map(|(_, rest)| rest);
-            let inner = inner.and_then(|rest| rest.split_once('"'));
-            inner.map_or(details, |(message, _)| message).to_owned()
-        }
-        _ => details.to_owned(),
+        ErrorKind::Protocol => GIBBERISH.to_owned(),
+        #[cfg(feature = "tls")]
+        ErrorKind::Tls => of_tls(details),
+        _ => words(details),
     }
+}
+
+/// fred hands on what the operating system and the TLS library say in Rust's debug form, as in
+/// `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and
+/// `Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }`. Its own texts are sentences.
+fn words(details: &str) -> String {
+    let quoted = |mark| details.split_once(mark)?.1.split('"').next();
+    if let Some(text) = quoted("message: \"").or_else(|| quoted("error: \"")) {
+        return text.to_owned();
+    }
+    if let Some(kind) = details.strip_prefix("Kind(") {
+        return spaced(kind);
+    }
+    match details.split_once(", error: ") {
+        Some((_, error)) => of_tls(error),
+        None => details.to_owned(),
+    }
+}
+
+/// An error of the TLS library, by the names in its debug form.
+fn of_tls(text: &str) -> String {
+    let (error, inside) = text.split_once('(').unwrap_or((text, ""));
+    let detail = spaced(inside);
+    match (error, &*detail) {
+        ("InvalidCertificate", "unknown issuer") => {
+            "the server's certificate is not signed by an authority that is trusted here".to_owned()
+        }
+        ("InvalidCertificate", "not valid for name" | "not valid for name context") => {
+            "the server's certificate does not name this host".to_owned()
+        }
+        ("InvalidCertificate", "expired" | "expired context") => {
+            "the server's certificate has expired".to_owned()
+        }
+        ("InvalidCertificate", _) => {
+            format!("the server's certificate is not accepted: {detail}")
+        }
+        ("AlertReceived", _) => format!("the server ended the TLS handshake: {detail}"),
+        ("InvalidMessage", _) => NOT_TLS.to_owned(),
+        _ => format!("TLS failed: {}", spaced(error)),
+    }
+}
+
+/// The first name of a text in words: `UnknownIssuer` is "unknown issuer".
+fn spaced(text: &str) -> String {
+    let mut names = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let mut words = String::new();
+    let mut small = false;
+    for letter in names.next().unwrap_or_default().chars() {
+        if small && letter.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        small = !letter.is_ascii_uppercase();
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 #[cfg(test)]
@@ -124,9 +208,63 @@ mod tests {
     fn a_failure_to_connect_is_refused_or_not_sent_in_plain_words() {
         let refused = of_connecting(FredError::new(ErrorKind::Auth, "WRONGPASS invalid pair"));
         assert_eq!(refused.code(), Some("WRONGPASS"));
+        let full = "ERR max number of clients reached";
+        let full = of_connecting(FredError::new(ErrorKind::Unknown, full));
+        assert_eq!(full.outcome(), Outcome::NotSent);
         let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         let unreachable = of_connecting(FredError::new(ErrorKind::IO, os));
         assert_eq!(unreachable.outcome(), Outcome::NotSent);
         assert_eq!(unreachable.to_string(), "Connection refused");
+    }
+
+    #[test]
+    fn no_debug_form_of_rust_reaches_a_user() {
+        let certificate =
+            |why: &str| format!("Custom {{ kind: InvalidData, error: InvalidCertificate({why}) }}");
+        let name =
+            r#"NotValidForNameContext { expected: DnsName("a"), presented: ["DnsName(\"b\")"] }"#;
+        for (details, expected) in [
+            (
+                "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }",
+                "Connection refused",
+            ),
+            (
+                "Custom { kind: Uncategorized, error: \"failed to lookup address information\" }",
+                "failed to lookup address information",
+            ),
+            ("Kind(UnexpectedEof)", "unexpected eof"),
+            (
+                "Error { kind: InvalidInput, message: \"invalid socket address\" }",
+                "invalid socket address",
+            ),
+            (
+                &certificate("UnknownIssuer"),
+                "the server's certificate is not signed by an authority that is trusted here",
+            ),
+            (
+                &certificate(name),
+                "the server's certificate does not name this host",
+            ),
+            (
+                &certificate("Other(OtherError(CaUsedAsEndEntity))"),
+                "the server's certificate is not accepted: other",
+            ),
+            (
+                "Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }",
+                "the server ended the TLS handshake: certificate required",
+            ),
+            (
+                "Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }",
+                NOT_TLS,
+            ),
+            (
+                "Custom { kind: InvalidData, error: PeerIncompatible(SignatureMissing) }",
+                "TLS failed: peer incompatible",
+            ),
+            ("Connection closed.", "Connection closed."),
+        ] {
+            let error = FredError::new(ErrorKind::IO, details.to_owned());
+            assert_eq!(of_request(error).message(), expected);
+        }
     }
 }

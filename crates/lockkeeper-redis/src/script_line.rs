@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::advice;
+use crate::advice::{self, Said};
 use crate::connection::{Connection, Lifeline};
 use crate::current::{CloseOnDrop, Current, closed};
 use crate::dialer::Dialer;
@@ -31,7 +31,7 @@ pub(crate) async fn keep(
         let opened = tokio::select! {
             biased;
             () = closed(closing) => return None,
-            opened = dialer.redial() => opened,
+            opened = dialer.redial(|why| current.0.explain(why)) => opened,
         };
         current.0.raise(Arc::clone(&opened.0));
         events.restored(dialer.line);
@@ -41,6 +41,7 @@ pub(crate) async fn keep(
         Some(opened) => Some(opened),
         None => redial(&mut closing).await,
     };
+    let mut said = Said::new();
     while let Some(mut opened) = kept {
         let since = Instant::now();
         let (connection, lifeline) = &mut opened;
@@ -54,7 +55,7 @@ pub(crate) async fn keep(
             why = lifeline.end() => why,
             why = dialer.moved(connection) => why,
             () = connection.condemned() => "a reply belonged to another request".to_owned(),
-            why = attend(connection) => why,
+            why = attend(connection, &mut said) => why,
         };
         current.0.lower(connection, &why);
         events.lost(dialer.line);
@@ -78,8 +79,8 @@ pub(crate) async fn rest_after_short_life(line: Line, since: Instant) {
 }
 
 /// Looks at the server once, and ends with the reason for which the connection is no good any more.
-async fn attend(connection: &Connection) -> String {
-    match advice::give(connection).await {
+async fn attend(connection: &Connection, said: &mut Said) -> String {
+    match advice::give(connection, said).await {
         Ok(()) => connection.pulse().await,
         Err(error) => error.to_string(),
     }

@@ -120,6 +120,11 @@ impl Sentinels {
         "the sentinels have made another server the primary".to_owned()
     }
 
+    /// Whether they and the servers are spoken to in TLS.
+    pub(crate) const fn speak_tls(&self) -> bool {
+        self.watch.template.tls.is_some()
+    }
+
     /// Asks all sentinels again.
     pub(crate) fn doubt(&self) {
         self.doubts.notify_waiters();

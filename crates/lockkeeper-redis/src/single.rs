@@ -52,6 +52,7 @@ impl Single {
             options: options.clone(),
             line,
             alarm: Arc::default(),
+            troubles: Arc::default(),
         };
         let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
         let side_lines = SideLines::new(dialer(Line::Scripts));
@@ -69,7 +70,9 @@ impl Single {
                 (Arc::new(Current::down(&error.to_string())), None, None)
             }
             Err(error) => {
-                let context = format!("connect to {whereabouts}{}", failure::advice(&error));
+                let advice = failure::advice(&error);
+                let hint = failure::hint(&error, whereabouts.speaks_tls());
+                let context = format!("connect to {whereabouts}{advice}{hint}");
                 return Err(Error::backend(context, error));
             }
         };

@@ -9,11 +9,14 @@
 //!   them gets its own nonce, which proves the replies to be in step again; else the connection is replaced.
 //!
 //! Requests that wait together share one `PING`. Sharded subscriptions need none, see [`sharded`].
+//!
+//! What callers believe to be subscribed to and this connection is not is tried again at each heartbeat.
 
+mod heartbeat;
 mod sharded;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
@@ -22,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::{Connection, Lifeline, Pong, Verb, out_of_step};
-use crate::current::closed;
+use crate::current::{closed, not_connected};
 use crate::dialer::Dialer;
 use crate::events::Events;
 use crate::script_line::rest_after_short_life;
@@ -58,8 +61,10 @@ pub(crate) struct Subscriber {
     dialer: Dialer,
     events: Arc<Events>,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// Every channel that callers believe to be subscribed to; of sharded ones, whether this connection is.
+    /// Every channel that callers believe to be subscribed to, and whether this connection is.
     channels: BTreeMap<String, bool>,
+    /// How many heartbeats there have been.
+    beats: usize,
 }
 
 impl Subscriber {
@@ -73,6 +78,7 @@ impl Subscriber {
             events,
             requests,
             channels: BTreeMap::new(),
+            beats: 0,
         }
     }
 
@@ -84,7 +90,7 @@ impl Subscriber {
     ) {
         let (mut connection, mut lifeline, mut pump) = match opened {
             Some((connection, lifeline)) => {
-                let pump = Pump::start(&connection, &self.events);
+                let pump = Pump::start(&connection, &self);
                 (connection, lifeline, pump)
             }
             None => {
@@ -124,11 +130,10 @@ impl Subscriber {
     /// Serves callers until the connection is no good any more, and says why.
     async fn serve(&mut self, connection: &Connection) -> String {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut audit_at = Instant::now() + connection.silence_timeout();
+        let mut beat_at = Instant::now() + connection.silence_timeout();
         loop {
             let served = tokio::select! {
                 biased;
-                // Gives up a heartbeat under way, but not its place among the replies.
                 _ = self.requests.recv_many(&mut batch, BATCH) => {
                     if batch.is_empty() {
                         // The store is gone, and this task is about to be.
@@ -136,12 +141,11 @@ impl Subscriber {
                     }
                     self.settle_batch(connection, std::mem::take(&mut batch)).await
                 }
-                () = sleep_until(audit_at), if connection.is_sharded() => {
-                    let audited = self.audit(connection).await;
-                    audit_at = Instant::now() + connection.silence_timeout();
-                    audited
+                () = sleep_until(beat_at) => {
+                    let beaten = self.beat(connection).await;
+                    beat_at = Instant::now() + connection.silence_timeout();
+                    beaten
                 }
-                why = connection.pulse() => return why,
             };
             if let Err(Broken(error)) = served {
                 return error.to_string();
@@ -154,7 +158,7 @@ impl Subscriber {
         loop {
             let (connection, mut lifeline) = self.redial_and_turn_callers_away().await;
             let since = Instant::now();
-            let pump = Pump::start(&connection, &self.events);
+            let pump = Pump::start(&connection, self);
             let why = tokio::select! {
                 biased;
                 why = lifeline.end() => why,
@@ -170,7 +174,9 @@ impl Subscriber {
 
     async fn redial_and_turn_callers_away(&mut self) -> (Arc<Connection>, Lifeline) {
         let dialer = self.dialer.clone();
-        let mut redial = std::pin::pin!(dialer.redial());
+        let reason = Mutex::new(String::new());
+        let tell = |why| *reason.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        let mut redial = std::pin::pin!(dialer.redial(tell));
         loop {
             tokio::select! {
                 biased;
@@ -180,7 +186,8 @@ impl Subscriber {
                         Verb::Subscribe
                             if !request.lasting && !self.channels.contains_key(&request.channel) =>
                         {
-                            Err(StoreError::not_sent("not connected"))
+                            let why = reason.lock().unwrap_or_else(PoisonError::into_inner);
+                            Err(not_connected(&why))
                         }
                         // It will be subscribed to before `Reconnected` is told.
                         Verb::Subscribe => {
@@ -199,24 +206,15 @@ impl Subscriber {
         }
     }
 
-    /// A channel that is refused now is kept, for the next connection may have better luck; the log says so.
+    /// Subscribes to everything on a new connection.
     async fn resubscribe(&mut self, connection: &Connection) -> Result<(), Broken> {
-        let channels = self.channels.keys().cloned();
-        let (sharded, classic): (Vec<_>, Vec<_>) =
-            channels.partition(|channel| connection.shards(channel));
-        for chunk in classic.chunks(BATCH) {
-            let commands = chunk.iter().map(|channel| (Verb::Subscribe, &**channel));
-            if settle(connection, commands.clone()).await?.is_ok() {
-                continue;
-            }
-            for (verb, channel) in commands {
-                if let Err(error) = settle(connection, [(verb, channel)].into_iter()).await? {
-                    self.report_refused(channel, &error);
-                }
-            }
+        for there in self.channels.values_mut() {
+            *there = false;
         }
+        let (sharded, classic) = self.split(connection, false);
+        self.subscribe_classic_again(connection, &classic).await?;
         // Behind the others, for a node that has no such slot may end the connection by its answer.
-        self.subscribe_again(connection, &sharded).await?;
+        self.subscribe_sharded_again(connection, &sharded).await?;
         Ok(())
     }
 
@@ -360,10 +358,10 @@ async fn get_in_step(connection: &Connection) -> Result<(), Broken> {
 struct Pump(JoinHandle<()>);
 
 impl Pump {
-    fn start(connection: &Connection, events: &Arc<Events>) -> Self {
+    fn start(connection: &Connection, subscriber: &Subscriber) -> Self {
         // Before the first SUBSCRIBE, or messages could slip by.
         let mut messages = connection.messages();
-        let events = Arc::clone(events);
+        let (events, dialer) = (Arc::clone(&subscriber.events), subscriber.dialer.clone());
         Self(tokio::spawn(async move {
             loop {
                 match messages.recv().await {
@@ -372,7 +370,8 @@ impl Pump {
                         events.message(&message.channel, payload);
                     }
                     Err(broadcast::error::RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "messages dropped: all waiters will look");
+                        let reason = format!("{missed} more than it can keep");
+                        dialer.warn("messages were dropped, so every waiter looks", &reason);
                         events.missed();
                     }
                     Err(broadcast::error::RecvError::Closed) => return,

@@ -43,6 +43,14 @@ impl Whereabouts {
         }
     }
 
+    /// Whether it is spoken to in TLS.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        match self {
+            Self::Fixed(target) => target.tls.is_some(),
+            Self::Watched(sentinels) => sentinels.speak_tls(),
+        }
+    }
+
     /// A server that should take writes refuses them.
     pub(crate) fn doubt(&self) {
         if let Self::Watched(sentinels) = self {

@@ -145,7 +145,11 @@ fn refused(seeds: &Seeds, error: StoreError) -> Error {
     } else {
         failure::advice(&error)
     };
-    Error::backend(format!("connect to the cluster at {seeds}{advice}"), error)
+    let hint = failure::hint(&error, seeds.template.tls.is_some());
+    Error::backend(
+        format!("connect to the cluster at {seeds}{advice}{hint}"),
+        error,
+    )
 }
 
 impl Shared {

@@ -60,6 +60,7 @@ impl Node {
             options: options.clone(),
             line,
             alarm: Arc::clone(alarm),
+            troubles: Arc::default(),
         };
         let current = Arc::new(Current::opening());
         let (closing, closed) = watch::channel(false);

@@ -4,10 +4,8 @@
 //! again to what it has is told how many subscriptions the connection has: if that is fewer than it should be, some are gone. So
 //! one command now and then looks after all of them.
 
-use lockkeeper_core::store::StoreError;
-
 use super::{BATCH, Broken, Request, Subscriber};
-use crate::connection::{Connection, Pong, Verb, out_of_step};
+use crate::connection::{Connection, Verb};
 
 impl Subscriber {
     /// Whether a request is answered by a reply of its own.
@@ -33,47 +31,34 @@ impl Subscriber {
         }
     }
 
-    /// Sees to it that the connection still has every subscription that it had, and makes those that are missing, if the slot is
-    /// here. Waiters look again if one was missing. Something is asked of the server in any case: this is the heartbeat too.
-    pub(super) async fn audit(&mut self, connection: &Connection) -> Result<(), Broken> {
-        let (there, missing): (Vec<String>, Vec<String>) = {
-            let names = self.channels.iter();
-            let names = names.filter(|(channel, _)| connection.shards(channel));
-            let (there, missing): (Vec<_>, Vec<_>) = names.partition(|(_, there)| **there);
-            let texts = |them: Vec<(&String, &bool)>| {
-                let texts = them.into_iter().map(|(channel, _)| channel.clone());
-                texts.collect()
-            };
-            (texts(there), texts(missing))
+    /// Sees to it that the connection still has the subscriptions `there`, beside `made` new ones; how many it had to make
+    /// again.
+    pub(super) async fn audit(
+        &mut self,
+        connection: &Connection,
+        there: &[String],
+        made: usize,
+    ) -> Result<usize, Broken> {
+        let Some(first) = there.first() else {
+            return Ok(0);
         };
-        if there.is_empty() && missing.is_empty() {
-            return match connection.ping().await.map_err(Broken)? {
-                Pong::OutOfStep => Err(Broken(out_of_step())),
-                Pong::InStep | Pong::Refused(_) => Ok(()),
-            };
+        let expected = there.len() + made;
+        let counted = connection.subscribe_sharded(&[first]).await;
+        let counted = counted.map_err(Broken)?.pop().and_then(Result::ok);
+        if counted.is_some_and(|counted| counted >= expected) {
+            return Ok(0);
         }
-        let mut found = self.subscribe_again(connection, &missing).await?;
-        if let Some(first) = there.first() {
-            let expected = there.len() + found;
-            let counted = connection.subscribe_sharded(&[first]).await;
-            let counted = counted.map_err(Broken)?.pop().and_then(Result::ok);
-            if counted.is_none_or(|counted| counted < expected) {
-                tracing::debug!(
-                    server = %self.dialer.whereabouts, expected, ?counted, "the server has taken subscriptions away"
-                );
-                found += self.subscribe_again(connection, &there).await?;
-                self.dialer.alarm.notify_one();
-            }
-        }
-        if found > 0 {
-            self.events.missed();
-        }
-        Ok(())
+        tracing::debug!(
+            server = %self.dialer.whereabouts, expected, ?counted, "the server has taken subscriptions away"
+        );
+        let again = self.subscribe_sharded_again(connection, there).await?;
+        self.dialer.alarm.notify_one();
+        Ok(again)
     }
 
     /// Subscribes to sharded channels that callers believe in; how many are there now. One that is refused is kept, for what is
     /// refused now may not be refused later; if its slot is another node's, others are asked where.
-    pub(super) async fn subscribe_again(
+    pub(super) async fn subscribe_sharded_again(
         &mut self,
         connection: &Connection,
         channels: &[String],
@@ -87,22 +72,9 @@ impl Subscriber {
                 if let Err(error) = &result {
                     self.report_refused(channel, error);
                 }
-                if let Some(is_there) = self.channels.get_mut(channel) {
-                    *is_there = result.is_ok();
-                }
+                self.mark(channel, result.is_ok());
             }
         }
         Ok(there)
-    }
-
-    pub(super) fn report_refused(&self, channel: &str, error: &StoreError) {
-        if error.code() == Some("MOVED") {
-            self.dialer.alarm.notify_one();
-            tracing::debug!(server = %self.dialer.whereabouts, channel, "its slot has gone");
-        } else {
-            tracing::warn!(
-                server = %self.dialer.whereabouts, channel, %error, "cannot subscribe again"
-            );
-        }
     }
 }

@@ -8,6 +8,7 @@ use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
 use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -92,6 +93,65 @@ async fn each_script_finds_the_node_of_its_keys() {
             .await
             .unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotSent);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nodes_behind_other_addresses_are_reached_by_the_map_of_the_url() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let mut url = cluster.url();
+        let mut proxies = Vec::new();
+        for node in cluster.nodes() {
+            let proxy = Proxy::in_front_of(node).await.unwrap();
+            let reached = proxy.url().trim_start_matches("redis://");
+            url.push_str(&format!("&map={}={reached}", node.address()));
+            proxies.push(proxy);
+        }
+        let store = RedisStore::connect(&url).await.unwrap();
+        let names = names(&cluster, 1).await;
+        for name in names.iter().flatten() {
+            let reply = store.call(acquire(name, "a", Form::Source)).await;
+            assert_eq!(reply.unwrap().status(), Status::Granted);
+        }
+        for proxy in &proxies {
+            let passed = proxy.so_far().received[Direction::ToServer as usize];
+            assert!(passed > 0, "a node was not reached by its map");
+        }
+    })
+    .await;
+}
+
+/// What a client is told about its claims is classic in every version.
+#[tokio::test]
+async fn a_channel_of_a_client_that_was_refused_is_subscribed_to_at_the_next_heartbeat() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+        let store = options.connect(&cluster.url()).await.unwrap();
+        let mut events = store.events().unwrap();
+        let channel = "lockkeeper.client:1";
+        store.subscribe(channel).await.unwrap();
+        let slot = cluster.slot_of(channel).await.unwrap();
+        let node = &cluster.nodes()[cluster.primary_of(slot).await.unwrap()];
+        let rights = ["ACL", "SETUSER", "default"];
+        let take = [&rights[..], &["resetchannels"]].concat();
+        let give = [&rights[..], &["allchannels"]].concat();
+        node.command(&take).await.unwrap();
+        node.command(&["CLIENT", "KILL", "TYPE", "pubsub"])
+            .await
+            .unwrap();
+        until(&mut events, &Event::Disconnected).await;
+        until(&mut events, &Event::Reconnected).await;
+        node.command(&give).await.unwrap();
+        eventually("it is subscribed to again", async || {
+            let command = ["PUBSUB", "NUMSUB", channel];
+            let reply = node.command(&command).await.unwrap();
+            format!("{reply:?}").contains("Integer(1)")
+        })
+        .await;
+        until(&mut events, &Event::Reconnected).await;
     })
     .await;
 }

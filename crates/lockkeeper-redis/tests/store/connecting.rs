@@ -11,7 +11,7 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::{Reply, Server};
 use tokio::net::TcpListener;
 
-use crate::support::{acquire, bounded, connections, eventually, verify};
+use crate::support::{Peer, acquire, bounded, connections, eventually, verify};
 
 fn backend(error: Error) -> (String, StoreError) {
     match error {
@@ -84,6 +84,77 @@ async fn a_wrong_or_missing_password_is_refused_with_advice_and_not_shown() {
         }
         let store = RedisStore::connect(&format!("redis://:right@{addr}")).await;
         assert!(!format!("{:?}", store.unwrap()).contains("right"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_a_password_was_changed_every_error_says_so() {
+    bounded(async {
+        let server = Server::options()
+            .configuration("user ann on >old ~* &* +@all")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:old@{}", server.address());
+        let store = RedisStore::connect(&url).await.unwrap();
+        for command in [
+            &["ACL", "SETUSER", "ann", "resetpass", ">new"][..],
+            &["CLIENT", "KILL", "USER", "ann"][..],
+        ] {
+            server.command(command).await.unwrap();
+        }
+        let expected = "not connected: the server refused: WRONGPASS";
+        let told = |error: StoreError| {
+            assert!(error.is_transient(), "{error}");
+            let text = error.to_string();
+            text.starts_with(expected) && text.contains("the password in the URL is wrong")
+        };
+        eventually("calls say why", async || {
+            let called = store.call(verify("name", "c", Form::Sha)).await;
+            told(called.unwrap_err())
+        })
+        .await;
+        eventually("subscriptions say why", async || {
+            told(store.subscribe("channel").await.unwrap_err())
+        })
+        .await;
+        server
+            .command(&["ACL", "SETUSER", "ann", ">old"])
+            .await
+            .unwrap();
+        eventually("it connects again", async || {
+            store.subscribe("channel").await.is_ok()
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_too_many_clients_is_named_as_the_cause() {
+    bounded(async {
+        let server = Server::start().await.unwrap();
+        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let mut peer = Peer::connect(&server).await;
+        assert_eq!(peer.say("CONFIG SET maxclients 1").await, "+OK");
+        peer.say("CLIENT KILL TYPE pubsub").await;
+        assert_eq!(peer.say("CLIENT KILL TYPE normal SKIPME yes").await, ":2");
+        eventually("calls say why", async || {
+            let error = store.call(verify("name", "c", Form::Sha)).await;
+            let text = error.unwrap_err().to_string();
+            text.contains("max number of clients reached; raise maxclients")
+        })
+        .await;
+        let error = RedisStore::connect(&server.url()).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("max number of clients reached"), "{text}");
+        assert_eq!(peer.say("CONFIG SET maxclients 100").await, "+OK");
+        eventually("it connects again", async || {
+            store.subscribe("channel").await.is_ok()
+        })
+        .await;
     })
     .await;
 }

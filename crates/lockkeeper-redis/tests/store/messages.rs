@@ -7,6 +7,8 @@ use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+
 use crate::support::{Liar, Peer, bounded, until};
 
 #[tokio::test]
@@ -57,6 +59,45 @@ async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
         store.unsubscribe("never").await.unwrap();
         store.subscribe("channel").await.unwrap();
         assert_eq!(peer.publish("channel", "x").await, 1);
+    })
+    .await;
+}
+
+/// Takes the right to channels from everybody, lets the store connect again without it, and gives it back.
+async fn refuse_for_a_moment(server: &Server, events: &mut UnboundedReceiver<Event>) {
+    let rights = async |rule| {
+        let command = ["ACL", "SETUSER", "default", rule];
+        server.command(&command).await.unwrap();
+    };
+    rights("resetchannels").await;
+    // The server may have ended the connection by itself when the right was taken.
+    let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
+    server.command(&kill).await.unwrap();
+    until(events, &Event::Disconnected).await;
+    until(events, &Event::Reconnected).await;
+    rights("allchannels").await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_was_refused_after_a_reconnect_is_made_at_the_next_heartbeat() {
+    bounded(async {
+        for resp3 in [false, true] {
+            let server = Server::start().await.unwrap();
+            let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+            let store = options.resp3(resp3).connect(&server.url()).await.unwrap();
+            let mut events = store.events().unwrap();
+            for channel in ["a", "b", "c"] {
+                store.subscribe(channel).await.unwrap();
+            }
+            refuse_for_a_moment(&server, &mut events).await;
+            store.unsubscribe("c").await.unwrap();
+            // Whoever waits is told to look: messages were missed although the connection held.
+            until(&mut events, &Event::Reconnected).await;
+            let mut peer = Peer::connect(&server).await;
+            for (channel, listeners) in [("a", 1), ("b", 1), ("c", 0)] {
+                assert_eq!(peer.publish(channel, "x").await, listeners, "{channel}");
+            }
+        }
     })
     .await;
 }

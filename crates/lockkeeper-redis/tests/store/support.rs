@@ -55,12 +55,18 @@ impl Peer {
 
     /// Publishes and says how many received it.
     pub(crate) async fn publish(&mut self, channel: &str, payload: &str) -> u64 {
-        let line = format!("PUBLISH {channel} {payload}\r\n");
+        let reply = self.say(&format!("PUBLISH {channel} {payload}")).await;
+        let count = reply.strip_prefix(':').expect(&reply);
+        count.parse().unwrap()
+    }
+
+    /// Sends a command and returns the line that answers it.
+    pub(crate) async fn say(&mut self, command: &str) -> String {
+        let line = format!("{command}\r\n");
         self.0.write_all(line.as_bytes()).await.unwrap();
         let mut reply = String::new();
         self.0.read_line(&mut reply).await.unwrap();
-        let count = reply.trim().strip_prefix(':').expect(&reply);
-        count.parse().unwrap()
+        reply.trim().to_owned()
     }
 }
 

@@ -1,14 +1,16 @@
 //! TLS with an authority and a client certificate of one's own.
 
+use std::time::Duration;
+
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Form, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{acquire, bounded};
+use crate::support::{acquire, bounded, verify};
 
 fn settings(server: &Server) -> String {
     let file = |name| server.file(name);
@@ -45,12 +47,104 @@ async fn a_server_or_client_that_nobody_vouches_for_is_refused() {
         let url = format!("rediss://{address}?ca={}", file("stranger.pem"));
         let error = RedisStore::connect(&url).await.unwrap_err();
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
-        assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("not signed by an authority"), "{text}");
         let url = format!("rediss://{address}?ca={}", file("ca.pem"));
         let error = RedisStore::connect(&url).await.unwrap_err();
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
-        let error = RedisStore::connect(&format!("redis://{address}")).await;
-        assert!(matches!(error.unwrap_err(), Error::Backend { .. }));
+        let text = error.to_string();
+        assert!(!text.contains(['{', '(']), "Rust's debug form: {text}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_url_that_is_wrong_about_tls_is_told_of_the_other_scheme() {
+    bounded(async {
+        let (plain, wrapped) = (Server::start(), Server::options().tls().start());
+        let (plain, wrapped) = (plain.await.unwrap(), wrapped.await.unwrap());
+        let options = || RedisOptions::new().connect_timeout(Duration::from_secs(2));
+        let ca = wrapped.file("ca.pem");
+        for (url, hint) in [
+            (
+                format!("redis://{}", wrapped.address()),
+                "begins with rediss, not redis",
+            ),
+            (
+                format!("redis-cluster://{}", wrapped.address()),
+                "begins with rediss, not redis",
+            ),
+            (
+                format!("rediss://{}?ca={ca}", plain.address()),
+                "begins with redis, not rediss",
+            ),
+        ] {
+            let error = options().connect(&url).await.unwrap_err();
+            println!("{url}: {error}");
+            assert!(error.to_string().contains(hint), "{url}: {error}");
+        }
+    })
+    .await;
+}
+
+/// The nodes name themselves `localhost`, and so do their certificates, without any address.
+fn named() -> lockkeeper_testkit::cluster::Options {
+    Cluster::options()
+        .replicas(0)
+        .tls()
+        .configuration("tls-cert-file named.pem")
+        .configuration("tls-key-file named-key.pem")
+}
+
+async fn use_every_node(store: &RedisStore) {
+    assert_eq!(store.servers().len(), 3);
+    for number in 0..20 {
+        let name = format!("{{name{number}}}");
+        let reply = store.call(acquire(&name, "a", Form::Source)).await;
+        assert_eq!(reply.unwrap().status(), Status::Granted);
+        store.subscribe(&name).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_found_whose_certificates_carry_names_only() {
+    bounded(async {
+        let cluster = named().configuration("cluster-announce-hostname localhost");
+        let cluster = cluster.start().await.unwrap();
+        if !cluster.has_sharded_messages().await.unwrap() {
+            // Names are announced from version 7.
+            return;
+        }
+        let node = &cluster.nodes()[0];
+        let (port, settings) = (node.port(), settings(node));
+        let url = format!("rediss-cluster://localhost:{port}?{settings}");
+        let store = RedisStore::connect(&url).await.unwrap();
+        use_every_node(&store).await;
+        // A slot that moves is found by a redirection, which names addresses.
+        let slot = cluster.slot_of("{name1}").await.unwrap();
+        let to = (cluster.primary_of(slot).await.unwrap() + 1) % 3;
+        cluster.migrate(slot, to).await.unwrap();
+        let reply = store.call(verify("{name1}", "a", Form::Source)).await;
+        assert_eq!(reply.unwrap().status(), Status::Held);
+        assert_eq!(store.servers().len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_that_lead_nowhere_from_here_are_mapped_by_the_url() {
+    bounded(async {
+        let cluster = named().configuration("cluster-announce-hostname inner.invalid");
+        let cluster = cluster.start().await.unwrap();
+        if !cluster.has_sharded_messages().await.unwrap() {
+            return;
+        }
+        let node = &cluster.nodes()[0];
+        let (port, settings) = (node.port(), settings(node));
+        let url =
+            format!("rediss-cluster://localhost:{port}?{settings}&map=inner.invalid=localhost");
+        let store = RedisStore::connect(&url).await.unwrap();
+        use_every_node(&store).await;
     })
     .await;
 }
