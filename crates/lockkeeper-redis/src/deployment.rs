@@ -66,7 +66,8 @@ fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
         ));
     }
     for (key, _) in &several.settings {
-        if !matches!(*key, "node" | "map") && !(tls && tls::SETTINGS.contains(key)) {
+        let known = matches!(*key, "node" | "map") || (tls && tls::SETTINGS.contains(key));
+        if !known {
             return Err(config(
                 "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379, and map, \
                  for where an announced address is reached: ?map=10.0.0.1:6379=host:6379",

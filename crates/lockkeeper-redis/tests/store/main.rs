@@ -3,11 +3,13 @@
 
 mod connecting;
 mod faults;
-mod messages;
+mod hostile;
 mod scripts;
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod messages;
 #[cfg(test)]
 mod resp3;
 #[cfg(test)]
@@ -16,5 +18,6 @@ mod sentinel;
 mod sharded;
 #[cfg(test)]
 mod support;
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
+#[cfg(feature = "tls")]
 mod tls;
