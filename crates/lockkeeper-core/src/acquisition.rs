@@ -36,6 +36,9 @@ pub(crate) const TRIES: u32 = 2;
 /// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
 pub(crate) const WITHDRAWAL: Duration = Duration::from_millis(100);
 
+/// Why an acquisition has not even asked when its wait is over.
+pub(crate) const NOT_LEFT: &str = "what this client gave up of the lock before has not left it";
+
 /// One acquisition under way.
 pub(crate) struct Acquisition {
     /// The claim that is asked for; a new one each time one is spent.
@@ -166,14 +169,17 @@ impl Acquisition {
     }
 
     async fn begin(&mut self) -> Result<Hold> {
+        // If the wait ends here, it is the server that has said nothing.
+        self.trouble = Some(StoreError::unknown(NOT_LEFT));
         self.departed(self.terms.timeout).await;
+        self.trouble = None;
         self.until_granted().await
     }
 
     /// Waits until what this client has given up of the name has left it, so that nothing of its own is in the way. What does
     /// not leave within `longest`, of a server that is silent for example, is left to the acquisition itself.
     async fn departed(&self, longest: Duration) {
-        self.engine.departed([self.protocol.name()], longest).await;
+        self.engine.departed(&[self.protocol.name()], longest).await;
     }
 
     pub(crate) async fn until_granted(&mut self) -> Result<Hold> {

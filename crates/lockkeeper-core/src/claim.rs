@@ -173,6 +173,11 @@ impl Claim {
         }
     }
 
+    /// Whether it holds, and no other claim is taking its place.
+    pub(crate) const fn is_held_alone(&self) -> bool {
+        matches!(self.phase, Phase::Held { .. }) && !self.swapping && !self.stray_swap
+    }
+
     /// Registers a request that is sent next. `now` must lie before its first byte.
     ///
     /// # Errors

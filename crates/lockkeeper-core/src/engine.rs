@@ -182,18 +182,13 @@ impl Engine {
 
     /// Waits until what was given up of these names has left them, for no longer than `longest`. What is given up from now on
     /// is not waited for.
-    pub(crate) async fn departed<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a Name>,
-        longest: Duration,
-    ) {
-        let departing = self.reaper.departing(names);
-        if departing.is_empty() {
+    pub(crate) async fn departed(&self, names: &[&Name], longest: Duration) {
+        let Some(last) = self.reaper.departing(names) else {
             return;
-        }
+        };
         let all = async {
-            for left in departing {
-                left.thrown().await;
+            for name in names {
+                self.reaper.departed(name, last).await;
             }
         };
         if tokio::time::timeout(longest, all).await.is_err() {

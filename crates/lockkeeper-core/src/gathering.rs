@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 
 use crate::acquire::Wishes;
-use crate::acquisition::{Acquisition, WITHDRAWAL};
+use crate::acquisition::{Acquisition, NOT_LEFT, WITHDRAWAL};
 use crate::bundle::Bundle;
 use crate::clock::{Moment, sleep_until_some};
 use crate::engine::Engine;
@@ -19,9 +19,11 @@ use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::lease::{Ended, Lease};
 use crate::member::Member;
+use crate::name::Name;
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::protocol::Protocol;
+use crate::store::StoreError;
 use crate::tenure::Terms;
 use group::Group;
 
@@ -56,6 +58,8 @@ pub(crate) struct Gathering {
     wait: Option<Duration>,
     started: Moment,
     stage: Option<Stage>,
+    /// What was given up before is out of the way.
+    begun: bool,
     /// What the steps before hold.
     held: Vec<Vec<Hold>>,
     /// Dropped after the claims, whose leaves are posted: closing waits for both.
@@ -70,8 +74,12 @@ impl Gathering {
         };
         let started = first.engine.line.clock.now();
         let wait = wishes.wait.longest();
-        for seat in steps.iter_mut().flat_map(|step| &mut step.seats) {
-            seat.terms.wait_until = wait.map(|wait| started.after(wait));
+        for Step { engine, seats } in &mut steps {
+            // Of each client by its own clock.
+            let now = engine.line.clock.now();
+            for seat in seats {
+                seat.terms.wait_until = wait.map(|wait| now.after(wait));
+            }
         }
         Ok(Self {
             started,
@@ -82,6 +90,7 @@ impl Gathering {
             min_hold: wishes.min_hold,
             wait,
             stage: None,
+            begun: false,
             held: Vec::new(),
             steps,
         })
@@ -182,16 +191,22 @@ impl Gathering {
 
     async fn begin_all(&mut self) -> Result<Bundle> {
         self.departed(|terms| terms.timeout).await;
+        self.begun = true;
         self.until_complete().await
     }
 
     /// Waits until what these clients have given up of the names has left them, for so long each.
     async fn departed(&self, longest: impl Fn(&Terms) -> Duration) {
-        let steps = self.steps.iter().map(|Step { engine, seats }| {
-            let names = seats.iter().map(|seat| seat.protocol.name());
-            let longest = seats.iter().map(|seat| longest(&seat.terms)).min();
-            engine.departed(names, longest.unwrap_or_default())
+        let names = self.steps.iter().map(|step| {
+            let names = step.seats.iter().map(|seat| seat.protocol.name());
+            names.collect::<Vec<_>>()
         });
+        let names: Vec<Vec<&Name>> = names.collect();
+        let mut steps = Vec::new();
+        for (Step { engine, seats }, names) in self.steps.iter().zip(&names) {
+            let longest = seats.iter().map(|seat| longest(&seat.terms)).min();
+            steps.push(engine.departed(names, longest.unwrap_or_default()));
+        }
         join_all(steps).await;
     }
 
@@ -243,7 +258,12 @@ impl Gathering {
         let (name, trouble) = match &mut self.stage {
             Some(Stage::Alone(acquisition)) => (acquisition.name(), acquisition.trouble()),
             Some(Stage::Together(group)) => (group.awaited(), group.trouble()),
-            None => (String::new(), None),
+            None => {
+                let first = self.steps.first().and_then(|step| step.seats.first());
+                let name = first.map_or_else(String::new, |seat| seat.protocol.name().to_string());
+                let trouble = (!self.begun).then(|| StoreError::unknown(NOT_LEFT));
+                (name, trouble)
+            }
         };
         match trouble {
             Some(trouble) => Error::backend(format!("acquire lock {name:?}"), trouble),

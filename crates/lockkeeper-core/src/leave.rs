@@ -147,7 +147,10 @@ pub(crate) fn observe_released(line: &Line, tenure: &Tenure) {
     let now = line.clock.now();
     let (belief, _) = tenure.belief(now);
     let granted = tenure.claim().granted();
-    if let (Belief::Ended(Ending::Released), Some(granted)) = (belief, granted) {
+    // Of a grant that nobody has taken nobody was told.
+    if let (Belief::Ended(Ending::Released), Some(granted), true) =
+        (belief, granted, tenure.is_taken())
+    {
         let held = now.since(granted);
         line.observed.tell(tenure, LeaseEvent::Released { held });
     }

@@ -3,7 +3,7 @@
 //! It tries for one ttl, then the claim has ended by itself.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -47,7 +47,7 @@ impl Default for Bounds {
 pub(crate) struct Handle {
     inbox: mpsc::UnboundedSender<Post>,
     counts: Arc<Counts>,
-    departing: Arc<Departing>,
+    departing: Arc<Mutex<Departing>>,
 }
 
 /// What has been posted, for the task that leaves for it.
@@ -65,55 +65,61 @@ struct Post {
     departure: Departure,
 }
 
-/// The names that are being left, and for each what is thrown when a posted leave is settled.
+/// The names that are being left: for each, what is thrown when a posted leave is settled, by the number of the post.
 #[derive(Debug, Default)]
-struct Departing(Mutex<BTreeMap<Box<str>, Vec<Arc<Switch>>>>);
+struct Departing {
+    posts: u64,
+    names: BTreeMap<Box<str>, BTreeMap<u64, Arc<Switch>>>,
+}
 
 /// One post on its way. Dropped, it has left, or is given up.
 #[derive(Debug)]
 struct Departure {
+    post: u64,
     names: Vec<Box<str>>,
     left: Arc<Switch>,
-    departing: Arc<Departing>,
+    departing: Arc<Mutex<Departing>>,
 }
 
-impl Departing {
-    fn change<T>(&self, f: impl FnOnce(&mut BTreeMap<Box<str>, Vec<Arc<Switch>>>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn begin(self: &Arc<Self>, tenures: &[Arc<Tenure>]) -> Departure {
+impl Departure {
+    fn begin(departing: &Arc<Mutex<Departing>>, tenures: &[Arc<Tenure>]) -> Self {
         let names = tenures.iter().map(|it| it.protocol.name().main().into());
         let names: Vec<Box<str>> = names.collect();
         let left = Arc::<Switch>::default();
-        self.change(|departing| {
-            for name in &names {
-                let of_name = departing.entry(name.clone()).or_default();
-                of_name.push(Arc::clone(&left));
-            }
-        });
-        Departure {
+        let mut open = lock(departing);
+        open.posts += 1;
+        let post = open.posts;
+        for name in &names {
+            let of_name = open.names.entry(name.clone()).or_default();
+            of_name.insert(post, Arc::clone(&left));
+        }
+        Self {
+            post,
             names,
             left,
-            departing: Arc::clone(self),
+            departing: Arc::clone(departing),
         }
     }
 }
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        self.departing.change(|departing| {
-            for name in &self.names {
-                if let Some(of_name) = departing.get_mut(name) {
-                    of_name.retain(|other| !Arc::ptr_eq(other, &self.left));
-                    if of_name.is_empty() {
-                        departing.remove(name);
-                    }
+        let mut open = lock(&self.departing);
+        for name in &self.names {
+            if let Some(of_name) = open.names.get_mut(name) {
+                of_name.remove(&self.post);
+                if of_name.is_empty() {
+                    open.names.remove(name);
                 }
             }
-        });
+        }
+        drop(open);
         self.left.throw();
     }
+}
+
+fn lock(departing: &Mutex<Departing>) -> MutexGuard<'_, Departing> {
+    departing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What has become of the posted claims.
@@ -149,18 +155,32 @@ impl Handle {
         (handle, posts)
     }
 
-    /// What is thrown when these names have been left by all that has been posted so far.
-    pub(crate) fn departing<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a Name>,
-    ) -> Vec<Arc<Switch>> {
-        self.departing.change(|departing| {
-            if departing.is_empty() {
-                return Vec::new();
+    /// The number of the last post if any of these names is being left.
+    pub(crate) fn departing(&self, names: &[&Name]) -> Option<u64> {
+        let open = lock(&self.departing);
+        let is_left = |name: &&Name| open.names.contains_key(name.main());
+        let departing = !open.names.is_empty() && names.iter().any(is_left);
+        departing.then_some(open.posts)
+    }
+
+    /// Waits until the name has been left by all that was posted up to this number.
+    pub(crate) async fn departed(&self, name: &Name, post: u64) {
+        loop {
+            let last = {
+                let open = lock(&self.departing);
+                let of_name = open.names.get(name.main());
+                of_name.and_then(|posts| {
+                    posts
+                        .range(..=post)
+                        .next_back()
+                        .map(|(_, it)| Arc::clone(it))
+                })
+            };
+            match last {
+                Some(last) => last.thrown().await,
+                None => return,
             }
-            let of_names = names.into_iter().filter_map(|it| departing.get(it.main()));
-            of_names.flatten().cloned().collect()
-        })
+        }
     }
 
     /// Leaves for a claim, or for several that one script can leave for, some time soon. Belief in them must have ended.
@@ -171,7 +191,7 @@ impl Handle {
         };
         let claims = tenures.len();
         self.counts.change(|tally| tally.open += claims);
-        let departure = self.departing.begin(&tenures);
+        let departure = Departure::begin(&self.departing, &tenures);
         let post = Post {
             tenures,
             until,

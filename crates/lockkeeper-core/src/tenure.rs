@@ -56,10 +56,10 @@ pub(crate) struct Tenure {
     claim: Mutex<Claim>,
     /// The owner is known to others than this claim.
     known_owner: AtomicBool,
-    /// The acquisition has taken its grant. Until then the grant is not renewed: the future may never be polled again. Read and
-    /// changed with the claim locked.
+    /// The acquisition has taken its grant. Until then the grant is not renewed: the future may never be polled again. Changed
+    /// with the claim locked.
     taken: AtomicBool,
-    /// It was granted, and nobody has been given the hold. Read and changed with the claim locked.
+    /// It was granted, and nobody has been given the hold. Changed with the claim locked.
     pending: AtomicBool,
     /// A leave for the claim has been posted.
     posted: AtomicBool,
@@ -115,31 +115,44 @@ impl Tenure {
         self.id.owner()
     }
 
-    /// Takes the grant, if the claim holds at `now`; what may be believed, and the token of what was taken.
-    pub(crate) fn take(&self, now: Moment) -> (Belief, Option<FencingToken>) {
+    /// Takes the grant, if the claim holds at `now`; the token of what was taken, what may be believed, and when the last
+    /// request was sent that has been answered while it waits.
+    pub(crate) fn take(&self, now: Moment) -> (Option<FencingToken>, Belief, Option<Moment>) {
         self.change(|claim| {
             let belief = claim.belief(now);
             let held = matches!(belief, Belief::Held | Belief::Uncertain);
             let token = claim.token().filter(|_| held);
             self.taken.fetch_or(token.is_some(), Ordering::Relaxed);
-            (belief, token)
+            (token, belief, claim.heard())
         })
     }
 
-    /// Ends a claim whose acquisition has not taken a grant of it; false if it has.
+    /// The acquisition has its grant.
+    pub(crate) fn set_taken(&self) {
+        self.change(|_| self.taken.store(true, Ordering::Relaxed));
+    }
+
+    /// Ends a claim whose acquisition has not taken a grant of it; false if it has. Nobody has worked under it, so it is kept
+    /// from nobody.
     pub(crate) fn end_untaken(&self, now: Moment) -> bool {
         self.change(|claim| {
-            let untaken = !self.taken.load(Ordering::Relaxed);
+            let untaken = !self.is_taken();
             if untaken {
                 claim.end(now);
+                claim.keep_no_more();
             }
             untaken
         })
     }
 
+    /// Whether the acquisition has taken its grant.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Whether somebody works under the hold, or may.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) && !self.pending.load(Ordering::Relaxed)
+        self.is_taken() && !self.pending.load(Ordering::Relaxed)
     }
 
     /// Whether a leave for the claim is to be posted. True once: then it is posted.

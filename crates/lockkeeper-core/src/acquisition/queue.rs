@@ -74,7 +74,8 @@ impl Acquisition {
                 missed = false;
             }
             let now = engine.line.clock.now();
-            match tenure.take(now) {
+            let (token, belief, heard_at) = tenure.take(now);
+            match (belief, token) {
                 (_, Some(token)) => {
                     let armed = self.armed.take();
                     return Ok(armed.map(|armed| Hold::begin(armed, token, self.started)));
@@ -86,7 +87,6 @@ impl Acquisition {
                     return Ok(None);
                 }
             }
-            let heard_at = tenure.claim().heard();
             // For so long no lease of this client would have outlived the server's silence.
             let patience = heard_at
                 .unwrap_or(self.started)

@@ -68,6 +68,13 @@ impl Claim {
         }
     }
 
+    /// The claim keeps the name from nobody when it leaves.
+    pub(crate) fn keep_no_more(&mut self) {
+        if let Some(bounds) = &mut self.bounds {
+            bounds.kept_until = None;
+        }
+    }
+
     /// Nobody else may hold for so long from now on, also when the claim leaves sooner: of one that holds together with others,
     /// once they all do.
     pub(crate) fn keep_for(&mut self, shortest: Duration, now: Moment) {

@@ -9,12 +9,14 @@ use futures_util::stream::FuturesUnordered;
 use super::QuorumLock;
 use super::hold::QuorumHold;
 use super::wait::Watch;
+use crate::acquisition::NOT_LEFT;
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, Result};
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::pause::Pauses;
 use crate::quorum::Failure;
+use crate::store::StoreError;
 use crate::tenure::Terms;
 
 /// How many rounds `try_acquire` makes at most: one, and one more if no majority answered.
@@ -149,10 +151,17 @@ impl Acquisition {
     /// Waits until what these clients have given up of the name has left a majority of the servers, for no longer than one
     /// request may take.
     async fn departed(&self) {
-        let nodes = self.lock.nodes.iter().zip(&self.terms);
-        let mut departing: FuturesUnordered<_> = nodes
-            .map(|(node, terms)| node.engine.departed([node.protocol.name()], terms.timeout))
+        let names: Vec<_> = self
+            .lock
+            .nodes
+            .iter()
+            .map(|node| [node.protocol.name()])
             .collect();
+        let departing = FuturesUnordered::new();
+        for ((node, terms), name) in self.lock.nodes.iter().zip(&self.terms).zip(&names) {
+            departing.push(node.engine.departed(name, terms.timeout));
+        }
+        let mut departing = departing;
         let mut free = 0;
         while !self.lock.quorum.is_reached(free) && departing.next().await.is_some() {
             free += 1;
@@ -160,7 +169,11 @@ impl Acquisition {
     }
 
     async fn until_granted(&mut self) -> Result<QuorumHold> {
+        let silence = StoreError::unknown(NOT_LEFT);
+        let context = format!("acquire lock {:?}", self.lock.name());
+        self.trouble = Some(Error::backend(context, silence));
         self.departed().await;
+        self.trouble = None;
         let clock = Arc::clone(self.lock.first().clock());
         let mut pauses = Pauses::new(self.random());
         // Until when a majority may fail to answer, counted from when it first did. Servers that were started again are waited

@@ -82,10 +82,9 @@ impl QuorumHold {
         }
     }
 
-    /// Lets each server's client renew its part.
-    pub(super) fn keep(&self) {
+    /// Does what was said of the parts before the grant was known.
+    pub(super) fn heed(&self) {
         for Member { armed, .. } in &self.members {
-            armed.engine.renewals.add(&armed.tenure);
             armed.engine.renewals.heed(&armed.tenure);
         }
     }

@@ -148,7 +148,7 @@ impl Acquisition {
         }
     }
 
-    /// Tells of the grant, lets its parts be renewed and hands the hold out.
+    /// Lets the parts of the grant be renewed, tells of it and hands the hold out.
     fn granted(&self, members: Vec<(usize, Armed)>, token: FencingToken) -> QuorumHold {
         let nodes = &self.lock.nodes;
         for node in nodes.iter() {
@@ -157,6 +157,7 @@ impl Acquisition {
         let waited = nodes[0].now().since(self.started);
         let members = members.into_iter().map(|(place, armed)| {
             let (engine, tenure) = (&nodes[place].engine, &armed.tenure);
+            engine.renewals.add(tenure);
             let ear = engine.hub.granted(&*nodes[place].protocol, self.owner);
             let event = LeaseEvent::Granted { token, waited };
             engine.line.observed.tell(tenure, event);
@@ -164,7 +165,7 @@ impl Acquisition {
         });
         let hold = QuorumHold::new(self.lock.clone(), members.collect(), token);
         tracing::debug!(lease = ?&*hold, "granted");
-        hold.keep();
+        hold.heed();
         hold
     }
 

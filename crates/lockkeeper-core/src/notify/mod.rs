@@ -277,7 +277,7 @@ impl Hub {
                     ((opening, reader), state.registry.subscribed(channel, now))
                 });
                 if let Some(Reader::Client(client)) = reader {
-                    renewals.recheck(client);
+                    renewals.hears(client);
                 }
                 if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
                     opening.notify_waiters();

@@ -8,6 +8,7 @@
 //! a future that is never polled again keeps nothing for longer than its first hold.
 
 pub(crate) mod schedule;
+mod state;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ use futures_util::stream::{self, FuturesUnordered};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::claim::{Claim, Course, Verdict};
+use crate::claim::{Claim, Verdict};
 use crate::clock::{LOOK, Moment, sleep_until_some};
 use crate::exchange::{Failed, Line};
 use crate::lease::LossReason;
@@ -29,19 +30,15 @@ use crate::owner::Owner;
 use crate::protocol::{Answer, Grant, Verb};
 use crate::reaper;
 use crate::store::StoreError;
-use crate::tally::Tally;
 use crate::tenure::Tenure;
-use schedule::{LeaseId, Schedule};
+use schedule::Schedule;
+use state::{State, Word};
 
 /// How many leases one script renews at most: some 50 µs on the server, which others wait for.
 const BATCH: usize = 100;
 
 /// How many batches are on their way to one server at once. More would only queue before it, and take its time from others.
 const ABREAST: usize = 32;
-
-/// How many words about claims without a lease are remembered. Between an answer and the word that overtook it there is
-/// seldom another one.
-const EARLY: usize = 64;
 
 /// The leases of one client.
 #[derive(Debug)]
@@ -51,30 +48,6 @@ pub(crate) struct Renewals {
     pub(crate) line: Arc<Line>,
     reaper: reaper::Handle,
 }
-
-#[derive(Debug, Default)]
-struct State {
-    schedule: Schedule,
-    tenures: BTreeMap<LeaseId, Arc<Tenure>>,
-    /// Claims of kinds with a queue whose grant a message may tell of.
-    expected: BTreeMap<Box<str>, Arc<Tenure>>,
-    /// What was said lately of claims that had no lease here, the last first.
-    early: VecDeque<(String, Word)>,
-    /// Leases whose holders may have missed what was said of them.
-    questions: Vec<Arc<Tenure>>,
-    /// Renewals that failed, for the log.
-    failures: Tally,
-    /// What the task sleeps for; `None`: until the bell rings.
-    armed: Option<Moment>,
-    /// There was no lease when the task last looked, and none has come since.
-    idle: bool,
-}
-
-/// What becomes of a claim of which something was said.
-type Word = fn(&mut Claim);
-
-/// The deadline of a claim that waits: its place ends on the server alone.
-const NEVER: Moment = Moment::from_elapsed(Duration::MAX);
 
 /// Claims for which one script does the same.
 #[derive(Debug)]
@@ -100,56 +73,6 @@ struct Lane {
     under_way: usize,
 }
 
-impl State {
-    /// See [`Renewals::follow`].
-    fn follow(&mut self, tenure: &Arc<Tenure>, sent: Moment, now: Moment) {
-        // Read under the lock of the schedule, so that whoever comes last puts in what is true.
-        let course = tenure.claim().course();
-        let (pace, until) = match course {
-            Course::Rests => return self.forget(tenure),
-            Course::Waits { .. } if mutant!(WaiterNeverBeats) => return,
-            Course::Waits { .. } => (Some(tenure.terms.beats), end_of_wait(tenure)),
-            Course::Holds(until) => {
-                if tenure.protocol.queues() {
-                    self.expected.remove(tenure.id.as_str());
-                }
-                (tenure.terms.pace.filter(|_| tenure.is_in_use()), until)
-            }
-        };
-        self.schedule.add(tenure.number, pace, sent, until);
-        if let Course::Waits { beats_now: true } = course {
-            self.schedule.hurry(tenure.number, now);
-        }
-        self.tenures.insert(tenure.number, Arc::clone(tenure));
-        self.idle = false;
-    }
-
-    /// A beat of the claim that was sent at `sent` has been answered: it waits. If a message has told of its grant meanwhile,
-    /// the schedule knows already.
-    fn waits_on(&mut self, tenure: &Tenure, sent: Moment, now: Moment) {
-        let course = tenure.claim().course();
-        if let Course::Waits { beats_now } = course {
-            let until = end_of_wait(tenure);
-            self.schedule.renewed(tenure.number, sent, until);
-            if beats_now {
-                self.schedule.hurry(tenure.number, now);
-            }
-        }
-    }
-
-    fn forget(&mut self, tenure: &Tenure) {
-        self.schedule.remove(tenure.number);
-        self.tenures.remove(&tenure.number);
-        if tenure.protocol.queues() {
-            self.expected.remove(tenure.id.as_str());
-        }
-    }
-}
-
-fn end_of_wait(tenure: &Tenure) -> Moment {
-    tenure.terms.wait_until.unwrap_or(NEVER)
-}
-
 impl Renewals {
     pub(crate) fn new(line: Arc<Line>, reaper: reaper::Handle) -> Self {
         Self {
@@ -162,14 +85,28 @@ impl Renewals {
 
     /// Keeps a lease that has been granted: somebody is there who uses it, or will once it is confirmed.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
-        tenure.take(self.line.clock.now());
+        tenure.set_taken();
         self.follow_grant(tenure);
+        let granted = tenure.claim().granted();
+        if let Some(sent) = granted {
+            let asks = self.with(|state| {
+                state.granted_late(tenure, sent);
+                !state.questions.is_empty()
+            });
+            if asks {
+                self.bell.notify_one();
+            }
+        }
     }
 
+    /// The time of a lease counts from the request that was answered. That of a claim which waited counts from now on, for its
+    /// request was sent long ago.
     fn follow_grant(&self, tenure: &Arc<Tenure>) {
         let granted = tenure.claim().granted();
         if let Some(sent) = granted {
-            self.follow(tenure, sent);
+            let now = self.line.clock.now();
+            let waited = self.with(|state| state.tenures.contains_key(&tenure.number));
+            self.follow(tenure, if waited { now } else { sent });
         }
     }
 
@@ -248,18 +185,12 @@ impl Renewals {
     /// Ends the lease of a claim before its time; `change` says how. If there is none, or the claim still waits, it is
     /// remembered: the word may have overtaken the answer of the grant, for they come by different connections.
     pub(crate) fn end(&self, claim: &str, change: Word) {
-        let tenure = self.with(|state| {
-            let mut tenures = state.tenures.values();
-            tenures.find(|tenure| tenure.id.as_str() == claim).cloned()
-        });
+        let tenure = self.with(|state| state.find(claim));
         let holds = |tenure: &Arc<Tenure>| tenure.claim().token().is_some();
         if let Some(tenure) = tenure.as_ref().filter(|tenure| holds(tenure)) {
             return self.lose(tenure, change);
         }
-        self.with(|state| {
-            state.early.truncate(EARLY - 1);
-            state.early.push_front((claim.to_owned(), change));
-        });
+        self.with(|state| state.remember(claim, change));
         // Granted meanwhile, after its holder has looked for what was said.
         if let Some(tenure) = tenure.filter(holds) {
             self.heed(&tenure);
@@ -268,12 +199,8 @@ impl Renewals {
 
     /// Does what was said of a claim before its grant was known here.
     pub(crate) fn heed(&self, tenure: &Tenure) {
-        let early = self.with(|state| {
-            let mut early = state.early.iter();
-            let place = early.position(|(claim, _)| claim == tenure.id.as_str())?;
-            state.early.remove(place)
-        });
-        if let Some((_, change)) = early {
+        let early = self.with(|state| state.remembered(tenure.id.as_str()));
+        if let Some(change) = early {
             self.lose(tenure, change);
         }
     }
@@ -292,21 +219,21 @@ impl Renewals {
         self.bell.notify_one();
     }
 
-    /// What was said of the claims of this client's owners before now may have been told to nobody: asks whether they hold.
-    pub(crate) fn recheck(&self, client: Uuid) {
-        self.with(|state| {
-            let told = |tenure: &&Arc<Tenure>| {
-                tenure.id.owner().client() == client && tenure.claim().token().is_some()
-            };
-            let told = state.tenures.values().filter(told).cloned();
-            state.questions.extend(told);
-        });
+    /// From now on this client hears what is said of the claims of `client`'s owners; before that it may have missed something.
+    pub(crate) fn hears(&self, client: Uuid) {
+        let now = self.line.clock.now();
+        self.with(|state| state.hears(client, now));
         self.bell.notify_one();
     }
 
     /// Asks whether a claim holds.
     async fn ask(&self, tenure: &Tenure) {
-        match self.line.verify(tenure).await {
+        let answer = self.line.verify(tenure).await;
+        // Of one whose place another takes, the server may know the other already.
+        if !tenure.claim().is_held_alone() {
+            return;
+        }
+        match answer {
             Ok(Answer::Gone) => self.lose(tenure, Claim::seen_gone),
             Ok(Answer::Revoked) => self.lose(tenure, Claim::revoke),
             Ok(_) => {}
@@ -324,12 +251,23 @@ impl Renewals {
             state.expected.clear();
             std::mem::take(&mut state.tenures)
         });
-        let forsaken = |tenure: &&Arc<Tenure>| tenure.forsake(now);
-        let forsaken: Vec<_> = tenures.values().filter(forsaken).collect();
-        for tenure in &forsaken {
-            report_lost(&self.line, tenure, LossReason::ClientClosed);
+        let mut forsaken = 0;
+        for tenure in tenures.values() {
+            if tenure.end_untaken(now) {
+                self.leave_for(tenure);
+            } else if tenure.forsake(now) {
+                report_lost(&self.line, tenure, LossReason::ClientClosed);
+                forsaken += 1;
+            }
         }
-        forsaken.len()
+        forsaken
+    }
+
+    /// Leaves for a claim that has ended and that nobody else leaves for.
+    fn leave_for(&self, tenure: &Arc<Tenure>) {
+        if tenure.take_departure() {
+            self.reaper.post(&self.line, vec![Arc::clone(tenure)]);
+        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
@@ -416,6 +354,11 @@ impl Renewals {
                 self.remove(&tenure);
                 continue;
             }
+            if tenure.claim().token().is_some() && !tenure.is_in_use() {
+                // Granted since the beat was scheduled.
+                self.follow_grant(&tenure);
+                continue;
+            }
             let verb = tenure.claim().renewal();
             let group = self.line.store.group(tenure.protocol.name().main());
             if verb == Verb::Acquire {
@@ -452,9 +395,7 @@ impl Renewals {
         if tenure.end_untaken(now) {
             // Nobody has polled its acquisition, and nobody may ever do so again.
             self.remove(tenure);
-            if tenure.take_departure() {
-                self.reaper.post(&self.line, vec![Arc::clone(tenure)]);
-            }
+            self.leave_for(tenure);
             return;
         }
         let lost = tenure.lose(|claim| {
@@ -520,7 +461,9 @@ impl Renewals {
             Ok(Verdict::Renewed) => {
                 tracing::trace!(name = tenure.protocol.name().as_str(), claim = %tenure.id, "renewed");
                 let deadline = tenure.claim().deadline();
-                if let Some(deadline) = deadline {
+                if !tenure.is_in_use() {
+                    self.follow_grant(tenure);
+                } else if let Some(deadline) = deadline {
                     self.with(|state| state.schedule.renewed(tenure.number, sent, deadline));
                 }
             }

@@ -64,9 +64,26 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A lease was granted by a request sent at `sent`, or a claim waits since then. What was scheduled for it before is
-    /// forgotten.
+    /// A claim waits since `sent`, and until `until` at most. What was scheduled for it before is forgotten.
+    pub(crate) fn wait(&mut self, id: LeaseId, pace: Pace, sent: Moment, until: Moment) {
+        self.insert(id, Some(pace), until);
+        self.set_due(id, pace.steady(id, sent));
+    }
+
+    /// A lease was granted by a request sent at `sent`. What was scheduled for it before is forgotten.
     pub(crate) fn add(&mut self, id: LeaseId, pace: Option<Pace>, sent: Moment, deadline: Moment) {
+        self.insert(id, pace, deadline);
+        if let Some(pace) = pace {
+            let (steady, left) = (pace.steady(id, sent), deadline.since(sent));
+            let short = steady.since(sent) > left - left / 3;
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.short = short;
+            }
+            self.set_due(id, if short { sent.after(left / 3) } else { steady });
+        }
+    }
+
+    fn insert(&mut self, id: LeaseId, pace: Option<Pace>, deadline: Moment) {
         self.remove(id);
         self.entries.insert(
             id,
@@ -80,12 +97,6 @@ impl Schedule {
         self.by_deadline.insert((deadline, id));
         if let Some(pace) = pace {
             self.gather = self.gather.max(pace.gather());
-            let (steady, left) = (pace.steady(id, sent), deadline.since(sent));
-            let short = steady.since(sent) > left - left / 3;
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.short = short;
-            }
-            self.set_due(id, if short { sent.after(left / 3) } else { steady });
         }
     }
 

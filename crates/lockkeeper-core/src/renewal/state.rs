@@ -1,0 +1,143 @@
+//! What the renewer knows, behind one lock: the claims and what is done for each of them next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::schedule::{LeaseId, Schedule};
+use crate::claim::{Claim, Course};
+use crate::clock::Moment;
+use crate::tally::Tally;
+use crate::tenure::Tenure;
+
+/// How many words about claims without a lease are remembered. Between an answer and the word that overtook it there is
+/// seldom another one.
+const EARLY: usize = 64;
+
+/// The deadline of a claim that waits for ever: its place ends on the server alone.
+const NEVER: Moment = Moment::from_elapsed(std::time::Duration::MAX);
+
+/// What becomes of a claim of which something was said.
+pub(super) type Word = fn(&mut Claim);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) schedule: Schedule,
+    pub(super) tenures: BTreeMap<LeaseId, Arc<Tenure>>,
+    /// Claims of kinds with a queue whose grant a message may tell of.
+    pub(super) expected: BTreeMap<Box<str>, Arc<Tenure>>,
+    /// What was said lately of claims that had no lease here, the last first.
+    early: VecDeque<(String, Word)>,
+    /// Leases whose holders may have missed what was said of them.
+    pub(super) questions: Vec<Arc<Tenure>>,
+    /// Of whose claims' owners this client began last to hear what is said, and when.
+    heard: Option<(Uuid, Moment)>,
+    /// Renewals that failed, for the log.
+    pub(super) failures: Tally,
+    /// What the task sleeps for; `None`: until the bell rings.
+    pub(super) armed: Option<Moment>,
+    /// There was no lease when the task last looked, and none has come since.
+    pub(super) idle: bool,
+}
+
+impl State {
+    /// Puts the claim into the schedule as it stands now, counted from `sent`. It is read under the lock of the schedule, so that
+    /// of several tasks which have changed it the last one puts in what is true.
+    pub(super) fn follow(&mut self, tenure: &Arc<Tenure>, sent: Moment, now: Moment) {
+        let course = tenure.claim().course();
+        match course {
+            Course::Rests => return self.forget(tenure),
+            Course::Waits { .. } if mutant!(WaiterNeverBeats) => return,
+            Course::Waits { beats_now } => {
+                let until = end_of_wait(tenure);
+                self.schedule
+                    .wait(tenure.number, tenure.terms.beats, sent, until);
+                if beats_now {
+                    self.schedule.hurry(tenure.number, now);
+                }
+            }
+            Course::Holds(deadline) => {
+                if tenure.protocol.queues() {
+                    self.expected.remove(tenure.id.as_str());
+                }
+                let (pace, until) = if tenure.is_in_use() {
+                    (tenure.terms.pace, deadline)
+                } else if tenure.is_taken() {
+                    (None, deadline)
+                } else {
+                    // However long the grant is good for: nobody may ever come for it.
+                    (None, deadline.min(sent.after(tenure.terms.waiter_ttl)))
+                };
+                self.schedule.add(tenure.number, pace, sent, until);
+            }
+        }
+        self.tenures.insert(tenure.number, Arc::clone(tenure));
+        self.idle = false;
+    }
+
+    /// A beat of the claim that was sent at `sent` has been answered: it waits. If a message has told of its grant meanwhile,
+    /// the schedule knows already.
+    pub(super) fn waits_on(&mut self, tenure: &Tenure, sent: Moment, now: Moment) {
+        let course = tenure.claim().course();
+        if let Course::Waits { beats_now } = course {
+            let until = end_of_wait(tenure);
+            self.schedule.renewed(tenure.number, sent, until);
+            if beats_now {
+                self.schedule.hurry(tenure.number, now);
+            }
+        }
+    }
+
+    /// Does nothing more for the claim.
+    pub(super) fn forget(&mut self, tenure: &Tenure) {
+        self.schedule.remove(tenure.number);
+        self.tenures.remove(&tenure.number);
+        if tenure.protocol.queues() {
+            self.expected.remove(tenure.id.as_str());
+        }
+    }
+
+    /// The lease of this claim, if there is one.
+    pub(super) fn find(&self, claim: &str) -> Option<Arc<Tenure>> {
+        let mut tenures = self.tenures.values();
+        tenures.find(|tenure| tenure.id.as_str() == claim).cloned()
+    }
+
+    /// Something was said of a claim that holds nothing here yet.
+    pub(super) fn remember(&mut self, claim: &str, change: Word) {
+        self.early.truncate(EARLY - 1);
+        self.early.push_front((claim.to_owned(), change));
+    }
+
+    /// What was said of a claim before its grant was known here. Says so once.
+    pub(super) fn remembered(&mut self, claim: &str) -> Option<Word> {
+        let place = self.early.iter().position(|(other, _)| other == claim)?;
+        self.early.remove(place).map(|(_, change)| change)
+    }
+
+    /// From now on this client hears what is said of the claims of that client's owners. What was said before was told to
+    /// nobody, so these claims are asked for.
+    pub(super) fn hears(&mut self, client: Uuid, now: Moment) {
+        self.heard = Some((client, now));
+        let missed = |tenure: &&Arc<Tenure>| {
+            tenure.id.owner().client() == client && tenure.claim().is_held_alone()
+        };
+        let missed = self.tenures.values().filter(missed).cloned();
+        self.questions.extend(missed);
+    }
+
+    /// The same for a claim whose grant, asked for at `sent`, has been told behind that.
+    pub(super) fn granted_late(&mut self, tenure: &Arc<Tenure>, sent: Moment) {
+        let client = tenure.id.owner().client();
+        let missed = |(other, since)| other == client && sent <= since;
+        if self.heard.is_some_and(missed) {
+            self.questions.push(Arc::clone(tenure));
+        }
+    }
+}
+
+fn end_of_wait(tenure: &Tenure) -> Moment {
+    tenure.terms.wait_until.unwrap_or(NEVER)
+}
