@@ -1,23 +1,43 @@
 //! Patterns as Redis' `SCAN` and `KEYS` read them: `*`, `?`, `[a-c]`, `[^x]`, and `\` before what stands for itself.
 
 /// Whether all of `text` matches.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let Some((&first, rest)) = pattern.split_first() else {
-        return text.is_empty();
-    };
-    if first == b'*' {
-        return (0..=text.len()).any(|from| matches(rest, &text[from..]));
+///
+/// A `*` that took too little is tried again with one byte more. Only the last one is: what stands before it has matched as
+/// early as it can. So the time is at most the product of both lengths.
+pub(crate) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    // What stands behind the last `*`, and where in the text it was tried last.
+    let mut last_star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', behind @ ..] = pattern {
+            last_star = Some((behind, text));
+            pattern = behind;
+            continue;
+        }
+        let Some((&byte, rest)) = text.split_first() else {
+            return pattern.is_empty();
+        };
+        if let Some(behind) = step(pattern, byte) {
+            (pattern, text) = (behind, rest);
+            continue;
+        }
+        let Some((behind, [_, later @ ..])) = last_star else {
+            return false;
+        };
+        last_star = Some((behind, later));
+        (pattern, text) = (behind, later);
     }
-    let Some((&byte, text)) = text.split_first() else {
-        return false;
+}
+
+/// What is left of a pattern, which does not begin with `*`, behind the element that matches `byte`; `None` if none does.
+fn step(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (matched, rest) = match pattern {
+        [] => return None,
+        [b'?', rest @ ..] => (true, rest),
+        [b'[', set @ ..] => in_set(set, byte),
+        [b'\\', escaped, rest @ ..] => (*escaped == byte, rest),
+        [first, rest @ ..] => (*first == byte, rest),
     };
-    let (matched, rest) = match (first, rest) {
-        (b'?', rest) => (true, rest),
-        (b'[', set) => in_set(set, byte),
-        (b'\\', [escaped, rest @ ..]) => (*escaped == byte, rest),
-        (first, rest) => (first == byte, rest),
-    };
-    matched && matches(rest, text)
+    matched.then_some(rest)
 }
 
 /// Whether `byte` is in the set that begins behind the bracket, and what stands behind the set. One that is not closed ends
@@ -54,6 +74,10 @@ fn in_set(set: &[u8], byte: u8) -> (bool, &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -75,9 +99,26 @@ mod tests {
             (r"a\", r"a\", true),
             ("", "", true),
             ("", "a", false),
+            ("*a*b", "aabab", true),
+            ("*a*b*", "bbab", true),
+            ("a*bc", "abcbc", true),
+            ("*[ab]c**", "xabcx", true),
+            ("*ab", "aab", true),
+            ("*ab", "aba", false),
         ] {
             let matched = matches(pattern.as_bytes(), text.as_bytes());
             assert_eq!(matched, expected, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_takes_no_longer_than_others() {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let pattern = "*a".repeat(40) + "*b";
+            tell.send(matches(pattern.as_bytes(), "a".repeat(1000).as_bytes()))
+        });
+        // Tried in every combination, it would take longer than the sun lasts.
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(false));
     }
 }

@@ -173,3 +173,51 @@ fn lua_itself_is_the_same_as_on_a_server() {
         );
     }
 }
+
+/// How many patterns are compared, and with how many keys each.
+const PATTERNS: usize = 2_000;
+const KEYS: usize = 100;
+
+#[test]
+fn patterns_match_the_same_keys_as_on_a_server() {
+    for program in programs() {
+        let (mut server, mut embedded) = (Server::start(program.as_ref()), Embedded::new());
+        let mut random = Rng::with_seed(SEED);
+        let mut text = |longest: usize| -> String {
+            let length = random.usize(1..=longest);
+            (0..length)
+                .map(|_| *random.choice(b"aabb*?[]^-\\").unwrap() as char)
+                .collect()
+        };
+        for _ in 0..KEYS {
+            let words = ["SET".to_owned(), text(8), "1".to_owned()];
+            assert_eq!(embedded.execute(&words), server.execute(&words));
+        }
+        let mut matched = 0;
+        for _ in 0..PATTERNS {
+            let pattern = text(8);
+            let words = ["SCAN", "0", "MATCH", &pattern, "COUNT", "1000"].map(str::to_owned);
+            let [ours, theirs] = [embedded.execute(&words), server.execute(&words)].map(found);
+            assert_eq!(ours, theirs, "{pattern}");
+            matched += usize::from(!theirs.is_empty());
+        }
+        assert!(matched > PATTERNS / 10, "only {matched} matched anything");
+    }
+}
+
+/// The keys of a page, in order.
+fn found(page: Reply) -> Vec<String> {
+    let Ok(Value::List(fields)) = &page else {
+        panic!("no page: {page:?}");
+    };
+    let Some(Value::List(keys)) = fields.get(1) else {
+        panic!("no keys: {page:?}");
+    };
+    let mut keys: Vec<String> = keys
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    keys.sort();
+    keys
+}
