@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, End, FairLock, LossReason, Mutex, RwLock};
+use lockkeeper::{Client, End, FairLock, LossReason, MultiLock, Mutex, RwLock};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
-use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
 use tokio::time::timeout;
 
@@ -15,17 +15,32 @@ const DOCUMENT: &str = include_str!("../docs/wire-format.md");
 /// Far below the ttl: what comes within this came by a message.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The words of the document that make the user.
-fn documented() -> Result<Vec<&'static str>> {
+/// Where the locks of most tests live.
+const DEFAULT: &str = "lockkeeper";
+
+/// The namespace of the document.
+const TENANT: &str = "billing";
+
+/// The words of the document that make the user, for this namespace.
+fn documented(namespace: &str) -> Result<Vec<String>> {
     let start = DOCUMENT.find("ACL SETUSER app").context("no rights")?;
     let rules = DOCUMENT[start..].split("```").next().context("no end")?;
-    Ok(rules.split_whitespace().collect())
+    let words = rules.split_whitespace();
+    Ok(words.map(|word| word.replace(TENANT, namespace)).collect())
 }
 
-/// Makes the user, with more rights than those.
+/// Makes the user for the default namespace, with more rights than those.
 async fn make_user(server: &Server, more: &[&str]) -> Result<()> {
-    let mut words = documented()?;
-    words.extend(more);
+    make_tenant(server, DEFAULT, more).await
+}
+
+async fn make_tenant(server: &Server, namespace: &str, more: &[&str]) -> Result<()> {
+    let words = documented(namespace)?;
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .chain(more.iter().copied())
+        .collect();
     server.command(&words).await?;
     Ok(())
 }
@@ -35,10 +50,11 @@ fn as_user(url: &str) -> String {
 }
 
 /// Everything that a lock does for a holder and a waiter, and what others ask about it.
-async fn all_of<S: Subject>(url: &str, name: &str) -> Result<()> {
+async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()> {
+    let settings = || Client::builder().namespace(namespace).label("whoever");
     let (one, other) = (
-        lockkeeper::connect(url).await?,
-        lockkeeper::connect(url).await?,
+        lockkeeper::connect_with(url, settings()).await?,
+        lockkeeper::connect_with(url, settings()).await?,
     );
     let missing = one.missing_rights().await?;
     ensure!(missing.is_empty(), "{missing:?}");
@@ -52,6 +68,9 @@ async fn all_of<S: Subject>(url: &str, name: &str) -> Result<()> {
     S::release(guard).await?;
     let guard = waiting.await??;
     ensure!(timeout(SOON, listed(&one, name)).await??);
+    while one.inspect(name).await?.holders[0].label.as_deref() != Some("whoever") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     // It may not listen yet, right after its first grant.
     while one.revoke(name).await? == 1 {
         let told = timeout(Duration::from_millis(50), guard.ended()).await;
@@ -75,19 +94,125 @@ async fn listed(client: &Client, name: &str) -> Result<bool> {
     Ok(false)
 }
 
-async fn all_kinds(url: &str) -> Result<()> {
-    all_of::<Mutex>(url, "a mutex").await?;
-    all_of::<Reentrant>(url, "a re-entrant lock").await?;
-    all_of::<FairLock>(url, "a fair lock").await?;
-    all_of::<RwLock>(url, "written").await?;
-    all_of::<Readers>(url, "read").await
+async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
+    let name = |name| format!("{tag}{name}");
+    all_of::<Mutex>(url, namespace, &name("a mutex")).await?;
+    all_of::<Reentrant>(url, namespace, &name("a re-entrant lock")).await?;
+    all_of::<FairLock>(url, namespace, &name("a fair lock")).await?;
+    all_of::<RwLock>(url, namespace, &name("written")).await?;
+    all_of::<Readers>(url, namespace, &name("read")).await?;
+    let client = lockkeeper::connect_with(url, Client::builder().namespace(namespace)).await?;
+    let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).member());
+    MultiLock::new(members)?.acquire().await?.release().await?;
+    client.close().await;
+    Ok(())
 }
 
 #[tokio::test]
 async fn the_documented_rights_are_enough_on_one_server() -> Result<()> {
     let server = Server::start().await?;
     make_user(&server, &[]).await?;
-    timeout(SOON * 6, all_kinds(&as_user(&server.url()))).await?
+    timeout(SOON * 6, all_kinds(&as_user(&server.url()), DEFAULT, "")).await?
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_for_a_tenant_whatever_its_names_are() -> Result<()> {
+    let server = Server::start().await?;
+    for namespace in [TENANT, "b*[x]"] {
+        make_tenant(
+            &server,
+            &namespace.replace('*', r"\*").replace('[', r"\["),
+            &[],
+        )
+        .await?;
+        for tag in ["", "{7}:", "{order:7}:", "of:{lockkeeper:7}:"] {
+            timeout(SOON * 6, all_kinds(&as_user(&server.url()), namespace, tag)).await??;
+        }
+    }
+    Ok(())
+}
+
+/// What a server says when it is asked whether the user might send this.
+async fn dry_run(server: &Server, words: &[&str]) -> Result<String> {
+    let words = [&["ACL", "DRYRUN", "app"], words].concat();
+    server.command(&words).await?.into_text()
+}
+
+async fn texts(server: &Server, words: &[&str]) -> Result<Vec<String>> {
+    let Reply::List(all) = server.command(words).await? else {
+        anyhow::bail!("no list");
+    };
+    all.into_iter().map(Reply::into_text).collect()
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_touch_what_is_its_neighbours() -> Result<()> {
+    let server = Server::start().await?;
+    if !tells_of_rights(&lockkeeper::connect(&server.url()).await?).await? {
+        return Ok(());
+    }
+    make_tenant(&server, TENANT, &[]).await?;
+    for (namespace, may) in [("shop", false), (TENANT, true)] {
+        let settings = || Client::builder().namespace(namespace);
+        let one = lockkeeper::connect_with(&server.url(), settings()).await?;
+        let other = lockkeeper::connect_with(&server.url(), settings()).await?;
+        let names = [
+            "x",
+            "billing:x",
+            "{billing:7}:x",
+            "x:{billing:7}:x",
+            "{billing:}x",
+            "{x}:billing:x",
+        ];
+        let mut held = Vec::new();
+        for name in names {
+            let mutex = Mutex::new(&one, &format!("{name}:mutex")).acquire().await?;
+            let fair = FairLock::new(&one, &format!("{name}:fair"))
+                .acquire()
+                .await?;
+            let read = RwLock::new(&one, &format!("{name}:read")).read().await?;
+            let waiter = FairLock::new(&other, &format!("{name}:fair"));
+            let writer = RwLock::new(&other, &format!("{name}:read"));
+            let waiting = tokio::spawn(waiter.acquire().into_future());
+            let writing = tokio::spawn(writer.write().into_future());
+            while waiter.queue_len().await? == 0
+                || other.inspect(&format!("{name}:read")).await?.waiters == Some(0)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            held.push((mutex, fair, read, waiting, writing));
+        }
+        let keys = texts(&server, &["KEYS", "*"]).await?;
+        // Of each name 3 main keys at most, 3 tokens, 2 queues with what is known of them, and the readers; two labels.
+        ensure!(keys.len() >= names.len() * 9, "{keys:?}");
+        for key in &keys {
+            for command in [&["DEL", key][..], &["GET", key], &["ZADD", key, "1", "x"]] {
+                let said = dry_run(&server, command).await?;
+                ensure!((said == "OK") == may, "{command:?}: {said}");
+            }
+        }
+        let channels = texts(&server, &["PUBSUB", "CHANNELS"]).await?;
+        let of_names = channels
+            .iter()
+            .filter(|it| !it.starts_with("lockkeeper.client:"));
+        let of_names: Vec<&String> = of_names.collect();
+        ensure!(of_names.len() >= names.len() * 2, "{channels:?}");
+        for channel in of_names {
+            for command in [&["PUBLISH", channel, "x"][..], &["SUBSCRIBE", channel]] {
+                let said = dry_run(&server, command).await?;
+                ensure!((said == "OK") == may, "{command:?}: {said}");
+            }
+        }
+        for (.., waiting, writing) in &held {
+            waiting.abort();
+            writing.abort();
+        }
+        drop(held);
+        one.close().await;
+        other.close().await;
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -117,10 +242,13 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     let holder = lockkeeper::connect(&server.url()).await?;
     let _guard = Mutex::new(&holder, "name").acquire().await?;
     for (taken, told) in [
-        ("resetchannels", "&lockkeeper.wake:*"),
+        (
+            "resetchannels",
+            "&lockkeeper.*:{lockkeeper:* &lockkeeper.client:*",
+        ),
         ("-subscribe", "'subscribe' command"),
         ("-evalsha", "'evalsha' command"),
-        ("resetkeys", "~lockkeeper:*"),
+        ("resetkeys", "~lockkeeper:* ~lockkeeper.*:{lockkeeper:*"),
     ] {
         make_user(&server, &[taken]).await?;
         let client = lockkeeper::connect(&as_user(&server.url())).await?;
@@ -145,13 +273,10 @@ async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -
     for (taken, told) in [
         ("-get", "+get"),
         ("-time", "+time"),
-        (
-            "-publish",
-            "&lockkeeper.grant:* &lockkeeper.wake:* +publish",
-        ),
+        ("-publish", "&lockkeeper.*:{lockkeeper:* +publish"),
         (
             "resetchannels",
-            "&lockkeeper.client:* &lockkeeper.grant:* &lockkeeper.wake:* +publish +subscribe",
+            "&lockkeeper.*:{lockkeeper:* &lockkeeper.client:* +publish +subscribe",
         ),
         // It may be a user for other names.
         ("resetkeys", ""),
@@ -207,7 +332,10 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     let other = lockkeeper::connect(&cluster.url()).await?;
     let guard = Mutex::new(&other, "name").acquire().await?;
     for (taken, told) in [
-        ("resetchannels", "&lockkeeper.wake:*"),
+        (
+            "resetchannels",
+            "&lockkeeper.*:{lockkeeper:* &lockkeeper.client:*",
+        ),
         ("-ssubscribe", "'ssubscribe' command"),
     ] {
         make_user_of(&cluster, &[taken]).await?;
@@ -223,7 +351,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     let mute = lockkeeper::connect(&as_user(&cluster.url())).await?;
     let missing = mute.missing_rights().await?.join(" ");
     ensure!(
-        missing == "&lockkeeper.grant:* &lockkeeper.wake:* +spublish",
+        missing == "&lockkeeper.*:{lockkeeper:* +spublish",
         "{missing}"
     );
     let guard = Mutex::new(&mute, "name").acquire().await?;
@@ -242,7 +370,9 @@ async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
     make_user_of(&cluster, &[]).await?;
     let url = as_user(&cluster.url());
-    timeout(SOON * 6, all_kinds(&url)).await??;
+    for tag in ["", "{order:7}:"] {
+        timeout(SOON * 6, all_kinds(&url, DEFAULT, tag)).await??;
+    }
 
     // A lease whose slot is on its way is asked for.
     let client = lockkeeper::connect(&url).await?;
@@ -270,5 +400,5 @@ async fn the_documented_rights_are_enough_behind_sentinels() -> Result<()> {
         sentinel.command(&words).await?;
     }
     let url = as_user(&watched.url()) + "?sentinel_user=sam&sentinel_password=word";
-    timeout(SOON * 6, all_kinds(&url)).await?
+    timeout(SOON * 6, all_kinds(&url, DEFAULT, "")).await?
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lockkeeper::{Client, End, LossReason, Mutex, ServerFacts};
+use lockkeeper::{Client, End, Error, LossReason, Mutex, ServerFacts};
 use serde::Serialize;
 
 use crate::exit::{Failure, UNAVAILABLE};
@@ -53,12 +53,17 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
         Ok(facts) => findings.extend(facts_found(&facts)),
         Err(error) => findings.push(finding("server", Verdict::Bad, error.to_string())),
     }
-    findings.push(rights(&client).await);
-    findings.push(outcome("scripts", scripts(&client).await));
-    findings.push(outcome("messages", messages(&client).await));
-    let other = server.connect(Client::builder()).await?;
-    findings.push(outcome("wakes", wakes(&client, &other).await));
-    other.close().await;
+    let rights = rights(&client).await;
+    let may_lock = rights.verdict != Verdict::Bad;
+    findings.push(rights);
+    // What is refused as a whole would be refused each time.
+    if may_lock {
+        findings.push(outcome("scripts", scripts(&client).await));
+        findings.push(outcome("messages", messages(&client).await));
+        let other = server.connect(Client::builder()).await?;
+        findings.push(outcome("wakes", wakes(&client, &other).await));
+        other.close().await;
+    }
     findings.push(match client.names("").next_page().await {
         Ok(_) => finding("listing", Verdict::Good, "locks can be listed"),
         Err(error) => finding(
@@ -122,8 +127,15 @@ fn clock(theirs: SystemTime) -> String {
     format!("{} {side} this machine's", out::duration(difference))
 }
 
-/// What the server says of the user's rights.
+/// What the server says of the user's rights, and whether it lets this user have a lock in this namespace.
 async fn rights(client: &Client) -> Finding {
+    let tried = Mutex::new(client, &own_name(client)).try_acquire().await;
+    if let Err(Error::Backend { cause, .. }) = &tried
+        && cause.code() == Some("NOPERM")
+    {
+        return finding("rights", Verdict::Bad, cause.to_string());
+    }
+    drop(tried);
     let (verdict, detail) = match client.missing_rights().await {
         Ok(rules) if rules.is_empty() => (Verdict::Good, "none is known to be missing".to_owned()),
         Ok(rules) => (
@@ -146,7 +158,7 @@ fn own_name(client: &Client) -> String {
 /// A lock is taken, looked at and let go.
 async fn scripts(client: &Client) -> Result<String, String> {
     let name = own_name(client);
-    let text = |error: lockkeeper::Error| error.to_string();
+    let text = |error: Error| error.to_string();
     let guard = Mutex::new(client, &name)
         .try_acquire()
         .await
@@ -171,7 +183,7 @@ async fn scripts(client: &Client) -> Result<String, String> {
 /// A revocation is told by a message.
 async fn messages(client: &Client) -> Result<String, String> {
     let name = own_name(client);
-    let text = |error: lockkeeper::Error| error.to_string();
+    let text = |error: Error| error.to_string();
     let guard = Mutex::new(client, &name).acquire().await.map_err(text)?;
     let told = async {
         loop {
@@ -198,7 +210,7 @@ async fn messages(client: &Client) -> Result<String, String> {
 /// A release is told to another client, whose waiter would look again by itself only when this check is over.
 async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
     let name = own_name(client);
-    let text = |error: lockkeeper::Error| error.to_string();
+    let text = |error: Error| error.to_string();
     let guard = Mutex::new(client, &name).acquire().await.map_err(text)?;
     let lock = Mutex::new(other, &name);
     let waiter = lock.acquire().wait_for(MESSAGE);

@@ -29,8 +29,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// What stands before every name, with a colon between (default `lockkeeper`). Empty: names are keys as they are,
-    /// as other libraries' locks have them.
+    /// What stands before every name, with a colon between (default `lockkeeper`). It has no colon and no brace itself, so that
+    /// no two namespaces share a key. Empty: names are keys as they are, as other libraries' locks have them.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self

@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// What this client's user may not do of what locks of all kinds have in common, as the rules that would allow it, in the
-    /// words of `ACL SETUSER`: `+publish`, `&lockkeeper.wake:*`. The server says only that a command on a channel is refused, so
+    /// words of `ACL SETUSER`: `+publish`, `&lockkeeper.client:*`. The server says only that a command on a channel is refused, so
     /// both are named. Empty if nothing is missing, and of a server before Redis 7.0, which cannot be asked.
     ///
     /// Not looked at are the commands of single kinds, like `GETEX` of the mutex, and the patterns of keys: a user may be for

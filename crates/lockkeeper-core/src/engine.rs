@@ -14,7 +14,7 @@ use crate::exchange::Line;
 use crate::hold::Armed;
 use crate::name::Name;
 use crate::notify::Hub;
-use crate::notify::presence::Presence;
+use crate::notify::presence::{Presence, client_key};
 use crate::owner::{ClaimId, Owner};
 use crate::pass::{Pass, Passes};
 use crate::protocol::Protocol;
@@ -74,7 +74,8 @@ impl Engine {
         events: mpsc::UnboundedReceiver<Event>,
         runtime: &runtime::Handle,
     ) -> Arc<Self> {
-        let line = Arc::new(Line::new(Arc::clone(&store), settings.observed.clone()));
+        let (observed, namespace) = (settings.observed.clone(), &settings.namespace);
+        let line = Arc::new(Line::new(Arc::clone(&store), observed, namespace));
         let (reaper, posts) = reaper::Handle::new();
         let renewals = Arc::new(Renewals::new(Arc::clone(&line), reaper.clone()));
         let mut random = settings
@@ -85,7 +86,11 @@ impl Engine {
             Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
         };
         let label = settings.label();
-        let presence = Presence { id, label };
+        let presence = Presence {
+            id,
+            key: client_key(namespace, id),
+            label,
+        };
         let (hub, hub_task) = Hub::new(Arc::clone(&store), events, Arc::clone(&renewals), presence);
         let reaper_task = posts.leave_for_all(Arc::clone(&line), Arc::clone(&hub));
         let closed = Arc::<Switch>::default();

@@ -18,6 +18,7 @@ use crate::claim::{Claim, Departure, NotNow, Verdict};
 use crate::clock::Clock;
 use crate::observer::{LeaseEvent, Observed};
 use crate::protocol::{Answer, Ask, FencingToken, Item, Together, Verb};
+use crate::rights::Rules;
 use crate::store::{Call, Form, Outcome, Reply, Request, Store, StoreError};
 use crate::tenure::Tenure;
 
@@ -50,18 +51,21 @@ pub(crate) struct Line {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observed: Observed,
+    /// What a user must be allowed for this client's namespace.
+    pub(crate) rules: Rules,
     requests: AtomicU64,
     /// The largest token seen on the store: no later grant may go below it, not even on a new primary.
     floor: AtomicU64,
 }
 
 impl Line {
-    pub(crate) fn new(store: Arc<dyn Store>, observed: Observed) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, observed: Observed, namespace: &str) -> Self {
         let clock = store.clock();
         Self {
             store,
             clock,
             observed,
+            rules: Rules::of(namespace),
             requests: AtomicU64::new(1),
             floor: AtomicU64::new(0),
         }
@@ -220,7 +224,7 @@ impl Line {
             .min()
             .unwrap_or_default();
         let by_sha = Call::new(joined(sent)?, request, Form::Sha, timeout);
-        match self.store.call(by_sha).await {
+        match self.send(by_sha).await {
             Err(error) if error.is_noscript() => {
                 let all = sent.len();
                 sent.retain(|&index| batch[index].claim().may_resend(request));
@@ -228,7 +232,7 @@ impl Line {
                     return Err(error);
                 }
                 let by_text = Call::new(joined(sent)?, request, Form::Source, timeout);
-                self.store.call(by_text).await
+                self.send(by_text).await
             }
             reply => reply,
         }
@@ -327,19 +331,27 @@ impl Line {
     ) -> Result<(&'static Script, Reply), StoreError> {
         let by_sha = item();
         let script = by_sha.script;
-        let reply = match self
-            .store
-            .call(Call::new(by_sha, request, Form::Sha, timeout))
-            .await
-        {
+        let by_sha = self.send(Call::new(by_sha, request, Form::Sha, timeout));
+        let reply = match by_sha.await {
             Err(error) if error.is_noscript() && may_resend() => {
-                self.store
-                    .call(Call::new(item(), request, Form::Source, timeout))
-                    .await?
+                let by_text = Call::new(item(), request, Form::Source, timeout);
+                self.send(by_text).await?
             }
             reply => reply?,
         };
         Ok((script, reply))
+    }
+
+    /// Sends one request. A refusal for a missing right says what to allow.
+    async fn send(&self, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.store.call(call).await;
+        reply.map_err(|error| error.advised(&self.rules))
+    }
+
+    /// Subscribes to a channel. A refusal for a missing right says what to allow.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        let done = self.store.subscribe(channel).await;
+        done.map_err(|error| error.advised(&self.rules))
     }
 
     /// Tells the claim of a grant that a message has told of.

@@ -12,6 +12,7 @@ use crate::name::Name;
 use crate::notify::presence::client_key;
 use crate::owner::Owner;
 use crate::protocol::{FencingToken, Item, Protocol};
+use crate::settings::LONGEST_LABEL;
 use crate::store::{Outcome, Reply, StoreError, Value};
 
 /// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
@@ -172,7 +173,7 @@ impl Labels {
         owner: Option<Owner>,
     ) -> Result<Option<String>> {
         let Some(owner) = owner else { return Ok(None) };
-        let key = client_key(owner.client());
+        let key = client_key(&engine.settings.namespace, owner.client());
         if let Some(known) = self.0.get(&key) {
             return Ok(known.clone());
         }
@@ -244,9 +245,17 @@ async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<
     let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     match reply.status() {
-        Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(str::to_owned)),
+        Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(as_label)),
         Status::Gone => Ok(None),
         _ => Err(unexpected(name, &reply)),
+    }
+}
+
+/// A label as far as a client may write one: what is longer was written by somebody else.
+fn as_label(text: &str) -> String {
+    match text.len() > LONGEST_LABEL {
+        true => text[..text.floor_char_boundary(LONGEST_LABEL)].to_owned() + "…",
+        false => text.to_owned(),
     }
 }
 

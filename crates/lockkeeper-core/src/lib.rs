@@ -41,6 +41,8 @@ mod engine;
 mod error;
 mod exchange;
 mod gathering;
+#[doc(hidden)]
+pub mod glob;
 mod hold;
 mod inspection;
 mod lease;

@@ -9,6 +9,7 @@ use lockkeeper_lua::{Status, server};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::glob;
 use crate::inspection::put;
 use crate::name::{self, Name};
 use crate::protocol::Item;
@@ -87,6 +88,7 @@ impl Names {
         };
         let names = keys.iter().filter_map(Value::as_str);
         let names = names.filter_map(|key| name_of(&engine.settings.namespace, key));
+        let names = names.filter(|name| glob::matches(self.pattern.as_bytes(), name.as_bytes()));
         let names = names.collect();
         next.clone_into(&mut self.cursor);
         if next == "0" {
@@ -106,13 +108,13 @@ impl fmt::Debug for Names {
 }
 
 /// The patterns of all keys by which a name that matches is found. One that is only read has no main key, its readers stand
-/// alone: with braces around the main key, or without them if that has a hash tag.
+/// alone. Those of a name with a hash tag are looked for whatever the name is, as it is not written there as people write it.
 fn searches(namespace: &str, pattern: &str) -> Vec<String> {
     let main = whole_keys(namespace, pattern);
-    let readers = format!("{}{READERS}:", name::DERIVED);
+    let readers = format!("{}{READERS}", name::DERIVED);
     vec![
-        format!("{readers}{main}"),
-        format!("{readers}{{{main}}}"),
+        format!("{readers}.{{*}}:{{{}}}", whole_keys(namespace, "*")),
+        format!("{readers}:{{{main}}}"),
         main,
     ]
 }
@@ -138,13 +140,7 @@ fn is_unfinished(pattern: &str) -> bool {
 
 /// The pattern of the main keys: what stands for something in a namespace stands for itself.
 fn whole_keys(namespace: &str, pattern: &str) -> String {
-    let mut whole = String::new();
-    for character in namespace.chars() {
-        if "*?[]\\".contains(character) {
-            whole.push('\\');
-        }
-        whole.push(character);
-    }
+    let mut whole = name::in_pattern(namespace);
     if !namespace.is_empty() {
         whole.push(':');
     }
@@ -245,6 +241,8 @@ mod tests {
         assert_eq!(name_of("ns", "ns:a:b").as_deref(), Some("a:b"));
         let readers = "lockkeeper.readers:{ns:a:b}";
         assert_eq!(name_of("ns", readers).as_deref(), Some("a:b"));
+        let tagged = "lockkeeper.readers.{a:b}:{ns:x{{a:b}:c}";
+        assert_eq!(name_of("ns", tagged).as_deref(), Some("x{a:b}:c"));
         for (namespace, key) in [
             ("ns", "other:a"),
             ("ns", "ns:"),
@@ -252,6 +250,8 @@ mod tests {
             ("", "lockkeeper.fence:{lockkeeper:a}"),
             ("ns", "ns:a}b"),
             ("ns", "lockkeeper.readers:{other:a}"),
+            ("ns", "lockkeeper.readers.{b}:{ns:x{{a}}"),
+            ("ns", "lockkeeper.readers.{a}:{ns:x{a}}"),
             ("ns", "lockkeeper.queue:{ns:a}"),
         ] {
             assert_eq!(name_of(namespace, key), None, "{key}");

@@ -25,8 +25,8 @@ pub(crate) const DERIVED: &str = "lockkeeper.";
 /// assert_eq!(name.main(), "lockkeeper:invoice:42");
 /// assert_eq!(name.part("fence"), "lockkeeper.fence:{lockkeeper:invoice:42}");
 ///
-/// let tagged = Name::new("lockkeeper", "{customer:7}:invoice")?;
-/// assert_eq!(tagged.part("fence"), "lockkeeper.fence:lockkeeper:{customer:7}:invoice");
+/// let tagged = Name::new("lockkeeper", "{customer:7}:a")?;
+/// assert_eq!(tagged.part("fence"), "lockkeeper.fence.{customer:7}:{lockkeeper:{{customer:7}:a}");
 /// # Ok::<(), lockkeeper_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,9 +41,10 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the name is empty or longer than 1,024 bytes, or if its main key has stray braces, which
-    /// would put its keys into different slots, or could be taken for a key of another name.
+    /// [`Error::Config`] if the name is empty or longer than 1,024 bytes; if it has braces other than those of one hash
+    /// tag; if the namespace has a colon or a brace in it; or if the main key could be taken for a derived key.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
+        check_namespace(namespace)?;
         if name.is_empty() {
             return Err(Error::config("a lock's name must not be empty"));
         }
@@ -52,6 +53,16 @@ impl Name {
             return Err(Error::config(format!(
                 "a lock's name must be at most {LONGEST} bytes long, this one has {length}"
             )));
+        }
+        let braces: Vec<_> = name.match_indices(['{', '}']).collect();
+        match braces[..] {
+            [] => {}
+            [(open, "{"), (close, "}")] if close > open + 1 => {}
+            _ => {
+                return Err(Error::config(format!(
+                    "{name:?} has a stray brace: write none at all, or one whole hash tag like `{{customer}}`"
+                )));
+            }
         }
         let main = if namespace.is_empty() {
             name.to_owned()
@@ -62,19 +73,6 @@ impl Name {
             return Err(Error::config(format!(
                 "{main:?} begins with {DERIVED:?}, which is kept for derived keys: choose another namespace or name"
             )));
-        }
-        match hash_tag(&main) {
-            None if main.contains('}') => {
-                return Err(Error::config(format!(
-                    "{main:?} has a stray brace: write no `}}` at all, or a whole hash tag like `{{customer}}`"
-                )));
-            }
-            Some(tag) if main.len() == tag.len() + 2 && main.starts_with('{') => {
-                return Err(Error::config(format!(
-                    "{main:?} is nothing but a hash tag: add something outside of the braces"
-                )));
-            }
-            _ => {}
         }
         let user = main.len() - name.len();
         Ok(Self {
@@ -94,12 +92,13 @@ impl Name {
 
     /// The name whose [`part`](Self::part) this key is.
     pub(crate) fn of_part(namespace: &str, part: &str, key: &str) -> Option<Self> {
-        let main = key.strip_prefix(DERIVED)?.strip_prefix(part)?;
-        let main = main.strip_prefix(':')?;
-        let inner = main.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
-        let mains = inner.into_iter().chain([main]);
-        let mut names = mains.filter_map(|main| Self::of_main(namespace, main));
-        names.find(|name| name.part(part) == key)
+        let rest = key.strip_prefix(DERIVED)?.strip_prefix(part)?;
+        let rest = match rest.strip_prefix(".{") {
+            Some(tagged) => tagged.split_once("}:{")?.1,
+            None => rest.strip_prefix(":{")?,
+        };
+        let main = rest.strip_suffix('}')?.replace("{{", "{");
+        Self::of_main(namespace, &main).filter(|name| name.part(part) == key)
     }
 
     /// What the user calls the lock.
@@ -112,30 +111,56 @@ impl Name {
         &self.main
     }
 
-    /// A derived key or channel: `lockkeeper.<part>:{<main>}`, without the extra braces when the main key has a hash
-    /// tag of its own. It lies in the main key's slot.
+    /// A derived key or channel: `lockkeeper.<part>:{<main>}`. If the main key has a hash tag of its own, that goes first,
+    /// and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either lies in the main key's slot,
+    /// and of all that is there `:{<namespace>:` is in the keys of this namespace alone.
     ///
     /// It is made anew for each request that names it. A lease that is held and renewed names its main key alone, and
     /// there may be a hundred thousand of those: what they do not keep is memory saved.
     pub fn part(&self, part: &str) -> String {
-        let [open, close] = self.braces();
-        [DERIVED, part, ":", open, &self.main, close].concat()
+        match hash_tag(&self.main) {
+            None => [DERIVED, part, ":{", &self.main, "}"].concat(),
+            Some(tag) => {
+                let main = self.main.replace('{', "{{");
+                [DERIVED, part, ".{", tag, "}:{", &main, "}"].concat()
+            }
+        }
     }
 
     /// The mark of a leave that overtook an acquire of this claim.
     pub fn gone(&self, claim: &ClaimId) -> String {
-        let [open, close] = self.braces();
-        let claim = claim.as_str();
-        [DERIVED, "gone:", open, &self.main, close, ":", claim].concat()
+        self.part("gone") + ":" + claim.as_str()
     }
+}
 
-    /// What a derived key needs around the main key so that both lie in one slot.
-    fn braces(&self) -> [&'static str; 2] {
-        match hash_tag(&self.main) {
-            Some(_) => ["", ""],
-            None => ["{", "}"],
-        }
+/// With a colon, namespace `a` and name `b:c` would be namespace `a:b` and name `c`. With a brace, the patterns of keys that a
+/// user of one namespace is allowed would allow keys of another.
+fn check_namespace(namespace: &str) -> Result<()> {
+    if namespace.contains([':', '{', '}']) {
+        return Err(Error::config(format!(
+            "the namespace {namespace:?} has a colon or a brace in it, so its keys could be those of another one: write a \
+             dash or a dot instead"
+        )));
     }
+    if namespace.len() > LONGEST {
+        let length = namespace.len();
+        return Err(Error::config(format!(
+            "a namespace must be at most {LONGEST} bytes long, this one has {length}"
+        )));
+    }
+    Ok(())
+}
+
+/// A text as a part of a pattern: what stands for something there stands for itself.
+pub(crate) fn in_pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for character in text.chars() {
+        if "*?[]\\".contains(character) {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }
 
 impl fmt::Display for Name {
@@ -192,25 +217,37 @@ mod tests {
             ("lockkeeper", "", "empty"),
             ("lockkeeper", &*"x".repeat(2048), "1024 bytes"),
             ("lockkeeper", "a}b", "stray brace"),
+            ("lockkeeper", "a{b", "stray brace"),
             ("lockkeeper", "a{}b", "stray brace"),
+            ("lockkeeper", "{a}{b}", "stray brace"),
+            ("lockkeeper", "{a{b}", "stray brace"),
             ("lockkeeper", "}{", "stray brace"),
-            ("", "{x}", "nothing but a hash tag"),
+            ("a:b", "c", "has a colon"),
+            ("{a}", "c", "or a brace"),
+            (&*"x".repeat(2048), "c", "1024 bytes"),
             ("", "lockkeeper.fence:{x}", "derived keys"),
+            ("lockkeeper.fence", "x", "derived keys"),
         ] {
             let error = Name::new(namespace, name).unwrap_err().to_string();
             assert!(error.contains(reason), "{name:?}: {error}");
         }
     }
 
-    #[test]
-    fn an_open_brace_alone_is_harmless() {
-        let name = Name::new("", "a{b").unwrap();
-        assert_eq!(slot(&name.part("fence")), slot(name.main()));
+    /// Whether the patterns `<namespace>:*` or `lockkeeper.*:{<namespace>:*` are of this key.
+    fn allowed(namespace: &str, key: &str) -> bool {
+        let derived = key.strip_prefix(DERIVED);
+        key.starts_with(&format!("{namespace}:"))
+            || derived.is_some_and(|it| it.contains(&format!(":{{{namespace}:")))
+    }
+
+    fn any_namespace() -> impl Strategy<Value = String> {
+        prop_oneof!["[ab.:{}]{0,3}", Just("a".to_owned()), Just("ab".to_owned())]
     }
 
     fn any_name() -> impl Strategy<Value = String> {
         prop_oneof![
-            "[a{}:.]{1,8}",
+            "[ab{}:.]{1,8}",
+            "[ab:]{0,2}[{][ab:]{1,4}[}][ab:]{0,3}",
             "\\PC{1,20}",
             "[a-z]{1,4}\\{[a-z]{1,3}\\}[a-z]{0,3}"
         ]
@@ -218,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_keys_of_a_name_lie_in_one_slot(namespace in "[a-z{}]{0,4}", name in any_name()) {
+        fn all_keys_of_a_name_lie_in_one_slot(namespace in "[a-z{}:]{0,4}", name in any_name()) {
             if let Ok(name) = Name::new(&namespace, &name) {
                 for key in keys(&name) {
                     prop_assert_eq!(slot(&key), slot(name.main()), "{}", key);
@@ -228,7 +265,7 @@ mod tests {
 
         #[test]
         fn a_name_is_known_by_its_main_key_and_its_derived_ones(
-            namespace in "[a-z{}]{0,4}",
+            namespace in "[a-z*.]{0,4}",
             name in any_name(),
         ) {
             if let Ok(name) = Name::new(&namespace, &name) {
@@ -240,11 +277,31 @@ mod tests {
         }
 
         #[test]
-        fn no_two_names_share_a_key(one in any_name(), other in any_name()) {
-            prop_assume!(one != other);
-            if let (Ok(one), Ok(other)) = (Name::new("", &one), Name::new("", &other)) {
+        fn no_two_names_share_a_key(
+            (namespace, one) in (any_namespace(), any_name()),
+            (neighbour, other) in (any_namespace(), any_name()),
+        ) {
+            prop_assume!((&namespace, &one) != (&neighbour, &other));
+            // Names in the empty namespace are keys as they are, also those of another one.
+            prop_assume!(namespace == neighbour || !(namespace.is_empty() || neighbour.is_empty()));
+            if let (Ok(one), Ok(other)) = (Name::new(&namespace, &one), Name::new(&neighbour, &other)) {
                 for key in keys(&one) {
                     prop_assert!(!keys(&other).contains(&key), "{}", key);
+                }
+            }
+        }
+
+        #[test]
+        fn the_patterns_of_a_namespace_are_those_of_its_keys_alone(
+            (namespace, name) in (any_namespace(), any_name()),
+            neighbour in any_namespace(),
+        ) {
+            prop_assume!(!namespace.is_empty());
+            if let Ok(name) = Name::new(&namespace, &name) {
+                for key in keys(&name) {
+                    prop_assert!(allowed(&namespace, &key), "{}", key);
+                    let alien = !neighbour.is_empty() && neighbour != namespace;
+                    prop_assert!(!(alien && allowed(&neighbour, &key)), "{} {}", neighbour, key);
                 }
             }
         }

@@ -41,7 +41,7 @@ const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const REQUESTS_PER_TTL: u32 = 6;
 
 /// The longest label: what people read at a glance.
-const LONGEST_LABEL: usize = 256;
+pub(crate) const LONGEST_LABEL: usize = 256;
 
 /// The machine's name and the number of the process, which is what one needs to find a holder.
 fn whereabouts() -> String {
@@ -115,13 +115,10 @@ impl Settings {
                 "the request timeout and the release timeout must be above zero",
             ));
         }
-        if self
-            .label
-            .as_ref()
-            .is_some_and(|label| label.len() > LONGEST_LABEL)
-        {
+        let length = self.label.as_ref().map_or(0, String::len);
+        if length > LONGEST_LABEL {
             return Err(Error::config(format!(
-                "a client's label must be at most {LONGEST_LABEL} bytes long: it is for people to read"
+                "a client's label must be at most {LONGEST_LABEL} bytes long, this one has {length}: it is for people to read"
             )));
         }
         crate::name::Name::new(&self.namespace, "name")?;

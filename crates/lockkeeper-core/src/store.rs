@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::protocol::Item;
+use crate::rights::Rules;
 
 /// The number of one request, unlike that of any other request of the same client.
 pub type Request = u64;
@@ -200,6 +201,8 @@ pub enum Outcome {
 pub struct StoreError {
     outcome: Outcome,
     message: String,
+    /// What to do about it.
+    remedy: Option<Arc<str>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -209,6 +212,7 @@ impl StoreError {
         Self {
             outcome: Outcome::NotSent,
             message: message.into(),
+            remedy: None,
             source: None,
         }
     }
@@ -218,6 +222,7 @@ impl StoreError {
         Self {
             outcome: Outcome::Unknown,
             message: message.into(),
+            remedy: None,
             source: None,
         }
     }
@@ -227,6 +232,7 @@ impl StoreError {
         Self {
             outcome: Outcome::Refused,
             message: message.into(),
+            remedy: None,
             source: None,
         }
     }
@@ -261,18 +267,12 @@ impl StoreError {
         }
     }
 
-    /// What to do about a missing right. The server names a command, and neither keys nor channels.
-    fn remedy(&self) -> &'static str {
-        match self.code() {
-            Some("NOPERM") if self.message.contains("channel") => {
-                "; allow the user &lockkeeper.wake:* &lockkeeper.grant:* &lockkeeper.client:*"
-            }
-            Some("NOPERM") if self.message.contains("command") => "; allow it to the user",
-            Some("NOPERM") if self.message.contains("key") => {
-                "; allow the user ~lockkeeper.* and the keys of the namespace, ~lockkeeper:* unless it is set"
-            }
-            _ => "",
+    /// Says what to do about a missing right. The server names a command, and neither keys nor channels.
+    pub(crate) fn advised(mut self, rules: &Rules) -> Self {
+        if self.code() == Some("NOPERM") {
+            self.remedy = rules.remedy(&self.message);
         }
+        self
     }
 
     /// Whether the server does not know the script: it has executed nothing.
@@ -314,8 +314,8 @@ impl fmt::Display for StoreError {
             Outcome::NotSent => write!(f, "{}", Printable(&self.message)),
             Outcome::Unknown => write!(f, "no answer: {}", Printable(&self.message)),
             Outcome::Refused => {
-                let message = Printable(&self.message);
-                write!(f, "the server refused: {message}{}", self.remedy())
+                write!(f, "the server refused: {}", Printable(&self.message))?;
+                self.remedy.iter().try_for_each(|it| write!(f, "; {it}"))
             }
         }
     }

@@ -26,7 +26,6 @@
 
 mod bus;
 mod command;
-mod glob;
 mod interpreter;
 mod keyspace;
 mod resp;

@@ -59,7 +59,7 @@ impl Line {
                 };
                 (answer.ok_or_else(|| bad_answer(&reply)), reached)
             }
-            Err(error) => (Err(error), Ok(0)),
+            Err(error) => (Err(error.advised(&self.rules)), Ok(0)),
         };
         let verdict = self.told(tenure, request, answer);
         drop(unanswered);

@@ -18,13 +18,14 @@ use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
 use crate::clock::{Clock, Moment, sleep_until_some};
+use crate::exchange::Line;
 use crate::owner::Owner;
 use crate::protocol::{Grant, Protocol, Signal};
 use crate::renewal::Renewals;
 use crate::store::{Event, Outcome, Store, StoreError};
 use crate::tally::Tally;
 pub(crate) use place::Place;
-use presence::{Ear, Introduction, Presence, client_key};
+use presence::{Ear, Introduction, Presence, client_channel};
 use registry::{Registry, Step, WaiterId};
 
 /// Where acquisitions wait for messages.
@@ -112,7 +113,7 @@ impl Hub {
         }
         (!own).then(|| {
             self.listen(owner.client());
-            Ear::new(self, client_key(owner.client()))
+            Ear::new(self, client_channel(owner.client()))
         })
     }
 
@@ -301,8 +302,8 @@ enum Settled {
     Introduced,
 }
 
-async fn subscribe(store: Arc<dyn Store>, channel: String) -> Settled {
-    let result = store.subscribe(&channel).await;
+async fn subscribe(line: Arc<Line>, channel: String) -> Settled {
+    let result = line.subscribe(&channel).await;
     Settled::Subscribed(channel, result)
 }
 
@@ -352,7 +353,7 @@ async fn run(
         let Some(hub) = hub.upgrade() else { return };
         match wakeup {
             Wakeup::Order(Order::Subscribe(channel)) => {
-                operations.push(Box::pin(subscribe(Arc::clone(&store), channel)));
+                operations.push(Box::pin(subscribe(Arc::clone(&renewals.line), channel)));
             }
             Wakeup::Order(Order::Unsubscribe(channel)) => {
                 operations.push(Box::pin(unsubscribe(Arc::clone(&store), channel)));

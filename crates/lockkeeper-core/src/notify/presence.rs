@@ -28,13 +28,23 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Presence {
     /// Its own id, which stands in the owners it makes.
     pub(crate) id: Uuid,
+    /// The key of its label.
+    pub(crate) key: String,
     /// As people read it; `None`: it does not introduce itself.
     pub(crate) label: Option<Arc<str>>,
 }
 
-/// Where a client is told about the claims of the owners it made, and under which key its label stands.
-pub(crate) fn client_key(id: Uuid) -> String {
+/// Where a client is told about the claims of the owners it made.
+pub(crate) fn client_channel(id: Uuid) -> String {
     format!("lockkeeper.client:{id}")
+}
+
+/// Where the label of a client stands, for those of its namespace.
+pub(crate) fn client_key(namespace: &str, id: Uuid) -> String {
+    match namespace {
+        "" => format!("lockkeeper.client:{{{id}}}"),
+        _ => format!("lockkeeper.client:{{{namespace}:{id}}}"),
+    }
 }
 
 /// Writes the label down.
@@ -43,7 +53,7 @@ pub(super) async fn introduce(line: Arc<Line>, presence: Presence) {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || {
         let args = [label.to_string(), ttl.clone()];
-        Item::new(&client::INTRODUCE, [client_key(presence.id)], args)
+        Item::new(&client::INTRODUCE, [presence.key.clone()], args)
     };
     if let Err(error) = line.run(item, TIMEOUT).await {
         tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");

@@ -1,7 +1,8 @@
 //! Commands on keys of any type.
 
+use lockkeeper_core::glob;
+
 use super::{Database, Outcome, count, integer};
-use crate::glob;
 use crate::keyspace::Data;
 use crate::resp::{Refusal, Resp};
 

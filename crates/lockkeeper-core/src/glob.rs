@@ -4,7 +4,8 @@
 ///
 /// A `*` that took too little is tried again with one byte more. Only the last one is: what stands before it has matched as
 /// early as it can. So the time is at most the product of both lengths.
-pub(crate) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+#[must_use]
+pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     // What stands behind the last `*`, and where in the text it was tried last.
     let mut last_star: Option<(&[u8], &[u8])> = None;
     loop {
