@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex as Cell};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, Mutex};
+use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex};
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
@@ -123,6 +123,52 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
         let after = at - begun;
         assert!(failed && after < Duration::from_secs(10) + TTL, "{after:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_wait_goes_on_while_the_server_is_out_of_reach() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL).unwrap();
+    let holder = plain(&server);
+    let mutex = Mutex::new(&holder, "mutex").acquire().await.unwrap();
+    let fair = FairLock::new(&holder, "fair").acquire().await.unwrap();
+    let wait = TTL * 20;
+    let for_mutex = Mutex::new(&client, "mutex").acquire().wait_for(wait);
+    let for_fair = FairLock::new(&client, "fair").acquire().wait_for(wait);
+    let both = ["mutex", "other"].map(|name| Mutex::new(&client, name).member());
+    let for_both = MultiLock::new(both).unwrap().acquire().wait_for(wait);
+    let for_mutex = tokio::spawn(for_mutex.into_future());
+    let for_fair = tokio::spawn(for_fair.into_future());
+    let for_both = tokio::spawn(for_both.into_future());
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    store.silence("lockkeeper");
+    tokio::time::sleep(TTL * 10).await;
+    assert!(!for_mutex.is_finished() && !for_fair.is_finished() && !for_both.is_finished());
+    store.silence("nobody");
+    mutex.release().await.unwrap();
+    fair.release().await.unwrap();
+    for_fair.await.unwrap().unwrap();
+    // One of them may be served before the other.
+    tokio::try_join!(async { for_mutex.await.unwrap().map(drop) }, async {
+        for_both.await.unwrap().map(drop)
+    },)
+    .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_on_a_silent_server_says_so() {
+    let server = MemoryStore::new();
+    let (client, store) = unruly(&server, TTL).unwrap();
+    store.silence("lockkeeper");
+    let (begun, wait) = (Instant::now(), TTL * 3);
+    let lock = Mutex::new(&client, "name");
+    let error = lock.acquire().wait_for(wait).await.unwrap_err();
+    assert!(matches!(error, Error::Backend { .. }), "{error}");
+    let took = begun.elapsed();
+    assert!(
+        took >= wait && took < wait + Duration::from_millis(10),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

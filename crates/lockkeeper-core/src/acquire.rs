@@ -190,9 +190,10 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long (default: waits for ever), and up to 100 ms later if the
-    /// server has not yet confirmed that the place in its queue is gone. Zero still asks the server once. If the server did not answer lately, the error is [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server
-    /// has been out of reach for one ttl.
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long, and not before, also if the server is out of reach
+    /// meanwhile (default: waits for ever); up to 100 ms later if the server has not yet confirmed that the place in its queue
+    /// is gone. Zero still asks the server once. If the server did not answer lately, the error is
+    /// [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server has been out of reach for one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wishes.wait = Wait::For(longest);
         self

@@ -39,6 +39,12 @@ pub(crate) const WITHDRAWAL: Duration = Duration::from_millis(100);
 /// Why an acquisition has not even asked when its wait is over.
 pub(crate) const NOT_LEFT: &str = "what this client gave up of the lock before has not left it";
 
+/// For how long an acquisition bears with a server that is out of reach: for one ttl, because no lease of this client would
+/// have outlived that, and in any case for as long as the caller would wait.
+pub(crate) fn patience(ttl: Duration, wait: Option<Duration>) -> Duration {
+    ttl.max(wait.unwrap_or_default())
+}
+
 /// One acquisition under way.
 pub(crate) struct Acquisition {
     /// The claim that is asked for; a new one each time one is spent.
@@ -49,6 +55,8 @@ pub(crate) struct Acquisition {
     owner: Owner,
     /// `None`: for ever.
     wait: Option<Duration>,
+    /// For how long the server may be out of reach.
+    patience: Duration,
     /// How many replicas are to have the grant, and how long nobody else may hold from then on.
     replicas: u32,
     min_hold: Option<Duration>,
@@ -83,6 +91,7 @@ impl Acquisition {
             started,
             trouble: None,
             _pass: engine.enter()?,
+            patience: patience(terms.ttl, wait),
             engine,
             protocol,
             terms: Terms {
@@ -94,6 +103,12 @@ impl Acquisition {
             replicas: 0,
             min_hold: None,
         })
+    }
+
+    /// Bears with a server that is out of reach for as long as whoever waits for this and more would wait.
+    pub(crate) fn patient_for(mut self, wait: Option<Duration>) -> Self {
+        self.patience = patience(self.terms.ttl, wait);
+        self
     }
 
     pub(crate) fn span(&self) -> tracing::Span {
@@ -197,7 +212,7 @@ impl Acquisition {
             }
         }
         self.waits();
-        let place = Place::new(&hub, &self.protocol, self.owner, self.terms.ttl, free);
+        let place = Place::new(&hub, &self.protocol, self.owner, self.patience, free);
         loop {
             place
                 .turn()
@@ -222,8 +237,7 @@ impl Acquisition {
         }
     }
 
-    /// Asks until the server answers. Gives up after `tries` requests, or when the server has been out of reach for one
-    /// ttl: no lease of this client would have outlived that.
+    /// Asks until the server answers. Gives up after `tries` requests, or when patience with the server has run out.
     ///
     /// In a box of its own: a waiter need not carry the room for a request as long as it waits.
     fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Found>> {
@@ -232,7 +246,7 @@ impl Acquisition {
 
     async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Found> {
         let clock = Arc::clone(&self.engine.line.clock);
-        let patience = clock.now().after(self.terms.ttl);
+        let patience = clock.now().after(self.patience);
         let mut pauses = Pauses::new(self.engine.random());
         let mut tried = 0;
         loop {

@@ -245,11 +245,12 @@ impl Gathering {
                 terms,
             } = seat.clone();
             let acquisition = Acquisition::new(Arc::clone(engine), protocol, terms, owner, None)?;
-            return Ok(Stage::Alone(Box::new(acquisition)));
+            return Ok(Stage::Alone(Box::new(acquisition.patient_for(self.wait))));
         }
         Ok(Stage::Together(Group::new(
             Arc::clone(engine),
             seats.clone(),
+            self.wait,
         )))
     }
 

@@ -87,12 +87,11 @@ impl Acquisition {
                     return Ok(None);
                 }
             }
-            // For so long no lease of this client would have outlived the server's silence.
             let patience = heard_at
                 .unwrap_or(self.started)
-                .after(self.terms.ttl.max(self.terms.waiter_ttl));
+                .after(self.patience.max(self.terms.waiter_ttl));
             if now >= patience {
-                let silence = "no beat was answered for as long as a lease lasts";
+                let silence = "no beat was answered for too long";
                 return Err(self.backend("wait for", StoreError::unknown(silence)));
             }
             tokio::select! {

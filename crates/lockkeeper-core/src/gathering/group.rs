@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Seat;
-use crate::acquisition::{JITTER_MICROS, TRIES};
+use crate::acquisition::{JITTER_MICROS, TRIES, patience};
 use crate::claim::{Departure, Verdict};
 use crate::clock::Moment;
 use crate::engine::Engine;
@@ -26,6 +26,8 @@ pub(super) struct Group {
     /// A claim for each seat, new ones each time they are spent; none before the first request.
     armed: Joined,
     started: Moment,
+    /// For how long the server may be out of reach.
+    patience: Duration,
     /// The seat that is waited for.
     awaited: usize,
     /// Why the last request had no answer; `None` if it had.
@@ -50,8 +52,11 @@ enum Said {
 }
 
 impl Group {
-    pub(super) fn new(engine: Arc<Engine>, seats: Vec<Seat>) -> Self {
+    /// For whoever would wait so long; `None`: for ever.
+    pub(super) fn new(engine: Arc<Engine>, seats: Vec<Seat>, wait: Option<Duration>) -> Self {
+        let ttl = seats.iter().map(|seat| seat.terms.ttl).min();
         Self {
+            patience: patience(ttl.unwrap_or_default(), wait),
             started: engine.line.clock.now(),
             engine,
             seats,
@@ -117,11 +122,9 @@ impl Group {
     /// is not what keeps them.
     async fn in_line(&mut self, awaited: usize, free: Option<Moment>) -> Result<Found> {
         let Seat {
-            protocol,
-            owner,
-            terms,
+            protocol, owner, ..
         } = self.seats[awaited].clone();
-        let place = Place::new(&self.engine.hub, &protocol, owner, terms.ttl, free);
+        let place = Place::new(&self.engine.hub, &protocol, owner, self.patience, free);
         loop {
             let turn = place.turn().await;
             turn.map_err(|error| self.backend(awaited, "wait for", error))?;
@@ -151,8 +154,7 @@ impl Group {
     /// Asks until the server answers, for as long as an acquisition of one name would.
     async fn look(&mut self, tries: Option<u32>) -> Result<Found> {
         let clock = Arc::clone(&self.engine.line.clock);
-        let ttl = self.seats.iter().map(|seat| seat.terms.ttl).min();
-        let patience = clock.now().after(ttl.unwrap_or_default());
+        let patience = clock.now().after(self.patience);
         let mut pauses = Pauses::new(self.engine.random());
         let mut tried = 0;
         loop {

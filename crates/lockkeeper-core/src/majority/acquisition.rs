@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use super::QuorumLock;
 use super::hold::QuorumHold;
 use super::wait::Watch;
-use crate::acquisition::NOT_LEFT;
+use crate::acquisition::{NOT_LEFT, patience};
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, Result};
 use crate::owner::Owner;
@@ -206,7 +206,7 @@ impl Acquisition {
                 _ => Next::Again,
             };
             let silent = matches!(missed.failure, Failure::Unreachable(None));
-            let ends = silent && now >= *patience.get_or_insert(now.after(self.ttl));
+            let ends = silent && now >= *patience.get_or_insert(now.after(self.patience()));
             if !silent {
                 patience = None;
             }
@@ -238,7 +238,12 @@ impl Acquisition {
     /// Waits in the line of every server's client.
     fn watch(&self) -> Watch {
         tracing::debug!("waiting");
-        Watch::new(&self.lock, self.owner, self.ttl, self.random())
+        Watch::new(&self.lock, self.owner, self.patience(), self.random())
+    }
+
+    /// For how long a majority may fail to answer.
+    fn patience(&self) -> Duration {
+        patience(self.ttl, self.wait)
     }
 
     fn random(&self) -> u64 {
