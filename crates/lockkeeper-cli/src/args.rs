@@ -8,6 +8,14 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::server::Server;
 
+/// A time as people write it. What is no time at all is not quoted: it may be a password.
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| match text.contains([':', '@']) {
+        true => "a time reads like 30s or 10m".to_owned(),
+        false => error.to_string(),
+    })
+}
+
 const EXAMPLES: &str = "\
 Examples:
   lockkeeper run --no-wait --lock nightly -- /usr/local/bin/report
@@ -93,7 +101,7 @@ pub(crate) enum Command {
         name: String,
 
         /// How often to look; what begins and ends between two looks is not seen
-        #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time)]
         interval: Duration,
     },
 
@@ -178,25 +186,26 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Give up after this long [default: wait for as long as it takes]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Give up after this long, and not before, also if the server is out of reach [default: wait for as long as it takes,
+    /// while the server answers]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
     /// Length of the lease: how long others are kept out if this machine dies
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) ttl: Duration,
 
     /// The lock is lost, and the program stopped, after this long
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
     /// Others are kept out for at least this long, also if the program is done sooner
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 
     /// How long before the end of its lease the program is asked to stop, at most a third of the ttl
     /// [default: 5s, or a sixth of the ttl if that is shorter]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
     /// What becomes of the program when the lock is being lost

@@ -26,12 +26,18 @@ pub(crate) const CLOSED: u8 = SIGNALLED + 13;
 pub(crate) struct Failure {
     pub(crate) code: u8,
     message: String,
+    /// Whether it may pass: the server was out of reach or not ready.
+    pub(crate) transient: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, message }
+        Self {
+            code,
+            message,
+            transient: false,
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -43,16 +49,24 @@ impl Failure {
         Self::new(SYSTEM, format!("could not {doing}: {error}"))
     }
 
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// With what may help behind.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         self.message = format!("{}; {hint}", self.message);
         self
     }
 
-    /// Says why, unless nobody listens any more.
+    /// Says why, unless nobody listens any more. What is wrong about a command line is said without what it may have of a
+    /// password.
     pub(crate) fn print(&self) {
-        if self.code != CLOSED {
-            say(&self.message);
+        match self.code {
+            CLOSED => {}
+            USAGE => say(&crate::server::hushed(self.message.clone())),
+            _ => say(&self.message),
         }
     }
 }
@@ -65,7 +79,10 @@ impl From<Error> for Failure {
             Error::Lost { .. } | Error::NotHeld { .. } => LOST,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error.to_string())
+        Self {
+            transient: error.is_transient(),
+            ..Self::new(code, error.to_string())
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
+use icu_properties::{CodePointMapData, CodePointSetData};
 use serde::Serialize;
 use tabwriter::TabWriter;
 
@@ -39,26 +41,45 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
     print(&String::from_utf8_lossy(&text))
 }
 
-/// A name of somebody else's choice moves no cursor and no column, and turns no text around.
+/// The longest text of somebody else's that is shown, in characters: longer than any name, label or claim of this library.
+const LONGEST: usize = 2048;
+
+/// A name of somebody else's choice moves no cursor and no column, turns no text around and hides nothing. One that has no end
+/// is cut.
 pub(crate) fn shown(text: &str) -> String {
-    escaped(text, |character| character.escape_default().collect())
+    let escape = |character: char| character.escape_default().collect();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => escaped(&text[..end], escape) + "…",
+        None => escaped(text, escape),
+    }
 }
 
-/// The same for JSON: what it has outside of strings is left as it is.
+/// The same for JSON, which is not cut: what it has outside of strings is left as it is.
 pub(crate) fn harmless(json: &str) -> String {
-    escaped(json, |character| format!("\\u{:04x}", u32::from(character)))
+    escaped(json, |character| {
+        let mut units = [0; 2];
+        let units = character.encode_utf16(&mut units);
+        units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    })
 }
 
-fn escaped(text: &str, escape: fn(char) -> String) -> String {
-    let escaped = |character: char| match character {
-        // Marks and overrides of direction, separators of lines and paragraphs.
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            escape(character)
-        }
-        _ if character.is_control() => escape(character),
-        _ => character.to_string(),
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
+    let escaped = |character: char| match is_seen(character) {
+        true => character.to_string(),
+        false => escape(character),
     };
     text.chars().map(escaped).collect()
+}
+
+/// Whether a character shows itself, and changes nothing about the others: no control, no mark or override of direction, no
+/// separator of lines, nothing that has no width or no meaning.
+fn is_seen(character: char) -> bool {
+    const UNSEEN: GeneralCategoryGroup = GeneralCategoryGroup::Other
+        .union(GeneralCategoryGroup::LineSeparator)
+        .union(GeneralCategoryGroup::ParagraphSeparator);
+    let category = CodePointMapData::<GeneralCategory>::new().get(character);
+    let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+    !UNSEEN.contains(category) && !ignorable.contains(character)
 }
 
 /// A time as people say it: milliseconds below two seconds, whole seconds above.
@@ -78,4 +99,32 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::new(CLOSED, "nobody reads any more"),
         _ => Failure::system("write", &error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_escaped() {
+        for hidden in "\u{0}\u{7}\u{1b}\u{9b}\u{ad}\u{61c}\u{115f}\u{1160}\u{180e}\u{200b}\u{200d}\u{200f}\u{2028}\u{202e}\
+                       \u{2060}\u{2066}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{e000}\u{e0041}\u{10ffff}"
+            .chars()
+        {
+            let text = format!("a{hidden}b");
+            assert_eq!(shown(&text), format!("a{}b", hidden.escape_default()));
+            let json = harmless(&serde_json::to_string(&text).unwrap());
+            assert!(json.is_ascii(), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+        let seen = "db1:7 büro-東京 e\u{301} 🔒 → \u{a0}\u{3000}";
+        assert_eq!(shown(seen), seen);
+        assert_eq!(harmless(seen), seen);
+    }
+
+    #[test]
+    fn a_text_without_end_is_cut() {
+        assert_eq!(shown(&"é".repeat(LONGEST)), "é".repeat(LONGEST));
+        assert_eq!(shown(&"é".repeat(5_000_000)), "é".repeat(LONGEST) + "…");
+    }
 }

@@ -11,15 +11,38 @@ use crate::exit::Failure;
 /// Where locks live if nothing else is said.
 const URL: &str = "redis://127.0.0.1:6379";
 
-/// A text about this command line, without the user and password of a URL that stands where none is expected.
+/// The longest label that the library takes.
+const LONGEST_LABEL: usize = 256;
+
+/// A text about this command line, without what looks like the user and the password of a URL: they may stand where none is
+/// expected, and without a scheme.
 pub(crate) fn hushed(text: String) -> String {
-    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let secrets = words.filter_map(|word| {
-        let (_, rest) = word.split_once("://")?;
+    let words = env::args_os().skip(1);
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let mut secrets: Vec<&str> = words.iter().flat_map(|word| secrets(word)).collect();
+    // The longest first: another may be a part of it.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.iter().fold(text, |text, secret| {
+        // As it is, and in quotes.
+        let quoted = secret.escape_debug().to_string();
+        let text = text.replace(&format!("{secret}@"), "…@");
+        text.replace(&format!("{quoted}@"), "…@")
+    })
+}
+
+/// What stands before the host in a word, as a whole, as the value of a long option, and as that of a short one.
+fn secrets(word: &str) -> impl Iterator<Item = &str> {
+    let long = word.split_once('=').map(|(_, value)| value);
+    let short = word.strip_prefix('-').filter(|it| !it.starts_with('-'));
+    let short = short.and_then(|it| it.get(1..));
+    let values = [long, short, Some(word)].into_iter().flatten();
+    values.filter_map(|value| {
+        let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
         let (secret, _) = rest.rsplit_once('@')?;
-        Some(format!("://{secret}@"))
-    });
-    secrets.fold(text, |text, secret| text.replace(&secret, "://…@"))
+        secret.contains(char::is_alphanumeric).then_some(secret)
+    })
 }
 
 /// Where the locks live.
@@ -38,7 +61,7 @@ pub(crate) struct Server {
     #[arg(long, global = true, value_name = "FILE")]
     url_file: Option<PathBuf>,
 
-    /// What stands before every name; empty: names are keys as they are
+    /// What stands before every name, without colons and braces; empty: names are keys as they are
     #[arg(
         long,
         global = true,
@@ -48,7 +71,7 @@ pub(crate) struct Server {
     )]
     namespace: String,
 
-    /// As whom others see this holder, behind machine and process
+    /// As whom others see this holder, behind machine and process; 256 bytes in all
     #[arg(long, global = true, env = "LOCKKEEPER_LABEL", value_name = "TEXT")]
     label: Option<String>,
 }
@@ -64,7 +87,7 @@ impl Server {
                 "memory:// is known to this process alone, so its locks keep nobody out: use redis:// or unix://",
             ));
         }
-        let settings = settings.namespace(&*self.namespace).label(self.label());
+        let settings = settings.namespace(&*self.namespace).label(self.label()?);
         let connected = lockkeeper::connect_with(&url, settings).await;
         connected.map_err(|error| {
             let failure = Failure::from(error);
@@ -107,13 +130,40 @@ impl Server {
     }
 
     /// `host:pid text`: what one needs to find a holder, and what its user says of it.
-    fn label(&self) -> String {
+    fn label(&self) -> Result<String, Failure> {
         let machine = rustix::system::uname();
         let machine = machine.nodename().to_string_lossy().into_owned();
         let place = format!("{machine}:{}", std::process::id());
-        match self.label.as_deref() {
-            None | Some("") => place,
-            Some(text) => format!("{place} {text}"),
+        let Some(text) = self.label.as_deref().filter(|text| !text.is_empty()) else {
+            return Ok(place);
+        };
+        let (length, room) = (text.len(), LONGEST_LABEL.saturating_sub(place.len() + 1));
+        if length > room {
+            return Err(Failure::usage(format!(
+                "a --label of {length} bytes is too long: {room} fit behind {place:?}"
+            )));
+        }
+        Ok(format!("{place} {text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_before_a_host_is_a_secret() {
+        for (word, expected) in [
+            ("redis://:pass@host", &[":pass"][..]),
+            ("--url=redis://me:p@ss@host", &["me:p@ss", "me:p@ss"]),
+            (":pass@host", &[":pass"]),
+            ("--wait=:pass@host", &[":pass", "--wait=:pass"]),
+            ("-E:pass@host", &[":pass", "-E:pass"]),
+            ("pass@", &["pass"]),
+            (":@host", &[]),
+            ("nightly", &[]),
+        ] {
+            assert_eq!(secrets(word).collect::<Vec<_>>(), expected, "{word}");
         }
     }
 }

@@ -6,6 +6,12 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{command, said};
 
+/// Longer than a label may be.
+const LONG: &str = match str::from_utf8(&[b'x'; 300]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
 #[tokio::test]
 async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
     let server = Server::start().await?;
@@ -98,6 +104,31 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         (
             &["run", "--lock", "x", "--wait=redis://:pss:w@rd@host"],
             "invalid value",
+        ),
+        // Nor one without a scheme.
+        (
+            &["run", "--lock", "x", "--wait=:pssword@host"],
+            "30s or 10m",
+        ),
+        (
+            &["run", "--lock", "x", "--wait", "1pssword@host"],
+            "30s or 10m",
+        ),
+        (&["run", "--lock", "x", "-E:pssword@host"], "invalid value"),
+        (
+            &["run", "--lock", "x", "--on-lost", "me:pssword@host"],
+            "possible values",
+        ),
+        (&["me:ps\"sword@host"], "unrecognized subcommand"),
+        (&["run", "--pssword@host"], "unexpected argument"),
+        (
+            &["run", "--lock", "x", "--namespace", "redis://:pss\"w@host"],
+            "has a colon",
+        ),
+        (&["run", "--lock", "x", "--namespace", "a:b"], "has a colon"),
+        (
+            &["run", "--lock", "x", "--label", LONG],
+            "a --label of 300 bytes is too long",
         ),
     ] {
         let said = said(&server.url(), &[words, &job].concat()).await?;

@@ -4,10 +4,10 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{LIMIT, command};
+use crate::support::{LIMIT, command, said};
 
-/// Clears the screen in two ways, and turns around what comes behind.
-const LABEL: &str = "db1:7 \u{1b}[2J\u{9b}2J\u{202e}evil\nlockkeeper: all is well";
+/// Clears the screen in two ways, turns around what comes behind, and hides something in what has no width.
+const LABEL: &str = "db1:7 \u{1b}[2J\u{9b}2J\u{202e}evil\nlockkeeper: all is well\u{200b}\u{feff}\u{ad}\u{115f}\u{e0041}";
 
 #[tokio::test]
 async fn a_label_moves_no_cursor_wherever_it_is_shown() -> Result<()> {
@@ -33,7 +33,15 @@ async fn a_label_moves_no_cursor_wherever_it_is_shown() -> Result<()> {
         let text = String::from_utf8([output.stdout, output.stderr].concat())?;
         let plain = text.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
         let harmless = |character: char| {
-            !matches!(character, '\u{202e}') && (character == '\n' || !character.is_control())
+            let hidden = [
+                '\u{202e}',
+                '\u{200b}',
+                '\u{feff}',
+                '\u{ad}',
+                '\u{115f}',
+                '\u{e0041}',
+            ];
+            !hidden.contains(&character) && (character == '\n' || !character.is_control())
         };
         ensure!(plain.chars().all(harmless), "{words:?}: {plain:?}");
         ensure!(plain.contains("evil\\nlock"), "{words:?}: {plain:?}");
@@ -46,6 +54,34 @@ async fn a_label_moves_no_cursor_wherever_it_is_shown() -> Result<()> {
             let last = plain.lines().last().unwrap_or_default();
             ensure!(is_told(last)?, "{words:?}: {plain:?}");
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_label_and_a_claim_without_end_are_cut() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    // By somebody who does not go through this library: a label, and a lock.
+    let owner = guard.owner().to_string();
+    let label = format!(
+        "lockkeeper.client:{{lockkeeper:{}}}",
+        owner.trim_end_matches(":1")
+    );
+    for key in [&*label, "lockkeeper:theirs"] {
+        let fill = "redis.call('SETRANGE', KEYS[1], 5000000, 'x') return 1";
+        server.command(&["EVAL", fill, "1", key]).await?;
+    }
+    for words in [
+        &["ls"][..],
+        &["inspect", "name"],
+        &["inspect", "theirs"],
+        &["run", "--no-wait", "--lock", "theirs", "--", "true"],
+    ] {
+        let said = said(&server.url(), words).await?;
+        let shown = said.out.len() + said.err.len();
+        ensure!(shown > 0 && shown < 50_000, "{words:?}: {shown}");
     }
     Ok(())
 }
