@@ -25,7 +25,7 @@ async fn main() -> anyhow::Result<()> {
     until(&lock, 0).await?;
     story.tell("queue", "is empty again: abort was enough");
     let patience = Duration::from_millis(50);
-    let given_up = timeout(patience, lock.acquire().into_future()).await;
+    let given_up = timeout(patience, lock.acquire()).await;
     ensure!(given_up.is_err(), "it was held");
     until(&lock, 0).await?;
     story.tell("queue", "is empty again: so was a timeout from outside");
@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     for micros in (0..2000).step_by(20) {
         // Some of these are granted and seen, some are granted and unseen, some never sent.
         let brief = Duration::from_micros(micros);
-        if let Ok(guard) = timeout(brief, mutex.acquire().into_future()).await {
+        if let Ok(guard) = timeout(brief, mutex.acquire()).await {
             granted += 1;
             drop(guard?);
         }

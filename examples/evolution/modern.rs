@@ -79,7 +79,7 @@ async fn crash(stage: &Stage) -> Result<()> {
     dying.close().await;
     stage.tell("ann", "dies");
     let lock = Mutex::new(&stage.place.client, "crash");
-    let next = timeout(4 * LEASE, lock.acquire().into_future()).await;
+    let next = timeout(4 * LEASE, lock.acquire()).await;
     drop(guard);
     stage.repaired("a dead holder's lock becomes free", next.is_ok())
 }

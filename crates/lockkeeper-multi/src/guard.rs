@@ -9,6 +9,9 @@ use crate::MultiLock;
 ///
 /// Dropping it releases all in the background; [`release`](Self::release) waits for the servers' word. It is no lease itself:
 /// ask [`leases`](Self::leases) about one member, the guard about the whole.
+///
+/// Bind it to a name: `let _guard = locks.acquire().await?` keeps it to the end of its block, while
+/// `let _ = locks.acquire().await?` drops it at once, and so releases.
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the locks"]
 pub struct MultiGuard(Bundle);

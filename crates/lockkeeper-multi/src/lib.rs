@@ -130,7 +130,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed, with the name of the member that was waited for;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for one ttl;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for one ttl, or for a longer wait that was set;
     /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name holds something else;
     /// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that it is to write;
     /// [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if one of the

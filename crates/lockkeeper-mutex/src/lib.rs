@@ -74,7 +74,7 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl, or for a longer wait that was set;
     /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
     /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent;
     /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
@@ -193,6 +193,9 @@ impl fmt::Debug for Mutex {
 ///
 /// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word. A guard
 /// cannot be cloned: `guard.clone()` gives another view, its [`Lease`].
+///
+/// Bind it to a name: `let _guard = lock.acquire().await?` keeps it to the end of its block, while
+/// `let _ = lock.acquire().await?` drops it at once, and so releases.
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct MutexGuard(Hold);

@@ -286,6 +286,9 @@ impl fmt::Debug for Redlock {
 ///
 /// Dropping it releases the lock in the background, on every server; [`release`](Self::release) waits for their word. A guard
 /// cannot be cloned: `guard.clone()` gives another view, its [`QuorumLease`].
+///
+/// Bind it to a name: `let _guard = lock.acquire().await?` keeps it to the end of its block, while
+/// `let _ = lock.acquire().await?` drops it at once, and so releases.
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct RedlockGuard(QuorumHold);

@@ -10,6 +10,9 @@ use crate::protocol::RwProtocol;
 ///
 /// Dropping it releases in the background; [`release`](Self::release) waits for the server's word. A guard cannot be cloned:
 /// `guard.clone()` gives another observer of its [`Lease`].
+///
+/// Bind it to a name: `let _guard = lock.read().await?` keeps it to the end of its block, while
+/// `let _ = lock.read().await?` drops it at once, and so releases.
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct ReadGuard {
@@ -171,6 +174,9 @@ impl Deref for ReadGuard {
 ///
 /// Dropping it releases in the background; [`release`](Self::release) waits for the server's word. A guard cannot be cloned:
 /// `guard.clone()` gives another observer of its [`Lease`].
+///
+/// Bind it to a name: `let _guard = lock.write().await?` keeps it to the end of its block, while
+/// `let _ = lock.write().await?` drops it at once, and so releases.
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct WriteGuard {

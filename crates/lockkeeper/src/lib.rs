@@ -61,7 +61,7 @@
 //!
 //! | URL | what |
 //! |---|---|
-//! | `redis://[user[:password]@]host[:port][/database]` | one Redis or Valkey server |
+//! | `redis://[[user]:password@]host[:port][/database]` | one Redis or Valkey server |
 //! | `unix:///path/to/socket[?db=N&user=U&password=P]` | the same over a unix socket |
 //! | `redis-cluster://[[user]:password@]host[:port][,…]` | a cluster, by any of its nodes |
 //! | `redis-sentinel://[[user]:password@]host[:port][,…]/service` | the primary that sentinels watch |
