@@ -147,7 +147,7 @@ async fn a_bounded_wait_goes_on_while_the_server_is_out_of_reach() {
     store.silence("nobody");
     mutex.release().await.unwrap();
     fair.release().await.unwrap();
-    for_fair.await.unwrap().unwrap();
+    drop(for_fair.await.unwrap().unwrap());
     // One of them may be served before the other.
     tokio::try_join!(async { for_mutex.await.unwrap().map(drop) }, async {
         for_both.await.unwrap().map(drop)

@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use lockkeeper::{
-    Acquire, Client, FairLock, Lease, Member, MultiLock, Mutex, Owner, ReentrantLock, Released,
-    Result, RwLock,
+    Acquire, Client, FairLock, Holder, Lease, Member, MultiLock, Mutex, Owner, ReentrantLock,
+    Released, Result, RwLock,
 };
 
 use crate::args::Run;
-use crate::exit::Failure;
+use crate::exit::{Failure, LOST};
 
 /// What is held is to the rest of the command: a lease for each lock, in the order in which they were named, and one way to
 /// let them all go. Dropping it lets go too, in the background.
@@ -36,8 +36,10 @@ pub(crate) struct Wanted {
     /// At least one, each once.
     names: Vec<String>,
     kind: Kind,
+    /// What the run around this one holds of them.
+    outer: Option<Outer>,
     /// Zero: ask once. `None`: as long as it takes.
-    wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
 }
@@ -49,6 +51,14 @@ enum Kind {
     Reentrant(Option<Owner>),
     Fair,
     ReadWrite(Mode),
+}
+
+/// A run around this one, as this process' environment has it. Whoever outlives that run still has its environment.
+#[derive(Debug)]
+struct Outer {
+    owner: Owner,
+    /// Those of its locks that are wanted here, and the fencing tokens it got.
+    locks: Vec<(String, u64)>,
 }
 
 /// What a run may do with a lock that others share.
@@ -86,6 +96,10 @@ impl Wanted {
                 "the name {name:?} has a line break, and the program is to find one name in each line of LOCKKEEPER_NAME"
             )));
         }
+        let outer = match options.reenter {
+            true => Outer::of(&names)?,
+            false => None,
+        };
         Ok(Self {
             kind: match options {
                 Run { fair: true, .. } => Kind::Fair,
@@ -93,10 +107,11 @@ impl Wanted {
                 Run {
                     exclusive: true, ..
                 } => Kind::ReadWrite(Mode::Exclusive),
-                Run { reenter: true, .. } => Kind::Reentrant(outer_owner(&names)?),
+                Run { reenter: true, .. } => Kind::Reentrant(outer.as_ref().map(|it| it.owner)),
                 _ => Kind::Mutex,
             },
             names,
+            outer,
             wait: options.no_wait.then_some(Duration::ZERO).or(options.wait),
             max_hold: options.max_hold,
             min_hold: options.min_hold,
@@ -115,54 +130,92 @@ impl Wanted {
         }
     }
 
-    /// Waits for the locks as long as it may.
-    pub(crate) async fn acquire(&self, client: &Client) -> Result<Held> {
+    /// A lock that the run around this one is known to hold no more: then it is not even asked for.
+    pub(crate) async fn outlived_by_now(&self, client: &Client) -> Option<Failure> {
+        let outer = self.outer.as_ref()?;
+        for (name, token) in &outer.locks {
+            // Who may not look, or gets no answer, learns it from the token of the grant.
+            let Ok(seen) = client.inspect(name).await else {
+                continue;
+            };
+            let is_its_own = |holder: &Holder| holder.owner == Some(outer.owner);
+            if !seen.holders.iter().any(is_its_own)
+                || seen.token.is_some_and(|now| now.get() != *token)
+            {
+                return Some(outlived(name, *token));
+            }
+        }
+        None
+    }
+
+    /// Whether these leases are of other holds than that of the run around this one, which has ended meanwhile.
+    pub(crate) fn outlived(&self, leases: &[Lease]) -> Option<Failure> {
+        let locks = self.outer.iter().flat_map(|outer| &outer.locks);
+        let mut differ = locks.filter(|(name, token)| {
+            leases
+                .iter()
+                .any(|it| it.name() == name && it.fencing_token().get() != *token)
+        });
+        differ.next().map(|(name, token)| outlived(name, *token))
+    }
+
+    /// Waits for the locks for so long; `None`: as long as it takes.
+    pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
         match &self.names[..] {
-            [name] => self.acquire_one(client, name).await,
-            _ => self.acquire_all(client).await,
+            [name] => self.acquire_one(client, name, wait).await,
+            _ => self.acquire_all(client, wait).await,
         }
     }
 
-    async fn acquire_one(&self, client: &Client, name: &str) -> Result<Held> {
+    async fn acquire_one(
+        &self,
+        client: &Client,
+        name: &str,
+        wait: Option<Duration>,
+    ) -> Result<Held> {
         match self.kind {
             Kind::Mutex => {
                 let lock = Mutex::new(client, name);
-                self.take(lock.acquire(), |guard| Box::pin(kept(guard.release())))
-                    .await
+                self.take(lock.acquire(), wait, |guard| {
+                    Box::pin(kept(guard.release()))
+                })
+                .await
             }
             Kind::Reentrant(owner) => {
                 let owner = owner.unwrap_or_else(|| client.new_owner());
                 let lock = ReentrantLock::new(client, name);
-                self.take(lock.acquire(&owner), |guard| {
+                self.take(lock.acquire(&owner), wait, |guard| {
                     Box::pin(kept(guard.release()))
                 })
                 .await
             }
             Kind::Fair => {
                 let lock = FairLock::new(client, name);
-                self.take(lock.acquire(), |guard| Box::pin(kept(guard.release())))
-                    .await
+                self.take(lock.acquire(), wait, |guard| {
+                    Box::pin(kept(guard.release()))
+                })
+                .await
             }
             Kind::ReadWrite(Mode::Shared) => {
                 let lock = RwLock::new(client, name);
-                self.take(lock.read(), |guard| Box::pin(kept(guard.release())))
+                self.take(lock.read(), wait, |guard| Box::pin(kept(guard.release())))
                     .await
             }
             Kind::ReadWrite(Mode::Exclusive) => {
                 let lock = RwLock::new(client, name);
-                self.take(lock.write(), |guard| Box::pin(kept(guard.release())))
+                self.take(lock.write(), wait, |guard| Box::pin(kept(guard.release())))
                     .await
             }
         }
     }
 
-    async fn acquire_all(&self, client: &Client) -> Result<Held> {
+    async fn acquire_all(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
         let members = self.names.iter().map(|name| self.member(client, name));
         let mut acquire = MultiLock::new(members)?.acquire();
         if let Kind::Reentrant(Some(owner)) = self.kind {
             acquire = acquire.owner(&owner);
         }
-        if let Some(wait) = self.wait {
+        if let Some(wait) = wait {
             acquire = acquire.wait_for(wait);
         }
         if let Some(longest) = self.max_hold {
@@ -194,11 +247,16 @@ impl Wanted {
         }
     }
 
-    async fn take<G>(&self, mut acquire: Acquire<G>, release: fn(G) -> Releasing) -> Result<Held>
+    async fn take<G>(
+        &self,
+        mut acquire: Acquire<G>,
+        wait: Option<Duration>,
+        release: fn(G) -> Releasing,
+    ) -> Result<Held>
     where
         G: Deref<Target = Lease> + 'static,
     {
-        if let Some(wait) = self.wait {
+        if let Some(wait) = wait {
             acquire = acquire.wait_for(wait);
         }
         if let Some(longest) = self.max_hold {
@@ -227,17 +285,45 @@ const fn left(released: Released) -> Duration {
     }
 }
 
-/// The owner of the run around this one, if that holds a re-entrant lock of one of these names.
-fn outer_owner(names: &[String]) -> Result<Option<Owner>, Failure> {
-    let outer = |variable| env::var(variable).unwrap_or_default();
-    let held = outer("LOCKKEEPER_NAME");
-    let shares =
-        names.contains(&held) || held.lines().any(|name| names.iter().any(|it| it == name));
-    if outer("LOCKKEEPER_KIND") != "reentrant" || !shares {
-        return Ok(None);
+impl Outer {
+    /// The run around this one, if that holds a re-entrant lock of one of these names.
+    fn of(names: &[String]) -> Result<Option<Self>, Failure> {
+        let variable = |name| env::var(name).unwrap_or_default();
+        if variable("LOCKKEEPER_KIND") != "reentrant" {
+            return Ok(None);
+        }
+        let (held, owner) = (variable("LOCKKEEPER_NAME"), variable("LOCKKEEPER_OWNER"));
+        let fence = variable("LOCKKEEPER_FENCE");
+        let tokens: Vec<&str> = fence.lines().collect();
+        // Of several locks a line for each; the name of a single one may have line breaks.
+        let held: Vec<&str> = match &tokens[..] {
+            [] | [_] => vec![&*held],
+            _ => held.lines().collect(),
+        };
+        if owner.is_empty() || !held.iter().any(|held| names.iter().any(|it| it == held)) {
+            return Ok(None);
+        }
+        let tokens = tokens.iter().map(|token| token.parse().ok());
+        let tokens: Option<Vec<u64>> = tokens.collect();
+        let Some(tokens) = tokens.filter(|tokens| tokens.len() == held.len()) else {
+            return Err(Failure::usage(
+                "LOCKKEEPER_FENCE does not have the token of each lock in LOCKKEEPER_NAME, so this run cannot tell \
+                 whether the one around it still holds: pass both on, or start this one without LOCKKEEPER_OWNER",
+            ));
+        };
+        let locks = held.into_iter().map(str::to_owned).zip(tokens);
+        let locks = locks.filter(|(name, _)| names.contains(name)).collect();
+        let owner = owner.parse().map_err(Failure::from)?;
+        Ok(Some(Self { owner, locks }))
     }
-    match env::var("LOCKKEEPER_OWNER") {
-        Err(_) => Ok(None),
-        Ok(text) => text.parse().map(Some).map_err(Failure::from),
-    }
+}
+
+fn outlived(name: &str, token: u64) -> Failure {
+    Failure::new(
+        LOST,
+        format!(
+            "{name:?}: the run that this environment comes from, with token {token}, holds it no more, so there is nothing \
+             to get into again; to take it anew, start this without LOCKKEEPER_OWNER"
+        ),
+    )
 }

@@ -17,6 +17,8 @@ use crate::out;
 pub(crate) enum Event<'a> {
     /// The server has answered, the lock is asked for.
     Asking { name: &'a str },
+    /// The server is out of reach, and is waited for.
+    Unreachable { reason: &'a str, left_ms: u64 },
     /// Somebody else holds, and the wait is over.
     Conflict { name: &'a str, holders: Vec<String> },
     /// The lock is held.

@@ -4,6 +4,7 @@ mod family;
 mod guard;
 mod job;
 mod journal;
+mod outage;
 mod plan;
 mod scribe;
 mod shim;
@@ -11,7 +12,6 @@ mod signals;
 mod terminal;
 mod tie;
 
-use std::convert::Infallible;
 use std::mem::forget;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::server::Server;
 use guard::{End, Guard};
 use job::Job;
 use journal::{Event, Journal, millis};
+use outage::Outage;
 use plan::Plan;
 use signals::Signals;
 
@@ -36,6 +37,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A waiter in a queue that is granted the lock has its first lease for a waiter ttl, counted from its last word, which may be
 /// a third of it ago. So many times the lead make sure that the program is not stopped before the first renewal.
 const LEADS_PER_WAITER_TTL: u32 = 6;
+
+/// How many of those who hold a lock are named to a person.
+const MOST_NAMED: usize = 10;
 
 /// The default of the library, which also says that a year is the most.
 const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
@@ -58,13 +62,14 @@ async fn hold(
     journal: &Journal,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
+    let outage = Outage::new(wanted.wait, journal);
     let settings = Client::builder()
         .ttl(options.ttl)
         .waiter_ttl(LEAST_WAITER_TTL.max(plan.lead() * LEADS_PER_WAITER_TTL));
     let client = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signalled(signal)),
-        client = server.connect(settings) => client?,
+        client = outage.connect(server, &settings) => client?,
     };
     for name in wanted.names() {
         journal.tell(&Event::Asking { name });
@@ -75,12 +80,22 @@ async fn hold(
             farewell(&client).await;
             return Ok(signalled(signal));
         }
-        outcome = acquire(wanted, &client, journal) => outcome,
+        outcome = acquire(wanted, &client, &outage, options.ttl, journal) => outcome,
     };
     let held = match outcome {
-        Ok(held) => held,
+        Ok(Ok(held)) => held,
+        Ok(Err(failure)) => {
+            farewell(&client).await;
+            return Err(failure);
+        }
         Err(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => {
-            let text = conflict(&client, &name, wanted.mode(), journal).await;
+            let text = match conflict(&client, &name, wanted.mode(), journal).await {
+                Ok(text) => text,
+                Err(error) => {
+                    farewell(&client).await;
+                    return Err(error.into());
+                }
+            };
             // Nobody wants a mail from cron for what is all right.
             match options.conflict_exit_code {
                 0 => journal.remark(&text),
@@ -107,26 +122,51 @@ async fn hold(
     finish(end, held, &client, journal).await
 }
 
-/// Waits for the locks, and says so to whoever sits there.
-async fn acquire(wanted: &Wanted, client: &Client, journal: &Journal) -> lockkeeper::Result<Held> {
+/// Waits for the locks, and says so to whoever sits there. The inner failure: there is no run around this one any more.
+async fn acquire(
+    wanted: &Wanted,
+    client: &Client,
+    outage: &Outage<'_>,
+    ttl: Duration,
+    journal: &Journal,
+) -> lockkeeper::Result<Result<Held, Failure>> {
     const PATIENCE: Duration = Duration::from_millis(500);
     let remark = async {
         tokio::time::sleep(PATIENCE).await;
         let names: Vec<_> = wanted.names().iter().map(|it| format!("{it:?}")).collect();
         journal.remark(&format!("waiting for {}", names.join(", ")));
-        std::future::pending::<Infallible>().await
+        outage.watch(client, &wanted.names()[0], ttl).await
+    };
+    let held = async {
+        if let Some(failure) = wanted.outlived_by_now(client).await {
+            return Ok(Err(failure));
+        }
+        let held = wanted.acquire(client, outage.left()).await?;
+        Ok(match wanted.outlived(&held.leases) {
+            // Dropped, and so let go.
+            Some(failure) => Err(failure),
+            None => Ok(held),
+        })
     };
     tokio::select! {
         biased;
-        held = wanted.acquire(client) => held,
+        held = held => held,
         never = remark => match never {},
     }
 }
 
-/// Names who holds the lock called `name`, which was wanted in this mode.
-async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &Journal) -> String {
+/// Names who holds the lock called `name`, which was wanted in this mode; an error if the server is out of reach, for then
+/// nobody knows.
+async fn conflict(
+    client: &Client,
+    name: &str,
+    mode: Option<Mode>,
+    journal: &Journal,
+) -> lockkeeper::Result<String> {
     let holders = match client.inspect(name).await {
         Ok(seen) => seen.holders,
+        Err(error) if error.is_transient() => return Err(error),
+        // Not everybody may look.
         Err(_) => Vec::new(),
     };
     let all_share = !holders.is_empty() && holders.iter().all(|holder| holder.shared);
@@ -140,13 +180,13 @@ async fn conflict(client: &Client, name: &str, mode: Option<Mode>, journal: &Jou
         .into_iter()
         .map(|holder| holder.label.unwrap_or(holder.claim))
         .collect();
-    let by = if holders.is_empty() {
-        "somebody else, who has just left".to_owned()
-    } else {
-        holders.join(", ")
+    let by = match holders.len().saturating_sub(MOST_NAMED) {
+        _ if holders.is_empty() => "somebody else, who has just left".to_owned(),
+        0 => holders.join(", "),
+        more => format!("{} and {more} more", holders[..MOST_NAMED].join(", ")),
     };
     journal.tell(&Event::Conflict { name, holders });
-    format!("{name:?} is {held} by {by}{behind}")
+    Ok(format!("{name:?} is {held} by {by}{behind}"))
 }
 
 /// What the program learns of its locks, a line for each of several; `None` is what its environment must not have.

@@ -131,30 +131,6 @@ async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
-    let server = Server::start().await?;
-    let inner = "echo $LOCKKEEPER_FENCE; \"$0\" run --no-wait --reenter --lock name -- \
-                 sh -c 'echo $LOCKKEEPER_FENCE'; \"$0\" run --no-wait --reenter --lock name -- sh -c 'exit 4'";
-    let this = env!("CARGO_BIN_EXE_lockkeeper");
-    let words = [
-        "run",
-        "--reenter",
-        "--lock",
-        "name",
-        "--",
-        "sh",
-        "-c",
-        inner,
-        this,
-    ];
-    let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(4), "{said:?}");
-    let tokens: Vec<&str> = said.out.lines().collect();
-    ensure!(tokens.len() == 2 && tokens[0] == tokens[1], "{said:?}");
-    Ok(())
-}
-
-#[tokio::test]
 async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Result<()> {
     let server = Server::start().await?;
     let script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 60; done' & read -r _; exit 7";

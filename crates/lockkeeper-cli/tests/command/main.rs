@@ -2,10 +2,13 @@
 
 #![cfg(unix)]
 
+mod doctor;
 mod ending;
 mod input;
+mod inside;
 mod look;
 mod losing;
+mod outage;
 mod several;
 mod sharing;
 mod signals;

@@ -1,0 +1,91 @@
+//! A server that is out of reach while a lock is waited for: the wait goes on to the end that was given, and one line says so.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use lockkeeper::{Client, ClientBuilder, Error};
+
+use super::journal::{Event, Journal, millis};
+use crate::exit::Failure;
+use crate::out;
+use crate::server::Server;
+
+/// How soon a server is connected to again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How often a waiting run asks whether the server is there, at most: it asks no more often than it would renew.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// One wait, from the start of the command.
+pub(crate) struct Outage<'a> {
+    begun: Instant,
+    /// `None`: as long as it takes. Then nothing is ridden out, for it could take for ever.
+    wait: Option<Duration>,
+    told: Cell<bool>,
+    journal: &'a Journal,
+}
+
+impl<'a> Outage<'a> {
+    pub(crate) fn new(wait: Option<Duration>, journal: &'a Journal) -> Self {
+        Self {
+            begun: Instant::now(),
+            wait,
+            told: Cell::new(false),
+            journal,
+        }
+    }
+
+    /// How much of the wait is left.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        Some(self.wait?.saturating_sub(self.begun.elapsed()))
+    }
+
+    /// Connects, and does so again while the wait lasts.
+    pub(crate) async fn connect(
+        &self,
+        server: &Server,
+        settings: &ClientBuilder,
+    ) -> Result<Client, Failure> {
+        let mut connected = server.connect(settings.clone()).await;
+        loop {
+            let left = self.left().unwrap_or_default();
+            match connected {
+                Err(failure) if failure.transient && !left.is_zero() => {
+                    self.tell(failure.message());
+                    tokio::time::sleep(AGAIN.min(left)).await;
+                    let left = self.left().unwrap_or_default();
+                    let again = tokio::time::timeout(left, server.connect(settings.clone()));
+                    connected = again.await.unwrap_or(Err(failure));
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Asks from time to time whether the server is there. A waiter hears nothing of that: it asks until its time is over.
+    pub(crate) async fn watch(&self, client: &Client, name: &str, ttl: Duration) -> Infallible {
+        while self.left().is_some() && !self.told.get() {
+            tokio::time::sleep(LOOK.min(ttl / 3)).await;
+            if let Err(Error::Backend { cause, .. }) = client.inspect(name).await
+                && cause.is_transient()
+            {
+                self.tell(&cause.to_string());
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn tell(&self, reason: &str) {
+        if self.told.replace(true) {
+            return;
+        }
+        let left = self.left().unwrap_or_default();
+        let shown = out::duration(left);
+        self.journal.say(&format!(
+            "the server is out of reach, and is waited for, {shown} at most: {reason}"
+        ));
+        let left_ms = millis(left);
+        self.journal.tell(&Event::Unreachable { reason, left_ms });
+    }
+}
