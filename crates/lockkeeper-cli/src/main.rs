@@ -27,8 +27,10 @@ use exit::Failure;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
-    if words.nth(1).is_some_and(|word| word == run::SHIM) {
-        return run::become_program(words).into();
+    match words.nth(1).as_ref().and_then(|word| word.to_str()) {
+        Some(run::SHIM) => return run::become_program(words).into(),
+        Some(run::WATCHER) => return run::watch_over().into(),
+        _ => {}
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

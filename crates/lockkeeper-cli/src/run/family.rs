@@ -2,6 +2,9 @@
 //! control. By the numbers that Linux tells; elsewhere they are not known.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{getpgid, getpgrp, getsid};
 use rustix::process::{Pid, getpid};
@@ -33,6 +36,88 @@ pub(crate) fn other_groups(known: Pid) -> Vec<Pid> {
     groups
 }
 
+/// Whether the members of a group are all dead. A process that was not buried keeps the number of its group in use, and a
+/// parent that lives and has left the group may never bury it.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    /// When to look again: all processes are looked at, of which a machine may have many.
+    next: Option<Instant>,
+    /// The groups that were found to be dead, which they stay.
+    dead: Vec<Pid>,
+}
+
+/// The part of the time that looking may take.
+const SHARE: u32 = 20;
+
+/// How soon it is looked again, at least.
+const SOONEST: Duration = Duration::from_millis(20);
+
+impl Census {
+    /// False also if that is not known, or was looked at a moment ago.
+    pub(crate) fn finds_only_dead(&mut self, group: Pid) -> bool {
+        let begun = Instant::now();
+        if self.dead.contains(&group) {
+            return true;
+        }
+        if self.next.is_some_and(|next| begun < next) {
+            return false;
+        }
+        // Once more, for a member whose child was passed already could have ended before it was reached itself.
+        let dead = all_dead(group) && all_dead(group);
+        if dead {
+            self.dead.push(group);
+        }
+        self.next = Some(Instant::now() + (begun.elapsed() * SHARE).max(SOONEST));
+        dead
+    }
+}
+
+/// Where not all processes are shown it is false.
+fn all_dead(group: Pid) -> bool {
+    let (Ok(processes), true) = (fs::read_dir("/proc"), Path::new("/proc/1/stat").exists()) else {
+        return false;
+    };
+    let ids = processes
+        .flatten()
+        .filter_map(|it| it.file_name().into_string().ok());
+    let mut found = false;
+    for id in ids.filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())) {
+        let stat = fs::read(format!("/proc/{id}/stat"));
+        match stat.map(|stat| Member::read(&String::from_utf8_lossy(&stat))) {
+            Ok(Some(member)) if member.group != group.as_raw_pid() => {}
+            Ok(Some(member)) if member.dead => found = true,
+            // It has been buried meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            _ => return false,
+        }
+    }
+    found
+}
+
+/// What Linux tells of a process in `/proc/<id>/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Member {
+    group: i32,
+    dead: bool,
+}
+
+impl Member {
+    /// The name of a process stands in parentheses, and may have some itself. A dead first thread is no dead process while
+    /// others live.
+    fn read(stat: &str) -> Option<Self> {
+        let (_, behind) = stat.rsplit_once(')')?;
+        let mut words = behind.split_whitespace();
+        let state = words.next()?;
+        let group = words.nth(1)?.parse().ok()?;
+        let threads: u64 = words.nth(14)?.parse().ok()?;
+        Some(Self {
+            group,
+            dead: matches!(state, "Z" | "X") && threads <= 1,
+        })
+    }
+}
+
 /// The group of this process; `None` if it was made outside of this PID namespace, where alone it has a number.
 pub(crate) fn own_group() -> Option<Pid> {
     number(getpgrp())
@@ -53,4 +138,29 @@ fn children(of: Pid) -> Vec<Pid> {
     lists
         .flat_map(|list| list.split_whitespace().filter_map(id).collect::<Vec<_>>())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_dead_when_its_last_thread_is() {
+        let read = |state: &str, threads: u64| {
+            let rest = "-1 4194304 107 0 0 0 0 0 0 0 20 0";
+            Member::read(&format!(
+                "42 (a) S) x) {state} 7 40 40 0 {rest} {threads} 0 12345 0\n"
+            ))
+        };
+        for (state, threads, dead) in [
+            ("S", 1, false),
+            ("Z", 1, true),
+            ("X", 1, true),
+            ("Z", 3, false),
+        ] {
+            assert_eq!(read(state, threads), Some(Member { group: 40, dead }));
+        }
+        assert_eq!(Member::read("42 (sh"), None);
+        assert_eq!(Member::read("42 (sh) Z 7 x"), None);
+    }
 }

@@ -94,6 +94,7 @@ impl<'a> Guard<'a> {
             }
             let nap = self.decide(&mut job);
             if matches!(self.stage, Stage::Killed(at) if BootClock.now().since(at) > BURIAL) {
+                job.close();
                 return Ok(End::Immortal);
             }
             tokio::select! {
@@ -112,6 +113,7 @@ impl<'a> Guard<'a> {
             left_ms: millis(left),
         });
         let code = job.status().map_or(u8::MAX, exit_code);
+        job.close();
         Ok(self.end(code))
     }
 

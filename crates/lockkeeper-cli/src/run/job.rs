@@ -9,9 +9,10 @@ use rustix::process::{
     kill_process_group, test_kill_process_group, waitid,
 };
 
-use super::family::other_groups;
+use super::family::{Census, other_groups};
 use super::shim;
 use super::terminal::Terminal;
+use super::watcher::Watcher;
 use crate::exit::{Failure, SIGNALLED};
 
 /// A program under a lock.
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     status: Option<ExitStatus>,
     /// Other groups of its family, once they are killed.
     killed: Vec<Pid>,
+    census: Census,
+    watcher: Watcher,
 }
 
 /// What has become of the program since it was looked at last.
@@ -36,11 +39,14 @@ pub(crate) enum Change {
 }
 
 impl Job {
-    /// Starts `program` with `variables` in its environment, and without those that are `None`.
+    /// Starts `program` with `variables` in its environment, and without those that are `None`; `watcher` is to end its group
+    /// if this process cannot.
     pub(crate) fn start(
         program: &[std::ffi::OsString],
         variables: &[(&str, Option<String>)],
+        mut watcher: Watcher,
     ) -> Result<Self, Failure> {
+        watcher.stand_by()?;
         let failed = |error: std::io::Error| Failure::system("start a process", &error);
         // Whom the program leaves behind becomes a child of this process, which so learns of each one's end.
         #[cfg(target_os = "linux")]
@@ -59,6 +65,10 @@ impl Job {
         let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
             return Err(Failure::usage("a process without a number"));
         };
+        // The program has yet to be loaded, and has started nobody.
+        watcher.watch(group).inspect_err(|_| {
+            let _ = kill_process_group(group, Signal::KILL);
+        })?;
         if let Some(terminal) = front {
             terminal.give(group);
         }
@@ -68,6 +78,8 @@ impl Job {
             terminal,
             status: None,
             killed: Vec::new(),
+            census: Census::default(),
+            watcher,
         })
     }
 
@@ -106,11 +118,19 @@ impl Job {
     }
 
     /// Whether nobody is left of the group, one that may not be told to go included. Buries those whom the program left
-    /// behind.
-    pub(crate) fn is_over(&self) -> bool {
+    /// behind. The dead that somebody else does not bury do not count.
+    pub(crate) fn is_over(&mut self) -> bool {
         self.bury_adopted();
-        let is_gone = |group: &Pid| test_kill_process_group(*group) == Err(Errno::SRCH);
-        self.status.is_some() && is_gone(&self.group) && self.killed.iter().all(is_gone)
+        let Self { census, killed, .. } = self;
+        let mut is_gone = |group: &Pid| {
+            test_kill_process_group(*group) == Err(Errno::SRCH) || census.finds_only_dead(*group)
+        };
+        self.status.is_some() && is_gone(&self.group) && killed.iter().all(is_gone)
+    }
+
+    /// Nobody is left, or nobody whom a signal could end.
+    pub(crate) fn close(self) {
+        self.watcher.dismiss();
     }
 
     /// Buries the dead among those whom this process has adopted, in whatever group they are: there may be thousands before

@@ -11,6 +11,7 @@ mod shim;
 mod signals;
 mod terminal;
 mod tie;
+mod watcher;
 
 use std::mem::forget;
 use std::time::Duration;
@@ -27,8 +28,10 @@ use journal::{Event, Journal, millis};
 use outage::Outage;
 use plan::Plan;
 use signals::Signals;
+use watcher::Watcher;
 
 pub(crate) use shim::{SHIM, become_program};
+pub(crate) use watcher::{WATCHER, watch_over};
 
 /// How long the server may take to hear that a waiter has gone, or a lost lease, and a reader to read the last events: nobody
 /// depends on it.
@@ -63,6 +66,8 @@ async fn hold(
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let outage = Outage::new(wanted.wait, journal);
+    // It starts while the lock is waited for.
+    let watcher = Watcher::start()?;
     let settings = Client::builder()
         .ttl(options.ttl)
         .waiter_ttl(LEAST_WAITER_TTL.max(plan.lead() * LEADS_PER_WAITER_TTL));
@@ -110,7 +115,7 @@ async fn hold(
         }
     };
     let variables = variables(&held.leases, wanted.mode(), options, journal);
-    let job = match Job::start(&options.program, &variables) {
+    let job = match Job::start(&options.program, &variables, watcher) {
         Ok(job) => job,
         Err(failure) => {
             part(held, &client, failure.code).await;

@@ -17,14 +17,19 @@ pub(crate) const SHIM: &str = "@become";
 /// How long the terminal may take to be handed over; it takes the time of one system call.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// A command that becomes `program` in a process group of its own. It dies with this thread, on Linux.
-pub(crate) fn command(program: &[OsString], foreground: bool) -> std::io::Result<Command> {
+/// This command once more.
+pub(super) fn this() -> std::io::Result<Command> {
     // By this name it is found also after an upgrade has replaced the file.
     #[cfg(target_os = "linux")]
     let this = "/proc/self/exe";
     #[cfg(not(target_os = "linux"))]
     let this = std::env::current_exe()?;
-    let mut command = Command::new(this);
+    Ok(Command::new(this))
+}
+
+/// A command that becomes `program` in a process group of its own. It dies with this thread, on Linux.
+pub(crate) fn command(program: &[OsString], foreground: bool) -> std::io::Result<Command> {
+    let mut command = this()?;
     let parent = std::process::id().to_string();
     let place = if foreground {
         "foreground"

@@ -157,13 +157,44 @@ async fn whom_the_program_leaves_behind_is_buried_while_it_runs() -> Result<()> 
     let mut run = Run::start(&server, &words)?;
     run.says("left").await?;
     let id = run.child.id().context("it ended")?;
-    until("only the program is left", async || {
+    until("only the program and the watcher are left", async || {
         let path = format!("/proc/{id}/task/{id}/children");
-        Ok(std::fs::read_to_string(path)?.split_whitespace().count() == 1)
+        Ok(std::fs::read_to_string(path)?.split_whitespace().count() == 2)
     })
     .await?;
     drop(run.child.stdin.take());
     ensure!(run.code().await? == 1);
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn the_dead_that_a_process_outside_does_not_bury_keep_no_lock() -> Result<()> {
+    let server = Server::start().await?;
+    // Out of the group and its session, with a child that stays in it.
+    let outside = "sh -c 'echo $$; : & exec setsid sleep 600 >/dev/null' &";
+    let script = format!("{outside} read -r _; exit 7");
+    let words = [
+        "--lock", "name", "--grace", "300ms", "--", "sh", "-c", &script,
+    ];
+    let mut run = Run::start(&server, &words)?;
+    let outside = Pid::from_raw(run.line().await?.parse()?).context("no process")?;
+    until("it has a child that has died", async || {
+        let outside = outside.as_raw_pid();
+        let children = std::fs::read_to_string(format!("/proc/{outside}/task/{outside}/children"))?;
+        let dead = |child: &str| {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            stat.is_ok_and(|stat| stat.contains(") Z "))
+        };
+        let left = std::fs::read_to_string(format!("/proc/{outside}/comm"))? == "sleep\n";
+        Ok(left && children.split_whitespace().any(dead))
+    })
+    .await?;
+    drop(run.child.stdin.take());
+    let released = run.event("released").await;
+    kill_process(outside, Signal::KILL)?;
+    released?;
+    ensure!(run.code().await? == 7);
     Ok(())
 }
 

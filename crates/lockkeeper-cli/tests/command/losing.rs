@@ -174,6 +174,81 @@ async fn a_program_dies_with_its_wrapper_and_the_lock_is_free_when_its_ttl_is_ov
 }
 
 #[tokio::test]
+async fn all_that_a_program_has_started_die_with_its_wrapper() -> Result<()> {
+    let server = Server::start().await?;
+    for words in [&[][..], &["--on-lost", "ignore"], &["--keep"]] {
+        let (mut run, witness) = stubborn(&server, words).await?;
+        let lease = lease_end(&server, KEY).await?;
+        run.signal(Signal::KILL)?;
+        margin("wrapper killed", lease, witness.end().await?)?;
+        ensure!(run.status().await?.code().is_none());
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_run_inside_dies_with_the_wrapper_outside() -> Result<()> {
+    let server = Server::start().await?;
+    let mut witness = Witness::new()?;
+    let stubborn = STUBBORN.replace('\'', "'\\''");
+    let inner = format!("\"$0\" run --lock other -- sh -c '{stubborn}' sh \"$1\"; true");
+    let this = env!("CARGO_BIN_EXE_lockkeeper");
+    let program = ["--", "sh", "-c", &inner, this, witness.path()?];
+    let mut run = Run::start(&server, &[&TERMS[..], &program].concat())?;
+    witness.ready().await?;
+    let lease = lease_end(&server, KEY).await?;
+    run.signal(Signal::KILL)?;
+    margin("wrapper killed, a run inside", lease, witness.end().await?)?;
+    ensure!(run.status().await?.code().is_none());
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn the_watcher_stands_apart_and_ends_with_the_run() -> Result<()> {
+    let server = Server::start().await?;
+    let words = [
+        "--lock",
+        "name",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; read -r _; exit 5",
+    ];
+    let mut run = Run::start(&server, &words)?;
+    run.says("ready").await?;
+    let id = run.pid()?.as_raw_pid();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+    let session = |id: &str| -> Result<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+        let behind = stat.rsplit(')').next().unwrap_or_default();
+        Ok(behind
+            .split_whitespace()
+            .nth(3)
+            .unwrap_or_default()
+            .to_owned())
+    };
+    let apart: Vec<&str> = children
+        .split_whitespace()
+        .filter(|child| session(child).is_ok_and(|session| session == **child))
+        .collect();
+    let [watcher] = apart[..] else {
+        anyhow::bail!("no watcher among {children}");
+    };
+    // It has nothing of the environment, where the URL may be.
+    let environment = std::fs::read(format!("/proc/{watcher}/environ"))?;
+    ensure!(environment.is_empty());
+    drop(run.child.stdin.take());
+    ensure!(run.code().await? == 5);
+    until("the watcher has ended", async || {
+        Ok(std::fs::read(format!("/proc/{watcher}/stat")).is_err())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_program_that_is_to_ignore_the_loss_runs_to_its_end() -> Result<()> {
     let server = Server::start().await?;
     let words = ["--on-lost", "ignore", "--", "sh", "-c", "read -r _; exit 8"];

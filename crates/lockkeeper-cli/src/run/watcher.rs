@@ -1,0 +1,81 @@
+//! What is left of a run whose command was killed: a second process of this command, in a session of its own so that nothing
+//! that ends the first one reaches it. When the first one ends without a word, it kills the group of the program.
+
+use std::io::{Read as _, Write as _, stdin, stdout};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
+
+use super::shim;
+use crate::exit::{Failure, SYSTEM};
+
+/// The only word of the command line of a watcher.
+pub(crate) const WATCHER: &str = "@watch";
+
+/// The last word that a watcher hears if nothing is left for it to do.
+const OVER: &str = "over";
+
+/// A watcher, as the process that it watches has it. It learns of the end of that process by the end of a pipe.
+#[derive(Debug)]
+pub(crate) struct Watcher(Child);
+
+impl Watcher {
+    /// Starts one. It is told of a group later, and kills nothing before.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let command = shim::this();
+        let mut command = command.map_err(|error| Failure::system("start a process", &error))?;
+        let piped = command.arg(WATCHER).env_clear().current_dir("/");
+        let piped = piped.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = piped.stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| Failure::system("start a process", &error))?;
+        Ok(Self(child))
+    }
+
+    /// Waits until it stands apart, which it does in the time that a program takes to start: what ends this process does not
+    /// end it then.
+    pub(crate) fn stand_by(&mut self) -> Result<(), Failure> {
+        let mut word = [0];
+        let heard = match &mut self.0.stdout {
+            Some(words) => words.read_exact(&mut word),
+            None => Ok(()),
+        };
+        heard.map_err(|error| Failure::system("watch over the program", &error))
+    }
+
+    /// From now on it kills `group` if this process ends.
+    pub(crate) fn watch(&mut self, group: Pid) -> Result<(), Failure> {
+        self.tell(&group.as_raw_pid().to_string())
+            .map_err(|error| Failure::system("watch over the program", &error))
+    }
+
+    /// Nothing is left to kill.
+    pub(crate) fn dismiss(mut self) {
+        // One that is gone kills nobody.
+        let _ = self.tell(OVER);
+        drop(self.0.stdin.take());
+    }
+
+    fn tell(&mut self, word: &str) -> std::io::Result<()> {
+        let words = self.0.stdin.as_mut();
+        words.map_or(Ok(()), |words| {
+            words.write_all(format!("{word}\n").as_bytes())
+        })
+    }
+}
+
+/// What a watcher does.
+pub(crate) fn watch_over() -> u8 {
+    let mut words = String::new();
+    let apart = setsid().is_ok() && stdout().write_all(b".").is_ok() && stdout().flush().is_ok();
+    if !apart || stdin().read_to_string(&mut words).is_err() {
+        return SYSTEM;
+    }
+    let mut words = words.lines();
+    let group = words.next().and_then(|word| word.parse().ok());
+    if let Some(group) = group.and_then(Pid::from_raw)
+        && words.next() != Some(OVER)
+    {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    0
+}
