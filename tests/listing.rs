@@ -181,7 +181,7 @@ async fn waiters_are_shown_in_order_and_no_more_than_asked_for() -> Result<()> {
 async fn the_rights_to_list_and_to_describe_are_the_ones_that_are_named() -> Result<()> {
     let server = Server::start().await?;
     let user = async |name: &str, more: &[&str]| {
-        let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.* &lockkeeper.* -@all \
+        let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.*:{lockkeeper:* &lockkeeper.*:{lockkeeper:* &lockkeeper.client:* -@all \
                      +ping +evalsha +eval +subscribe +unsubscribe +time";
         let mut words = vec!["ACL", "SETUSER", name];
         words.extend(rules.split_whitespace().chain(more.iter().copied()));

@@ -160,7 +160,7 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
         Server::start().await?,
         Server::start().await?,
     ];
-    let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.* &lockkeeper.* -@all +ping +evalsha +eval \
+    let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.*:{lockkeeper:* &lockkeeper.*:{lockkeeper:* &lockkeeper.client:* -@all +ping +evalsha +eval \
                  +subscribe +unsubscribe +del +exists +get +pexpire +pttl +publish +set +time +getex";
     for server in &servers {
         for (name, more) in [("able", "+info"), ("unable", "-info")] {

@@ -46,11 +46,12 @@ pub(crate) struct Census {
     dead: Vec<Pid>,
 }
 
-/// The part of the time that looking may take.
-const SHARE: u32 = 20;
+/// The part of the time that looking may take: with `--keep`, that may go on for hours.
+const SHARE: u32 = 50;
 
-/// How soon it is looked again, at least.
+/// How soon it is looked again, at least and at most. Killed processes are given two seconds to go.
 const SOONEST: Duration = Duration::from_millis(20);
+const LATEST: Duration = Duration::from_millis(500);
 
 impl Census {
     /// False also if that is not known, or was looked at a moment ago.
@@ -67,7 +68,8 @@ impl Census {
         if dead {
             self.dead.push(group);
         }
-        self.next = Some(Instant::now() + (begun.elapsed() * SHARE).max(SOONEST));
+        let pause = (begun.elapsed() * SHARE).clamp(SOONEST, LATEST);
+        self.next = Some(Instant::now() + pause);
         dead
     }
 }

@@ -39,13 +39,13 @@ impl Watcher {
             Some(words) => words.read_exact(&mut word),
             None => Ok(()),
         };
-        heard.map_err(|error| Failure::system("watch over the program", &error))
+        heard.map_err(|_| gone())
     }
 
     /// From now on it kills `group` if this process ends.
     pub(crate) fn watch(&mut self, group: Pid) -> Result<(), Failure> {
-        self.tell(&group.as_raw_pid().to_string())
-            .map_err(|error| Failure::system("watch over the program", &error))
+        let told = self.tell(&group.as_raw_pid().to_string());
+        told.map_err(|_| gone())
     }
 
     /// Nothing is left to kill.
@@ -61,6 +61,11 @@ impl Watcher {
             words.write_all(format!("{word}\n").as_bytes())
         })
     }
+}
+
+fn gone() -> Failure {
+    let message = "could not start the program: the process that is to end it if this one is killed has ended itself";
+    Failure::new(SYSTEM, message)
 }
 
 /// What a watcher does.
