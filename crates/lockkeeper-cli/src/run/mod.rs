@@ -88,30 +88,11 @@ async fn hold(
         outcome = acquire(wanted, &client, &outage, options.ttl, journal) => outcome,
     };
     let held = match outcome {
-        Ok(Ok(held)) => held,
-        Ok(Err(failure)) => {
+        Ok(held) => held,
+        Err(refused) => {
+            let ended = give_up(refused, &client, wanted, options, journal).await;
             farewell(&client).await;
-            return Err(failure);
-        }
-        Err(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => {
-            let text = match conflict(&client, &name, wanted.mode(), journal).await {
-                Ok(text) => text,
-                Err(error) => {
-                    farewell(&client).await;
-                    return Err(error.into());
-                }
-            };
-            // Nobody wants a mail from cron for what is all right.
-            match options.conflict_exit_code {
-                0 => journal.remark(&text),
-                _ => journal.say(&text),
-            }
-            farewell(&client).await;
-            return Ok(options.conflict_exit_code);
-        }
-        Err(error) => {
-            farewell(&client).await;
-            return Err(error.into());
+            return ended;
         }
     };
     let variables = variables(&held.leases, wanted.mode(), options, journal);
@@ -127,14 +108,49 @@ async fn hold(
     finish(end, held, &client, journal).await
 }
 
-/// Waits for the locks, and says so to whoever sits there. The inner failure: there is no run around this one any more.
+/// Why there is no lock.
+enum Refused {
+    Lock(Error),
+    /// There is no run around this one any more.
+    Outlived(Failure),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+/// Says why nothing is run; the exit code.
+async fn give_up(
+    refused: Refused,
+    client: &Client,
+    wanted: &Wanted,
+    options: &Run,
+    journal: &Journal,
+) -> Result<u8, Failure> {
+    let name = match refused {
+        Refused::Lock(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => name,
+        Refused::Lock(error) => return Err(error.into()),
+        Refused::Outlived(failure) => return Err(failure),
+    };
+    let text = conflict(client, &name, wanted.mode(), journal).await?;
+    // Nobody wants a mail from cron for what is all right.
+    match options.conflict_exit_code {
+        0 => journal.remark(&text),
+        _ => journal.say(&text),
+    }
+    Ok(options.conflict_exit_code)
+}
+
+/// Waits for the locks, and says so to whoever sits there.
 async fn acquire(
     wanted: &Wanted,
     client: &Client,
     outage: &Outage<'_>,
     ttl: Duration,
     journal: &Journal,
-) -> lockkeeper::Result<Result<Held, Failure>> {
+) -> Result<Held, Refused> {
     const PATIENCE: Duration = Duration::from_millis(500);
     let remark = async {
         tokio::time::sleep(PATIENCE).await;
@@ -144,14 +160,14 @@ async fn acquire(
     };
     let held = async {
         if let Some(failure) = wanted.outlived_by_now(client).await {
-            return Ok(Err(failure));
+            return Err(Refused::Outlived(failure));
         }
         let held = wanted.acquire(client, outage.left()).await?;
-        Ok(match wanted.outlived(&held.leases) {
+        match wanted.outlived(&held.leases) {
             // Dropped, and so let go.
-            Some(failure) => Err(failure),
+            Some(failure) => Err(Refused::Outlived(failure)),
             None => Ok(held),
-        })
+        }
     };
     tokio::select! {
         biased;

@@ -14,7 +14,7 @@ use crate::server::Server;
 /// How soon a server is connected to again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a waiting run asks whether the server is there, at most: it asks no more often than it would renew.
+/// How often a waiting run asks whether the server is there, if its lease is long: otherwise as often as it would renew.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// One wait, from the start of the command.
@@ -65,7 +65,7 @@ impl<'a> Outage<'a> {
 
     /// Asks from time to time whether the server is there. A waiter hears nothing of that: it asks until its time is over.
     pub(crate) async fn watch(&self, client: &Client, name: &str, ttl: Duration) -> Infallible {
-        while self.left().is_some() && !self.told.get() {
+        while self.left().is_some_and(|left| !left.is_zero()) && !self.told.get() {
             tokio::time::sleep(LOOK.min(ttl / 3)).await;
             if let Err(Error::Backend { cause, .. }) = client.inspect(name).await
                 && cause.is_transient()
