@@ -172,7 +172,9 @@ impl Hub {
     /// Begins to hear what is told of the claims of this client's owners.
     fn listen(&self, client: Uuid) {
         let now = self.clock.now();
-        self.change(|registry| registry.listen(&client_channel(client), Reader::Client(client), now));
+        self.change(|registry| {
+            registry.listen(&client_channel(client), Reader::Client(client), now)
+        });
     }
 
     /// Hears it no longer.
