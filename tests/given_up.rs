@@ -215,3 +215,90 @@ async fn when_a_timeout_is_told_the_place_in_the_queue_is_gone() -> Result<()> {
     );
     Ok(())
 }
+
+/// The grant comes by the answer to a heartbeat, because the message is lost or because a message does not grant a fixed lease.
+#[tokio::test(start_paused = true)]
+async fn a_long_lease_that_no_future_takes_is_kept_for_one_waiter_ttl_too() -> Result<()> {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    for (renewed, muted) in [(true, true), (false, false)] {
+        let server = MemoryStore::new();
+        let (here, there) = (client(&server, TTL).await?, client(&server, TTL).await?);
+        let (lock, other) = (FairLock::new(&here, "name"), FairLock::new(&there, "name"));
+        let guard = other.acquire().await?;
+        let acquisition = lock.acquire().ttl(HOUR).min_hold(HOUR / 2);
+        let idle = match renewed {
+            true => polled_for_a_while(acquisition.into_future()).await,
+            false => polled_for_a_while(acquisition.no_renewal().into_future()).await,
+        };
+        server.mute(muted);
+        guard.release().await?;
+        let released = Instant::now();
+        let next = timeout(HOUR, other.acquire().into_future()).await??;
+        let kept = released.elapsed();
+        // A heartbeat until it is granted, and one until the next is.
+        ensure!(
+            kept <= WAITER_TTL * 5 / 3 + millis(100),
+            "renewed: {renewed}, kept for {kept:?}"
+        );
+        drop((next, idle));
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_before_the_server_has_said_anything_is_no_timeout() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, store) = crate::support::unruly(&server, TTL)?;
+    let lock = Mutex::new(&client, "name");
+    let both = MultiLock::new(["name", "other"].map(|name| Mutex::new(&client, name).member()))?;
+    let guard = lock.acquire().await?;
+    store.silence("name");
+    drop(guard);
+    let waited = lock.acquire().wait_for(millis(500)).await;
+    ensure!(matches!(waited, Err(Error::Backend { .. })), "{waited:?}");
+    let waited = both.acquire().wait_for(millis(100)).await;
+    ensure!(matches!(waited, Err(Error::Backend { .. })), "{waited:?}");
+    Ok(())
+}
+
+/// Each embedded engine has a clock of its own, which begins with it.
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_multi_lock_is_that_of_each_client_by_its_own_clock() -> Result<()> {
+    let early = MemoryStore::new();
+    let first = early
+        .client(Client::builder().ttl(TTL).store_name("b"))
+        .await?;
+    sleep(SOON * 60).await;
+    let late = MemoryStore::new();
+    let second = late
+        .client(Client::builder().ttl(TTL).store_name("a"))
+        .await?;
+    let members = [
+        FairLock::new(&second, "name").member(),
+        FairLock::new(&first, "name").member(),
+    ];
+    let lock = MultiLock::new(members)?;
+    lock.acquire()
+        .wait_for(Duration::from_secs(5))
+        .await?
+        .release()
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_withdraws_what_no_future_has_taken() -> Result<()> {
+    let server = MemoryStore::new();
+    let (here, there) = (client(&server, TTL).await?, client(&server, TTL).await?);
+    let (lock, other) = (FairLock::new(&here, "name"), FairLock::new(&there, "name"));
+    let guard = other.acquire().await?;
+    let idle = polled_for_a_while(lock.acquire().into_future()).await;
+    guard.release().await?;
+    sleep(millis(1)).await;
+    let report = here.close().await;
+    ensure!(report.expiring == 0, "{report:?}");
+    ensure!(other.try_acquire().await?.is_some());
+    let late = idle.await;
+    ensure!(matches!(late, Err(Error::Closed)), "{late:?}");
+    Ok(())
+}
