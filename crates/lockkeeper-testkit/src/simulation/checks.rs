@@ -30,6 +30,9 @@ use turns::Waiter;
 /// What the server's clock may be behind ours.
 const ROUNDING: Duration = Duration::from_millis(5);
 
+/// By how much a server's uptime may be short of the truth: it counts whole seconds, the last of which is not counted on.
+const UPTIME_ROUNDING: Duration = Duration::from_secs(2);
+
 /// Something that must not have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -292,10 +295,11 @@ impl Checks {
         }
     }
 
-    /// Whether a server has lost all within the longest ttl, so that no Redlock counts on it.
+    /// Whether a server has lost all within the longest ttl, so that no Redlock counts on it. It knows by its uptime.
     pub(super) fn keeps_one_out(&self, now: Duration) -> bool {
+        let out = self.longest_ttl + UPTIME_ROUNDING;
         let mut losses = self.losses.iter();
-        losses.any(|(count, lost)| *count > 0 && now <= *lost + self.longest_ttl + ROUNDING)
+        losses.any(|(count, lost)| *count > 0 && now <= *lost + out)
     }
 
     /// How often the server of a name has lost data, and when it did last.
