@@ -135,7 +135,7 @@ impl Common for Majority {
 pub trait Party: Sized + Clone + Send + Sync + 'static {
     /// Those that a kind needs on this site, each by a connection of its own that goes `through` this.
     fn connect(
-        site: &impl Site,
+        site: &dyn Site,
         settings: ClientBuilder,
         through: fn(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> impl Future<Output = anyhow::Result<Self>> + Send;
@@ -143,7 +143,7 @@ pub trait Party: Sized + Clone + Send + Sync + 'static {
 
 impl Party for Client {
     async fn connect(
-        site: &impl Site,
+        site: &dyn Site,
         settings: ClientBuilder,
         through: fn(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> anyhow::Result<Self> {
@@ -153,7 +153,7 @@ impl Party for Client {
 
 impl Party for Vec<Client> {
     async fn connect(
-        site: &impl Site,
+        site: &dyn Site,
         settings: ClientBuilder,
         through: fn(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> anyhow::Result<Self> {

@@ -120,7 +120,7 @@ fn settings() -> ClientBuilder {
     Client::builder().ttl(LONG)
 }
 
-async fn client<S: common::Common>(site: &impl Site) -> Result<S::Party> {
+async fn client<S: common::Common>(site: &dyn Site) -> Result<S::Party> {
     S::Party::connect(site, settings(), |store| store).await
 }
 

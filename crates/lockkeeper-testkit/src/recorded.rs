@@ -126,7 +126,7 @@ impl Records {
     /// # Errors
     ///
     /// If it cannot connect.
-    pub async fn client(&self, site: &impl Site, settings: ClientBuilder) -> Result<Client> {
+    pub async fn client(&self, site: &dyn Site, settings: ClientBuilder) -> Result<Client> {
         self.client_over(site.store().await?, settings)
     }
 
@@ -267,7 +267,7 @@ pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>)
 /// # Errors
 ///
 /// If another one, or one that does not expire, is there when marks and leases are over.
-pub async fn nothing_remains(site: &impl Site) -> Result<()> {
+pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
     let begun = Instant::now();
     loop {
         let mut others = Vec::new();

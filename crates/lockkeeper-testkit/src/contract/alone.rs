@@ -4,7 +4,7 @@ use super::*;
 
 /// See the name.
 pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     for name in ["", &"n".repeat(2048), "a}b", "a{}"] {
@@ -31,9 +31,7 @@ pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
 }
 
 /// See the name.
-pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(
-    site: &impl Site,
-) -> Result<()> {
+pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn Site) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let held = S::new(&one, "held").acquire().await?;
     let dropped = S::new(&one, "dropped").acquire().await?;

@@ -7,7 +7,7 @@ use crate::common::{Asking as _, Common, Held as _, Party as _};
 
 /// See the name.
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let stalling = S::Party::connect(site, settings(), stalling).await?;
     let other = client::<S>(site).await?;
@@ -27,7 +27,7 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
 
 /// See the name.
 pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let stalling = S::Party::connect(site, settings(), stalling).await?;
     let other = client::<S>(site).await?;
@@ -59,7 +59,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
 
 /// See the name.
 pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let stalling = S::Party::connect(site, settings(), stalling).await?;
     let other = client::<S>(site).await?;
@@ -82,9 +82,7 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
 }
 
 /// See the name.
-pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(
-    site: &impl Site,
-) -> Result<()> {
+pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await?;
@@ -96,7 +94,7 @@ pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(
 
 /// See the name.
 pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");

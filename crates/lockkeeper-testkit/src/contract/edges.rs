@@ -4,7 +4,7 @@ use super::*;
 use crate::common::{Common, Party as _};
 
 /// See the name.
-pub async fn another_kinds_data_is_refused<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     site.command(&["HSET", "lockkeeper:hash", "kind", "something"])
         .await?;
@@ -23,7 +23,7 @@ pub async fn another_kinds_data_is_refused<S: Common>(site: &impl Site) -> Resul
 }
 
 /// See the name.
-pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &dyn Site) -> Result<()> {
     let client = S::Party::connect(site, Client::builder().label(""), |store| store).await?;
     let lock = S::new(&client, "name");
     S::release(lock.acquire().await?).await?;

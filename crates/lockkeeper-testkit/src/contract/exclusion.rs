@@ -5,7 +5,7 @@ use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let guard = S::new(&one, "name").acquire().await?;
@@ -23,7 +23,7 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
 }
 
 /// See the name.
-pub async fn trying_never_waits<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let (lock, rival) = (S::new(&client, "name"), S::Rival::new(&client, "name"));
     let Some(guard) = lock.try_acquire().await? else {
@@ -42,7 +42,7 @@ pub async fn trying_never_waits<S: Common>(site: &impl Site) -> Result<()> {
 }
 
 /// See the name.
-pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Site) -> Result<()> {
     let mut waiters = JoinSet::new();
     for _ in 0..4 {
         let client = client::<S>(site).await?;
@@ -58,9 +58,7 @@ pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &impl S
 }
 
 /// See the name.
-pub async fn believers_never_overlap_and_tokens_increase<S: Common>(
-    site: &impl Site,
-) -> Result<()> {
+pub async fn believers_never_overlap_and_tokens_increase<S: Common>(site: &dyn Site) -> Result<()> {
     let history = Arc::new(History::default());
     let mut tasks = JoinSet::new();
     for client_number in 0..4 {
@@ -90,7 +88,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Common>(
 
 /// See the name.
 pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");

@@ -10,7 +10,7 @@ const SHORTEST: Duration = Duration::from_millis(500);
 
 /// See the name.
 pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
@@ -46,7 +46,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
 }
 
 /// See the name.
-pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &impl Site) -> Result<()> {
+pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
@@ -63,7 +63,7 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &impl Site
 
 /// See the name.
 pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
@@ -78,7 +78,7 @@ pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
 
 /// See the name.
 pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = site.client(settings().label("")).await?;
     let lock = S::new(&client, "name");

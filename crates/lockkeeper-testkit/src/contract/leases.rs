@@ -4,7 +4,7 @@ use super::*;
 use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
-pub async fn release_after_loss_says_lost<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "expired");
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
@@ -40,7 +40,7 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &impl Site) -> Result
 }
 
 /// See the name.
-pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let guard = S::new(&one, "name")
         .acquire()
@@ -60,7 +60,7 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &impl Site) -> Result
 }
 
 /// See the name.
-pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().ttl(RENEWED).await?;
     let outlived = guard.run(tokio::time::sleep(RENEWED * 4)).await;
@@ -71,7 +71,7 @@ pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &impl Site) -> Re
 }
 
 /// See the name.
-pub async fn a_deleted_key_is_noticed<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name")
         .acquire()
@@ -87,7 +87,7 @@ pub async fn a_deleted_key_is_noticed<S: Common>(site: &impl Site) -> Result<()>
 }
 
 /// See the name.
-pub async fn verify_asks_the_server<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().await?;
     guard.verify().await?;
@@ -109,9 +109,7 @@ pub async fn verify_asks_the_server<S: Common>(site: &impl Site) -> Result<()> {
 }
 
 /// See the name.
-pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(
-    site: &impl Site,
-) -> Result<()> {
+pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name")
         .acquire()
@@ -133,7 +131,7 @@ pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(
 }
 
 /// See the name.
-pub async fn hold_acquires_runs_and_releases<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
     let state = S::hold(&lock, async |lease| lease.state()).await?;
@@ -148,7 +146,7 @@ pub async fn hold_acquires_runs_and_releases<S: Common>(site: &impl Site) -> Res
 }
 
 /// See the name.
-pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site) -> Result<()> {
     use lockkeeper::End;
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
@@ -164,7 +162,7 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &impl Sit
 }
 
 /// See the name.
-pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
     let begun = tokio::time::Instant::now();

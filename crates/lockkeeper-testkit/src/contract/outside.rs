@@ -6,7 +6,7 @@ use super::*;
 
 /// See the name.
 pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (
         site.client(settings().label("machine one")).await?,
@@ -45,7 +45,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 
 /// See the name.
 pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
@@ -82,7 +82,7 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
 
 /// See the name.
 pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
@@ -99,7 +99,7 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
 
 /// See the name.
 pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other<S: Subject>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
@@ -126,7 +126,7 @@ pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
 }
 
 /// Waits until the holder's client hears what it is told.
-async fn listening(site: &impl Site, lease: &lockkeeper::Lease) -> Result<()> {
+async fn listening(site: &dyn Site, lease: &lockkeeper::Lease) -> Result<()> {
     let owner = lease.owner().to_string();
     let Some((client, _)) = owner.split_once(':') else {
         bail!("{owner} has no client")

@@ -4,7 +4,7 @@ use super::*;
 use crate::common::{Asking as _, Common, Held as _};
 
 /// See the name.
-pub async fn waiting_ends_with_a_timeout<S: Common>(site: &impl Site) -> Result<()> {
+pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let guard = S::new(&client, "name").acquire().await?;
     let lock = S::Rival::new(&client, "name");
@@ -27,7 +27,7 @@ pub async fn waiting_ends_with_a_timeout<S: Common>(site: &impl Site) -> Result<
 
 /// See the name.
 pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
-    site: &impl Site,
+    site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     for _ in 0..5 {
