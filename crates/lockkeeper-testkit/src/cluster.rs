@@ -40,6 +40,7 @@ pub struct Options {
     node_timeout: Duration,
     configuration: Vec<String>,
     tls: bool,
+    kept: bool,
 }
 
 impl Default for Options {
@@ -51,6 +52,7 @@ impl Default for Options {
             node_timeout: Duration::from_millis(1500),
             configuration: Vec::new(),
             tls: false,
+            kept: false,
         }
     }
 }
@@ -125,6 +127,7 @@ impl Options {
             .configuration("cluster-migration-barrier 100")
             .configuration("repl-diskless-sync-delay 0");
         let options = if self.tls { options.tls() } else { options };
+        let options = if self.kept { options.kept() } else { options };
         let lines = self.configuration.iter();
         lines.fold(options, |options, line| options.configuration(line))
     }
@@ -419,14 +422,32 @@ impl Cluster {
 }
 
 impl Shared for Cluster {
-    async fn start() -> Result<Self> {
-        let cluster = Self::start().await?;
+    async fn start(kept: bool) -> Result<Self> {
+        let mut options = Self::options();
+        options.kept = kept;
+        let cluster = options.start().await?;
         // Nobody who uses it wants a node to be suspected, as one on a busy machine could be.
         for node in &cluster.nodes {
             let patience = ["CONFIG", "SET", "cluster-node-timeout", "60000"];
             node.command(&patience).await?;
         }
         Ok(cluster)
+    }
+
+    async fn take_up(nodes: Vec<Server>) -> Result<Self> {
+        let mut ids = Vec::new();
+        for node in &nodes {
+            let state = node.command(&["CLUSTER", "INFO"]).await?.into_text()?;
+            ensure!(state.contains("cluster_state:ok"), "{state}");
+            ids.push(node.command(&["CLUSTER", "MYID"]).await?.into_text()?);
+        }
+        ensure!(nodes.len() == 6, "{} nodes", nodes.len());
+        let frozen = vec![false; nodes.len()];
+        Ok(Self { nodes, ids, frozen })
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter()
     }
 
     async fn clean(&self) -> Result<()> {

@@ -27,6 +27,7 @@ pub mod cluster;
 pub mod common;
 pub mod contract;
 pub mod history;
+mod kept;
 pub mod load;
 pub mod majority;
 pub mod mutants;

@@ -7,12 +7,20 @@ use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cluster::Cluster;
+use crate::kept::Register;
 use crate::sentinel::Watched;
+use crate::server::Server;
 
 /// What can be used again.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// Starts a new one.
-    fn start() -> impl Future<Output = Result<Self>>;
+    /// Starts a new one, which outlives this process if it is to be kept.
+    fn start(kept: bool) -> impl Future<Output = Result<Self>>;
+
+    /// Makes one of servers that another process has left, in the order of [`servers`](Self::servers).
+    fn take_up(servers: Vec<Server>) -> impl Future<Output = Result<Self>>;
+
+    /// All of them.
+    fn servers(&self) -> impl Iterator<Item = &Server>;
 
     /// Makes it as a new one.
     fn clean(&self) -> impl Future<Output = Result<()>>;
@@ -21,8 +29,12 @@ pub trait Shared: Sized + Send + Sync + 'static {
 /// Those that nobody uses, and how many more there may be.
 #[derive(Debug)]
 pub struct Pool<T> {
+    name: &'static str,
+    most: usize,
     places: Semaphore,
     idle: Mutex<Vec<T>>,
+    /// Of those that are kept for the next run.
+    registers: Mutex<Vec<Register>>,
 }
 
 /// One for a test that leaves it as it was, keys apart.
@@ -35,10 +47,10 @@ pub struct Pooled<T: Shared> {
 }
 
 /// Six servers each.
-static CLUSTERS: Pool<Cluster> = Pool::of(2);
+static CLUSTERS: Pool<Cluster> = Pool::of("cluster", 2);
 
 /// Five servers each.
-static WATCHED: Pool<Watched> = Pool::of(2);
+static WATCHED: Pool<Watched> = Pool::of("sentinels", 2);
 
 impl Cluster {
     /// An empty cluster that another test may have used before.
@@ -63,10 +75,13 @@ impl Watched {
 }
 
 impl<T: Shared> Pool<T> {
-    const fn of(most: usize) -> Self {
+    const fn of(name: &'static str, most: usize) -> Self {
         Self {
+            name,
+            most,
             places: Semaphore::const_new(most),
             idle: Mutex::new(Vec::new()),
+            registers: Mutex::new(Vec::new()),
         }
     }
 
@@ -79,7 +94,7 @@ impl<T: Shared> Pool<T> {
             .pop();
         let shared = match idle {
             Some(shared) => shared,
-            None => T::start().await?,
+            None => self.start().await?,
         };
         shared.clean().await?;
         Ok(Pooled {
@@ -87,6 +102,34 @@ impl<T: Shared> Pool<T> {
             pool: self,
             _place: place,
         })
+    }
+
+    /// One that an earlier program has left, or a new one.
+    async fn start(&self) -> Result<T> {
+        for number in 0..self.most {
+            let Some(mut register) = Register::lock(&format!("{}-{number}", self.name))? else {
+                continue;
+            };
+            let left = match register.servers() {
+                Ok(servers) => T::take_up(servers).await,
+                Err(error) => Err(error),
+            };
+            let shared = match left {
+                Ok(shared) => shared,
+                // There are none, or they have ended.
+                Err(_) => {
+                    let shared = T::start(true).await?;
+                    register.write(shared.servers())?;
+                    shared
+                }
+            };
+            let registers = self.registers.lock();
+            registers
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(register);
+            return Ok(shared);
+        }
+        T::start(false).await
     }
 }
 

@@ -34,6 +34,7 @@ pub struct Watched {
 pub struct Options {
     password: Option<String>,
     tls: bool,
+    kept: bool,
 }
 
 impl Options {
@@ -88,11 +89,9 @@ impl Options {
     }
 
     fn server(&self) -> crate::server::Options {
-        if self.tls {
-            Server::options().tls()
-        } else {
-            Server::options()
-        }
+        let options = Server::options();
+        let options = if self.kept { options.kept() } else { options };
+        if self.tls { options.tls() } else { options }
     }
 }
 
@@ -307,8 +306,28 @@ impl Watched {
 }
 
 impl Shared for Watched {
-    async fn start() -> Result<Self> {
-        Self::start().await
+    async fn start(kept: bool) -> Result<Self> {
+        let mut options = Self::options();
+        options.kept = kept;
+        options.start().await
+    }
+
+    async fn take_up(mut servers: Vec<Server>) -> Result<Self> {
+        ensure!(servers.len() == 5, "{} servers", servers.len());
+        let sentinels = servers.split_off(2);
+        let options = Self::options();
+        let watched = Self {
+            servers,
+            sentinels,
+            options,
+        };
+        ensure!(watched.primary().await? == 0, "the replica is the primary");
+        watched.agreed().await?;
+        Ok(watched)
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().chain(&self.sentinels)
     }
 
     async fn clean(&self) -> Result<()> {

@@ -13,7 +13,7 @@ mod process;
 mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -58,7 +58,25 @@ pub struct Server {
     options: Options,
     port: u16,
     process: Option<Process>,
-    directory: TempDir,
+    directory: Directory,
+}
+
+/// Where a server has its files.
+#[derive(Debug)]
+enum Directory {
+    /// Goes with the server.
+    Temporary(TempDir),
+    /// Goes with the server too, but not with this process.
+    Kept(PathBuf),
+}
+
+impl Directory {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(directory) => directory.path(),
+            Self::Kept(directory) => directory,
+        }
+    }
 }
 
 impl Server {
@@ -69,6 +87,17 @@ impl Server {
     /// If no server program is found, or it does not answer in time; the error carries its log.
     pub async fn start() -> Result<Self> {
         Self::options().start().await
+    }
+
+    /// A server that another process has started with [`Options::kept`] and nothing else special about it.
+    pub(crate) fn take_up(pid: u32, port: u16, directory: PathBuf) -> Result<Self> {
+        process::touch(&directory)?;
+        Ok(Self {
+            options: Self::options().kept(),
+            port,
+            process: Some(Process::take_up(pid)),
+            directory: Directory::Kept(directory),
+        })
     }
 
     /// A server with a password or settings of its own.
@@ -336,6 +365,7 @@ pub struct Options {
     cluster: bool,
     sentinel: bool,
     tls: bool,
+    kept: bool,
 }
 
 impl Options {
@@ -374,6 +404,13 @@ impl Options {
         self
     }
 
+    /// Lets it outlive this process, until it has not been [taken up](Server::take_up) for half an hour.
+    #[must_use]
+    pub(crate) const fn kept(mut self) -> Self {
+        self.kept = true;
+        self
+    }
+
     /// Makes it speak TLS by TCP, and ask clients for a certificate. [`Server::file`] has what they need.
     #[must_use]
     pub const fn tls(mut self) -> Self {
@@ -387,11 +424,17 @@ impl Options {
     ///
     /// As for [`Server::start`].
     pub async fn start(self) -> Result<Server> {
+        let directory = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
+        let directory = if self.kept {
+            Directory::Kept(directory.keep())
+        } else {
+            Directory::Temporary(directory)
+        };
         let mut server = Server {
             options: self,
             port: 0,
             process: None,
-            directory: tempfile::Builder::new().prefix("lockkeeper-").tempdir()?,
+            directory,
         };
         for _ in 0..PORT_ATTEMPTS {
             server.port = free_port(server.options.cluster)?;

@@ -14,11 +14,31 @@ use super::{Options, PROGRAM_VARIABLE};
 /// Programs looked for on `PATH`, the first that exists is taken.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
+/// Ends a server with the process that started it, whose end closes the pipe.
+const WATCH: &str = r#"read -r _; kill -KILL "$1"; rm -rf -- "$2""#;
+
+/// Ends a kept server when nobody has touched it for half an hour.
+const WATCH_KEPT: &str = r#"
+    while kill -0 "$1" && [ -n "$(find "$2/touched" -mmin -30)" ]; do sleep 10; done
+    kill -KILL "$1"; rm -rf -- "$2""#;
+
 /// A running server and the shell that watches over it.
 #[derive(Debug)]
 pub(super) struct Process {
+    pid: u32,
+    /// Unless another process started it.
+    own: Option<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
     server: Child,
     watcher: Child,
+}
+
+/// Lets a kept server live for another half an hour.
+pub(super) fn touch(directory: &Path) -> std::io::Result<()> {
+    std::fs::write(directory.join("touched"), "")
 }
 
 impl Process {
@@ -27,9 +47,15 @@ impl Process {
         // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
         // code, and follows the thread that started the server rather than the process. Groups of their own, because
         // an interrupt from the keyboard would end the watcher before a frozen server.
+        let watch = if options.kept {
+            touch(directory)?;
+            WATCH_KEPT
+        } else {
+            WATCH
+        };
+        let pid = server.id();
         let watcher = Command::new("sh")
-            .args(["-c", "read -r _; kill -KILL \"$1\"; rm -rf -- \"$2\""])
-            .args(["watcher", &server.id().to_string()])
+            .args(["-c", watch, "watcher", &pid.to_string()])
             .arg(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -37,7 +63,10 @@ impl Process {
             .process_group(0)
             .spawn();
         match watcher {
-            Ok(watcher) => Ok(Self { server, watcher }),
+            Ok(watcher) => Ok(Self {
+                pid,
+                own: Some(Own { server, watcher }),
+            }),
             Err(error) => {
                 server.kill()?;
                 server.wait()?;
@@ -46,17 +75,25 @@ impl Process {
         }
     }
 
-    pub(super) fn id(&self) -> u32 {
-        self.server.id()
+    /// One that another process started, to be kept.
+    pub(super) const fn take_up(pid: u32) -> Self {
+        Self { pid, own: None }
+    }
+
+    pub(super) const fn id(&self) -> u32 {
+        self.pid
     }
 
     /// How it has ended, if it has.
     pub(super) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
-        self.server.try_wait()
+        match &mut self.own {
+            Some(own) => own.server.try_wait(),
+            None => Ok(None),
+        }
     }
 
     pub(super) fn pid(&self) -> Result<Pid> {
-        Pid::from_raw(self.server.id().cast_signed()).context("a process with the id 0")
+        Pid::from_raw(self.pid.cast_signed()).context("a process with the id 0")
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
@@ -66,7 +103,7 @@ impl Process {
     /// Waits for the end, and brings it about when the patience is over.
     pub(super) fn wait(mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
-        while self.server.try_wait()?.is_none() && Instant::now() < deadline {
+        while self.ended()?.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.kill()
@@ -76,10 +113,14 @@ impl Process {
         self.end().context("failed to kill the server")
     }
 
-    /// The watcher first: once the server is reaped its pid can be somebody else's.
+    /// The watcher first: once the server is reaped its pid can be somebody else's. What another process started is left to
+    /// its watcher.
     fn end(&mut self) -> std::io::Result<()> {
-        let watcher = self.watcher.kill().and_then(|()| self.watcher.wait());
-        let server = self.server.kill().and_then(|()| self.server.wait());
+        let Some(Own { server, watcher }) = &mut self.own else {
+            return Ok(());
+        };
+        let watcher = watcher.kill().and_then(|()| watcher.wait());
+        let server = server.kill().and_then(|()| server.wait());
         watcher.and(server).map(drop)
     }
 }
