@@ -8,37 +8,61 @@ use anyhow::Result;
 use lockkeeper_testkit::mutants::{claim, lua};
 use lockkeeper_testkit::search::{Bounds, Model, Violation, search};
 
-fn holds_everywhere(model: &Model) -> Result<()> {
-    for bounds in model.quick() {
+fn holds_everywhere(model: &Model, searches: Vec<Bounds>) -> Result<()> {
+    for bounds in searches {
         let report = search(model, &bounds, None, |_| {})?;
-        println!("{report}");
+        println!("{report}\nproved {} states", report.states);
         assert!(report.violation.is_none(), "{report}");
         assert!(report.finished, "{report}");
     }
     Ok(())
 }
 
+/// A test of the short searches of a kind, and one of those that every change must pass.
+macro_rules! searches {
+    ($($kind:ident: $short:ident, $long:ident;)*) => {
+        $(
+            #[test]
+            fn $short() -> Result<()> {
+                let model = Model::$kind()?;
+                holds_everywhere(&model, model.short())
+            }
+
+            #[test]
+            #[ignore = "long: `cargo xtask prove` runs it"]
+            fn $long() -> Result<()> {
+                let model = Model::$kind()?;
+                holds_everywhere(&model, model.quick())
+            }
+        )*
+    };
+}
+
+searches! {
+    mutex: every_property_of_a_mutex_holds_in_every_state_nearby,
+        every_property_of_a_mutex_holds_in_every_state;
+    reentrant: every_property_of_a_reentrant_lock_holds_in_every_state_nearby,
+        every_property_of_a_reentrant_lock_holds_in_every_state;
+    fair: every_property_of_a_fair_lock_holds_in_every_state_nearby,
+        every_property_of_a_fair_lock_holds_in_every_state;
+    rwlock: every_property_of_a_read_write_lock_holds_in_every_state_nearby,
+        every_property_of_a_read_write_lock_holds_in_every_state;
+}
+
+/// One mutant of each kind, for the whole of them take a minute.
 #[test]
-fn every_property_of_a_mutex_holds_in_every_state() -> Result<()> {
-    holds_everywhere(&Model::mutex()?)
+fn a_mutant_of_each_kind_is_caught() -> Result<()> {
+    let mut kinds = BTreeSet::new();
+    for mutant in lua::searched().filter(|mutant| kinds.insert(mutant.kind())) {
+        let found = mutant.hunt()?.violation;
+        assert!(found.is_some(), "not caught: {}", mutant.name);
+    }
+    assert!(kinds.len() > 1, "{kinds:?}");
+    Ok(())
 }
 
 #[test]
-fn every_property_of_a_reentrant_lock_holds_in_every_state() -> Result<()> {
-    holds_everywhere(&Model::reentrant()?)
-}
-
-#[test]
-fn every_property_of_a_fair_lock_holds_in_every_state() -> Result<()> {
-    holds_everywhere(&Model::fair()?)
-}
-
-#[test]
-fn every_property_of_a_read_write_lock_holds_in_every_state() -> Result<()> {
-    holds_everywhere(&Model::rwlock()?)
-}
-
-#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
     let (survivors, caught_by) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let hunt = |mutants: &[&lua::Mutant]| {
@@ -57,6 +81,7 @@ fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
         scope.spawn(|| hunt(one));
         hunt(other);
     });
+    println!("proved {} hunts of mutants", mutants.len());
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
     // No script can make a client believe again, or lose a place to itself: such mistakes are the engine's.
@@ -103,7 +128,9 @@ fn property(violation: Violation) -> &'static str {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
+    println!("proved {} hunts of mutants", claim::OF_QUEUES.len());
     for &mutant in claim::OF_QUEUES {
         let found = claim::hunt(mutant).unwrap().violation;
         let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
@@ -112,7 +139,9 @@ fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_how_a_claim_is_swapped_is_caught() {
+    println!("proved {} hunts of mutants", claim::OF_SWAPS.len());
     let caught: Vec<_> = claim::OF_SWAPS
         .iter()
         .map(|&mutant| {

@@ -41,29 +41,60 @@ fn keep_every_rule_of(
         work();
         other.join().unwrap();
     });
+    println!("proved {number} histories");
 }
 
 #[test]
+fn histories_of_the_mutex_keep_every_rule() {
+    keep_every_rule::<Mutexes>(1, 300);
+}
+
+#[test]
+fn histories_of_the_re_entrant_lock_keep_every_rule() {
+    keep_every_rule::<Reentrants>(1, 200);
+}
+
+#[test]
+fn histories_of_the_fair_lock_keep_every_rule() {
+    keep_every_rule::<Fairs>(1, 100);
+}
+
+#[test]
+fn histories_of_the_read_write_lock_keep_every_rule() {
+    keep_every_rule::<RwLocks>(1, 75);
+}
+
+#[test]
+fn histories_of_the_whole_family_keep_every_rule() {
+    keep_every_rule_of(FAMILY, 1, 20, |seed| run_family(seed, false));
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn ten_thousand_histories_of_the_mutex_keep_every_rule() {
     keep_every_rule::<Mutexes>(1, 10_000);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn six_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
     keep_every_rule::<Reentrants>(1, 6_000);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
     keep_every_rule::<Fairs>(1, 2_000);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
     keep_every_rule::<RwLocks>(1, 1_500);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn three_hundred_histories_of_the_whole_family_keep_every_rule() {
     keep_every_rule_of(FAMILY, 1, 300, |seed| run_family(seed, false));
 }
@@ -111,15 +142,16 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
 fn is_caught(mutant: Mutant) {
     let broken = histories::find(mutant).unwrap();
     let broken = broken.unwrap_or_else(|| panic!("{mutant:?} was not found"));
-    println!("{mutant:?}: {broken:?}");
+    println!("{mutant:?}: {broken:?}\nproved 1 hunts of mutants");
     assert_eq!(broken.without, None);
 }
 
 /// A test for each mutant; no mutant may be without one.
 macro_rules! caught {
-    ($($test:ident: $mutant:ident,)*) => {
+    ($($(#[$attribute:meta])* $test:ident: $mutant:ident,)*) => {
         $(
             #[test]
+            $(#[$attribute])*
             fn $test() {
                 is_caught(Mutant::$mutant);
             }
@@ -133,22 +165,34 @@ macro_rules! caught {
 }
 
 caught! {
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_deadline_counted_from_the_answer_is_found: DeadlineFromAnswer,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_missing_margin_is_found: NoMargin,
     belief_while_leaving_is_found: BelieveWhileLeaving,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_leave_without_mark_is_found: LeaveUnmarked,
     a_missing_answer_taken_for_no_is_found: UnknownIsNo,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     requests_abreast_are_found: RequestsAbreast,
     a_script_sent_again_after_the_leave_is_found: ResendAfterLeave,
     a_claim_that_lives_twice_is_found: ReuseClaim,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     waiters_deaf_to_a_gap_are_found: DeafToReconnect,
     a_claim_given_up_without_leave_is_found: DropWithoutLeave,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_grant_counted_from_the_last_send_is_found: GrantFromLastSend,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_grant_counted_from_its_message_is_found: GrantFromMessage,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_hint_lost_behind_a_beat_is_found: HintBehindBeatLost,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_subscription_that_nobody_follows_up_is_found: NoBeatAfterSubscribing,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     a_waiter_without_beats_is_found: WaiterNeverBeats,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     waiters_deaf_to_grants_are_found: DeafToGrants,
+    #[ignore = "long: `cargo xtask prove` runs it"]
     belief_while_another_mode_takes_the_place_is_found: BelieveWhileSwapping,
     a_release_of_several_that_stops_at_the_first_error_is_found: ReleaseStopsAtFirstError,
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
@@ -174,6 +218,7 @@ const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 15] = [
 ];
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn defects_are_found_in_histories_of_the_whole_family_and_without_them_every_rule_is_kept() {
     for (mutant, rule, seed) in FOUND_IN_FAMILIES {
         let broken = engine::with(mutant, || run_family(seed, false)).unwrap();
@@ -210,14 +255,17 @@ fn are_caught<S: Species>(mutants: &[lua::Mutant]) {
         work();
         other.join().unwrap();
     });
+    println!("proved {} hunts of mutants", mutants.len());
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
     are_caught::<Fairs>(lua::FAIR);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
     are_caught::<RwLocks>(lua::RWLOCK);
 }
@@ -239,6 +287,7 @@ const COUNTER_EXAMPLES: [(Beyond, &str, u64); 9] = [
 ];
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn what_is_beyond_the_guarantees_has_a_counter_example() {
     let page = include_str!("../docs/guarantees.md");
     for (beyond, kind, seed) in COUNTER_EXAMPLES {

@@ -65,6 +65,35 @@ impl Bounds {
         }
     }
 
+    /// What a contributor waits for: of each thing that can go wrong a little, less of a kind with a queue.
+    pub fn short(of_queues: bool) -> Vec<Self> {
+        let one_each = || Self {
+            leases: vec![2],
+            ticks: 3,
+            ..Self::small()
+        };
+        let two_each = Self {
+            leases: vec![1, 1],
+            waiter: 1,
+            ticks: 1,
+            faults: u8::from(!of_queues),
+            endings: 0,
+            ..Self::small()
+        };
+        let three = Self {
+            clients: 3,
+            faults: u8::from(!of_queues),
+            endings: u8::from(of_queues),
+            ..one_each()
+        };
+        let clock_right = Self {
+            endings: 0,
+            clock_behind: false,
+            ..one_each()
+        };
+        vec![one_each(), two_each, three, clock_right]
+    }
+
     /// What every change must pass: each goes far in one direction, and together they take less than half a minute.
     pub fn quick() -> Vec<Self> {
         let small = Self::small;

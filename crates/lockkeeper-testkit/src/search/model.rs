@@ -167,6 +167,11 @@ impl Model {
         }
     }
 
+    /// The same nearby: seconds.
+    pub fn short(&self) -> Vec<Bounds> {
+        Bounds::short(self.reading.is_some() || self.protocol.queues())
+    }
+
     /// The same further out: minutes, and gigabytes.
     pub fn thorough(&self) -> Vec<Bounds> {
         if self.reading.is_some() {
