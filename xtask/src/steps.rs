@@ -22,7 +22,7 @@ struct Step {
 
 impl Steps {
     /// Runs a step of this program.
-    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn run<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = step();
@@ -60,8 +60,24 @@ pub(crate) fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root());
+    // What cargo says of this very package would make build scripts run again that ask for it, as that of ring.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if OF_A_PACKAGE.iter().any(|start| name.starts_with(start)) {
+            command.env_remove(&*name);
+        }
+    }
     command
 }
+
+/// How the variables begin in which `cargo run` says what it runs.
+const OF_A_PACKAGE: [&str; 5] = [
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_BIN_",
+    "CARGO_CRATE_",
+    "CARGO_PRIMARY_",
+];
 
 /// Runs a command to its end with the output of this program, and no input: nothing here may ask.
 pub(crate) fn execute(command: &mut Command) -> Result<()> {

@@ -1,51 +1,55 @@
-//! `cargo xtask test`: everything.
+//! `cargo xtask test`: what a contributor waits for.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::Args;
 
 use crate::check;
 use crate::examples;
+use crate::programs::{self, FEATURES};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
+use crate::suite::Suite;
 use crate::tools;
 
-/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, what a server refuses, a failover.
-const OF_A_SERVER: [&str; 5] = [
-    "on_a_server",
-    "scripts::",
-    "input::",
-    "rights::",
-    "sentinel::",
-];
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Takes the clusters and sentinels that an earlier run with `--again` left running, and leaves them running in turn. They
+    /// end half an hour after their last use.
+    #[arg(long)]
+    again: bool,
+    /// Only tests whose names contain one of these words, and no examples; libtest's own options go here too.
+    #[arg(last = true, value_name = "NAME")]
+    only: Vec<String>,
+}
 
-/// Stops at the first step that fails.
-pub(crate) fn run(steps: &mut Steps) -> Result<()> {
+/// Stops at the first step that fails; but all tests are run.
+pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a C compiler", tools::require_c_compiler)?;
     steps.run("a server to test against", tools::require_server)?;
     steps.run("tmux to test in", tools::offer_tmux)?;
-    let mut others = Vec::new();
-    steps.run("other servers to test against", || {
-        servers::offer(&mut others)
-    })?;
-    check::run(steps)?;
-    steps.run("cargo test --workspace", || {
-        let mut command = cargo();
-        command.args(["test", "--workspace"]);
-        execute(command.env(servers::VARIABLE, servers::joined(&others)?))
-    })?;
-    steps.cargo("test --package lockkeeper-redis --features tls --test store tls::")?;
-    for other in &others {
-        let name = format!("what a server must do, on {}", other.display());
-        steps.run(&name, || {
-            let mut command = cargo();
-            command.args(["test", "--package", "lockkeeper-tests", "--"]);
-            command.args(OF_A_SERVER);
-            execute(command.env(tools::SERVER_VARIABLE, other))
-        })?;
+    let all = options.only.is_empty();
+    if all {
+        check::without_compiling(steps)?;
     }
-    examples::run(steps, &examples::Options::default())?;
-    steps.run("cargo doc --workspace --no-deps", || {
+    let built = steps.run("build all tests and examples", || programs::build(&[], &[]))?;
+    let mut suite = Suite::new(&options.only);
+    if options.again {
+        suite.set(servers::KEPT_VARIABLE, servers::kept()?);
+    }
+    let outcome = steps.run("tests", || suite.run(&built.tests));
+    suite.print_slowest();
+    outcome?;
+    if !all {
+        return match suite.ran() {
+            0 => bail!("no test has a name like that"),
+            _ => Ok(()),
+        };
+    }
+    steps.run("examples in the documentation", || {
         let mut command = cargo();
-        command.args(["doc", "--workspace", "--no-deps"]);
-        execute(command.env("RUSTDOCFLAGS", "-D warnings"))
-    })
+        command.args(["test", "--workspace", FEATURES, "--doc"]);
+        execute(&mut command)
+    })?;
+    examples::run_built(steps, &built, None)
 }

@@ -1,0 +1,159 @@
+//! The programs that tests are compiled to: built all at once, and run one after the other with a clock beside them.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Artifact, Message};
+
+use crate::steps::cargo;
+use crate::timing::Stopwatch;
+
+/// Features that every build of the tests has, so that one build serves all of them.
+pub(crate) const FEATURES: &str = "--all-features";
+
+/// What makes the build for long searches another one: what they run in is optimised, with the checks of a debug build. All
+/// else is shared with the build of the short ones.
+pub(crate) const OPTIMISED: [&str; 3] = [
+    "profile.test.package.lockkeeper-core.opt-level=2",
+    "profile.test.package.lockkeeper-memory.opt-level=2",
+    "profile.test.package.lockkeeper-testkit.opt-level=2",
+];
+
+/// A program of tests.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// The package and what of it is tested: `lockkeeper-core lib`.
+    pub(crate) name: String,
+    path: PathBuf,
+    /// That of the package: tests run in it.
+    folder: PathBuf,
+}
+
+/// What one build of the tests made.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) tests: Vec<Program>,
+    /// The others by name, first the examples.
+    pub(crate) examples: Vec<(String, PathBuf)>,
+    pub(crate) bins: Vec<(String, PathBuf)>,
+}
+
+/// How a run of a program ended, and how long its tests took.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) passed: bool,
+    pub(crate) times: Vec<(String, Duration)>,
+}
+
+/// Builds the tests and examples of the workspace, or what else these words of cargo's command line choose of it. With these
+/// settings in place of what the manifest says.
+pub(crate) fn build(chosen: &[&str], settings: &[&str]) -> Result<Built> {
+    let mut command = cargo();
+    for setting in settings {
+        command.args(["--config", setting]);
+    }
+    command.args([
+        "test",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
+    command.args(["--workspace", FEATURES]).args(chosen);
+    let mut built = Built::default();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    for message in Message::parse_stream(BufReader::new(output(child.stdout.take())?)) {
+        if let Message::CompilerArtifact(artifact) = message? {
+            built.add(artifact);
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("cargo ended with {status}");
+    }
+    built.tests.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(built)
+}
+
+impl Built {
+    fn add(&mut self, artifact: Artifact) {
+        let Some(path) = artifact.executable else {
+            return;
+        };
+        let target = artifact.target;
+        if artifact.profile.test {
+            let folder = artifact.manifest_path.parent();
+            let folder = folder.map(PathBuf::from).unwrap_or_default();
+            let package = folder.file_name().unwrap_or_default().to_string_lossy();
+            self.tests.push(Program {
+                name: format!("{package} {}", target.name),
+                path: path.into(),
+                folder,
+            });
+        } else if target.is_example() {
+            self.examples.push((target.name, path.into()));
+        } else if target.is_bin() {
+            self.bins.push((target.name, path.into()));
+        }
+    }
+}
+
+impl Program {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// The names of its tests that a run with these arguments would run, in that order.
+    pub(crate) fn list(&self, arguments: &[String]) -> Result<Vec<String>> {
+        let mut command = self.command();
+        let output = command.arg("--list").args(arguments).output()?;
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            bail!("{} ended with {}: {complaint}", self.name, output.status);
+        }
+        let names = String::from_utf8_lossy(&output.stdout);
+        let names = names.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Runs the tests of a [`list`](Self::list) by so many threads, with the lines that the program prints; `see` sees each.
+    pub(crate) fn run(
+        &self,
+        tests: Vec<String>,
+        threads: usize,
+        arguments: &[String],
+        environment: &[(&'static str, OsString)],
+        see: &mut impl FnMut(&str),
+    ) -> Result<Outcome> {
+        println!("\n     Running {} ({})", self.name, self.path.display());
+        let mut command = self.command();
+        command
+            .args(["--test-threads", &threads.to_string()])
+            .args(arguments);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut stopwatch = Stopwatch::start(tests, threads, Instant::now());
+        for line in BufReader::new(output(child.stdout.take())?).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            stopwatch.hear(&line, Instant::now());
+            see(&line);
+        }
+        Ok(Outcome {
+            passed: child.wait()?.success(),
+            times: stopwatch.times(),
+        })
+    }
+}
+
+fn output(output: Option<ChildStdout>) -> Result<ChildStdout> {
+    output.context("a program without output")
+}

@@ -1,0 +1,130 @@
+//! A run of many programs of tests, and what came of it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::programs::Program;
+use crate::timing;
+
+/// How many tests run at a time, for each core: most of them wait for a server or for time to pass.
+const PER_CORE: usize = 2;
+
+/// How a test begins a line in which it says how much it went through: `proved 581162 states`.
+const PROVED: &str = "proved ";
+
+/// What is run and how, and what has been run.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, OsString)>,
+    threads: usize,
+    times: Vec<(String, Duration)>,
+    proved: BTreeMap<String, u64>,
+}
+
+impl Suite {
+    /// Runs all tests.
+    pub(crate) fn all() -> Self {
+        Self::new(&[""; 0])
+    }
+
+    /// Runs the tests that libtest chooses by these arguments.
+    pub(crate) fn new(arguments: &[impl ToString]) -> Self {
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            environment: Vec::new(),
+            threads: cores * PER_CORE,
+            times: Vec::new(),
+            proved: BTreeMap::new(),
+        }
+    }
+
+    /// With this variable in the programs' environment.
+    pub(crate) fn set(&mut self, variable: &'static str, value: impl Into<OsString>) {
+        self.environment.push((variable, value.into()));
+    }
+
+    /// So many tests at a time.
+    pub(crate) fn threads(&mut self, threads: usize) {
+        self.threads = threads;
+    }
+
+    /// Runs one program after the other, those without a test that was asked for apart. Fails in the end if a test did.
+    pub(crate) fn run(&mut self, programs: &[Program]) -> Result<()> {
+        let mut failed = Vec::new();
+        for program in programs {
+            let tests = program.list(&self.arguments)?;
+            if tests.is_empty() {
+                continue;
+            }
+            let proved = &mut self.proved;
+            let outcome = program.run(
+                tests,
+                self.threads,
+                &self.arguments,
+                &self.environment,
+                &mut |line| count(line, proved),
+            )?;
+            let name = |(test, time)| (format!("{}: {test}", program.name), time);
+            self.times.extend(outcome.times.into_iter().map(name));
+            if !outcome.passed {
+                failed.push(program.name.as_str());
+            }
+        }
+        if !failed.is_empty() {
+            bail!("tests failed in {}", failed.join(", "));
+        }
+        Ok(())
+    }
+
+    /// How many tests have been run.
+    pub(crate) fn ran(&self) -> usize {
+        self.times.len()
+    }
+
+    pub(crate) fn print_slowest(&self) {
+        timing::print_slowest(self.times.clone());
+    }
+
+    /// What its tests say that they went through.
+    pub(crate) fn proved(&self) -> &BTreeMap<String, u64> {
+        &self.proved
+    }
+}
+
+/// Adds what a line says to the sums, if it says so.
+pub(crate) fn count(line: &str, proved: &mut BTreeMap<String, u64>) {
+    let words = line.strip_prefix(PROVED).unwrap_or_default();
+    if let Some((number, what)) = words.split_once(' ')
+        && let Ok(number) = number.parse::<u64>()
+    {
+        *proved.entry(what.to_owned()).or_default() += number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tests_went_through_is_added_up() {
+        let mut proved = BTreeMap::new();
+        for line in [
+            "proved 12 states",
+            "proved 3 mutants",
+            "proved 30 states",
+            "proved many states",
+            "test proved 1 states",
+        ] {
+            count(line, &mut proved);
+        }
+        let expected = [("mutants".to_owned(), 3), ("states".to_owned(), 42)];
+        assert_eq!(proved, expected.into());
+    }
+}
