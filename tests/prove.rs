@@ -1,4 +1,4 @@
-//! The exhaustive searches by hand: `cargo xtask prove` builds this with optimisation and runs it.
+//! The exhaustive searches by hand: `cargo xtask prove` with an option builds this with optimisation and runs it.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -22,8 +22,11 @@ const SEVERAL: &str = "multi";
 #[command(name = "cargo xtask prove", bin_name = "cargo xtask prove")]
 struct Options {
     /// The bounds that every change must pass.
-    #[arg(long, conflicts_with = "mutants")]
+    #[arg(long, conflicts_with_all = ["mutants", "thorough"])]
     quick: bool,
+    /// Far out, which takes hours; as without any option.
+    #[arg(long, conflicts_with = "mutants")]
+    thorough: bool,
     /// Hunts the mutants of the scripts and of the engine instead, by the searches and by histories, and shows how each is
     /// caught.
     #[arg(long)]
@@ -97,6 +100,10 @@ impl Options {
     }
 
     fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
+        ensure!(
+            !(self.has_own() && self.thorough),
+            "the thorough searches have bounds of their own"
+        );
         let mut searches = match (self.has_own(), self.quick) {
             (true, _) => vec![self.own()],
             (false, true) => model.quick(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use lockkeeper_testkit::mutants::{claim, lua};
 use lockkeeper_testkit::search::{Bounds, Model, Violation, search};
 
@@ -49,15 +49,12 @@ searches! {
         every_property_of_a_read_write_lock_holds_in_every_state;
 }
 
-/// One mutant of each kind, for the whole of them take a minute.
+/// One of them, for all together take minutes.
 #[test]
-fn a_mutant_of_each_kind_is_caught() -> Result<()> {
-    let mut kinds = BTreeSet::new();
-    for mutant in lua::searched().filter(|mutant| kinds.insert(mutant.kind())) {
-        let found = mutant.hunt()?.violation;
-        assert!(found.is_some(), "not caught: {}", mutant.name);
-    }
-    assert!(kinds.len() > 1, "{kinds:?}");
+fn a_mutant_of_a_script_is_caught() -> Result<()> {
+    let mutant = lua::searched().next().context("no mutant")?;
+    let found = mutant.hunt()?.violation;
+    assert!(found.is_some(), "not caught: {}", mutant.name);
     Ok(())
 }
 

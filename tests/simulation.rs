@@ -46,27 +46,27 @@ fn keep_every_rule_of(
 
 #[test]
 fn histories_of_the_mutex_keep_every_rule() {
-    keep_every_rule::<Mutexes>(1, 300);
+    keep_every_rule::<Mutexes>(1, 150);
 }
 
 #[test]
 fn histories_of_the_re_entrant_lock_keep_every_rule() {
-    keep_every_rule::<Reentrants>(1, 200);
+    keep_every_rule::<Reentrants>(1, 100);
 }
 
 #[test]
 fn histories_of_the_fair_lock_keep_every_rule() {
-    keep_every_rule::<Fairs>(1, 100);
+    keep_every_rule::<Fairs>(1, 50);
 }
 
 #[test]
 fn histories_of_the_read_write_lock_keep_every_rule() {
-    keep_every_rule::<RwLocks>(1, 75);
+    keep_every_rule::<RwLocks>(1, 40);
 }
 
 #[test]
 fn histories_of_the_whole_family_keep_every_rule() {
-    keep_every_rule_of(FAMILY, 1, 20, |seed| run_family(seed, false));
+    keep_every_rule_of(FAMILY, 1, 10, |seed| run_family(seed, false));
 }
 
 #[test]
@@ -101,9 +101,19 @@ fn three_hundred_histories_of_the_whole_family_keep_every_rule() {
 
 #[test]
 fn a_seed_gives_the_same_history_in_two_processes() {
+    give_the_same_in_two_processes("6");
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn sixty_seeds_give_the_same_histories_in_two_processes() {
+    give_the_same_in_two_processes("60");
+}
+
+fn give_the_same_in_two_processes(histories: &str) {
     let hash = || {
         let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
-            .args(["--seed", "1", "--histories", "60", "--threads", "1"])
+            .args(["--seed", "1", "--histories", histories, "--threads", "1"])
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -230,7 +240,17 @@ fn defects_are_found_in_histories_of_the_whole_family_and_without_them_every_rul
 
 #[test]
 fn the_same_seed_gives_the_same_history_of_the_whole_family() {
-    for seed in 1..=20 {
+    give_the_same_histories_of_the_whole_family(4);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn twenty_seeds_give_the_same_histories_of_the_whole_family() {
+    give_the_same_histories_of_the_whole_family(20);
+}
+
+fn give_the_same_histories_of_the_whole_family(seeds: u64) {
+    for seed in 1..=seeds {
         let (once, again) = (run_family(seed, true), run_family(seed, true));
         let (once, again) = (once.unwrap(), again.unwrap());
         assert_eq!(once.lines, again.lines, "seed {seed}");

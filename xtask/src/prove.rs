@@ -89,7 +89,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         suite.run(&named(&built, BEHAVIOUR))
     })?;
     steps.run("soak", || soak(&built))?;
-    steps.cargo("test --package lockkeeper-redis")?;
+    // All else has every feature.
+    steps.cargo(
+        "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
+    )?;
     for member in House::read()?.members {
         if member.published {
             steps.cargo(&format!("check --package {}", member.name))?;

@@ -47,10 +47,10 @@ pub struct Pooled<T: Shared> {
 }
 
 /// Six servers each.
-static CLUSTERS: Pool<Cluster> = Pool::of("cluster", 2);
+static CLUSTERS: Pool<Cluster> = Pool::of("cluster", 4);
 
 /// Five servers each.
-static WATCHED: Pool<Watched> = Pool::of("sentinels", 2);
+static WATCHED: Pool<Watched> = Pool::of("sentinels", 4);
 
 impl Cluster {
     /// An empty cluster that another test may have used before.

@@ -69,7 +69,8 @@ impl Bounds {
     pub fn short(of_queues: bool) -> Vec<Self> {
         let one_each = || Self {
             leases: vec![2],
-            ticks: 3,
+            ticks: if of_queues { 2 } else { 3 },
+            endings: u8::from(!of_queues),
             ..Self::small()
         };
         let two_each = Self {
@@ -82,12 +83,14 @@ impl Bounds {
         };
         let three = Self {
             clients: 3,
-            faults: u8::from(!of_queues),
-            endings: u8::from(of_queues),
+            ticks: 2,
+            faults: 0,
+            endings: 0,
             ..one_each()
         };
         let clock_right = Self {
-            endings: 0,
+            faults: 0,
+            endings: 1,
             clock_behind: false,
             ..one_each()
         };
