@@ -102,12 +102,12 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The tests that `cargo xtask test` ignores.
+/// The tests that `cargo xtask test` ignores. In other programs those are ignored that another test starts in a process of its own.
 fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
-    let outcome = suite.run(&built.tests);
+    let outcome = suite.run(&named(built, BEHAVIOUR));
     suite.print_slowest();
     outcome?;
     Ok(suite.proved().clone())

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::Args;
 
+use crate::programs::{FEATURES, OPTIMISED};
 use crate::steps::{Steps, cargo, execute};
 
 /// What the simulation is told; see `cargo xtask simulate --help`.
@@ -20,9 +21,19 @@ pub(crate) struct Options {
 /// Fails if a history does.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut command = cargo();
-    // The profile of the tests: optimised, with the checks of a debug build, and already there.
-    command
-        .args("run --quiet --profile test --package lockkeeper-tests --bin simulate --".split(' '));
+    // As for the long tests: optimised, with the checks of a debug build.
+    for setting in OPTIMISED {
+        command.args(["--config", setting]);
+    }
+    command.args([
+        "run",
+        "--quiet",
+        "--profile",
+        "test",
+        "--package",
+        "lockkeeper-tests",
+    ]);
+    command.args([FEATURES, "--bin", "simulate", "--"]);
     command.args(&options.arguments);
     steps.run("simulate", || execute(&mut command))
 }
