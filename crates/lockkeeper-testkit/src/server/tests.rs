@@ -155,3 +155,20 @@ fn a_killed_test_leaves_no_server() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_kept_server_is_taken_up_and_left_alone_in_the_end() -> Result<()> {
+    let mut started = Server::options().kept().start().await?;
+    started.command(&["SET", "a", "1"]).await?;
+    let directory = started.directory.path().to_owned();
+    let pid = started.pid().context("it does not run")?;
+    let taken_up = Server::take_up(pid, started.port(), directory.clone())?;
+    let value = taken_up.command(&["GET", "a"]).await?.into_text()?;
+    drop(taken_up);
+    let alone = started.command(&["PING"]).await;
+    started.kill()?;
+    std::fs::remove_dir_all(directory)?;
+    assert_eq!(value, "1");
+    assert!(alone.is_ok(), "{alone:?}");
+    Ok(())
+}
