@@ -251,16 +251,18 @@ impl Renewals {
             state.expected.clear();
             std::mem::take(&mut state.tenures)
         });
-        let mut forsaken = 0;
-        for tenure in tenures.values() {
-            if tenure.end_untaken(now) {
-                self.leave_for(tenure);
-            } else if tenure.forsake(now) {
-                report_lost(&self.line, tenure, LossReason::ClientClosed);
-                forsaken += 1;
-            }
+        let (taken, untaken): (Vec<_>, Vec<_>) =
+            tenures.values().partition(|tenure| !tenure.end_untaken(now));
+        for tenure in untaken {
+            self.leave_for(tenure);
         }
-        forsaken
+        // All of them before the first is told of: with one that is lost those that are held with it are let go.
+        let forsaken = |tenure: &&Arc<Tenure>| tenure.forsake(now);
+        let forsaken: Vec<_> = taken.into_iter().filter(forsaken).collect();
+        for tenure in &forsaken {
+            report_lost(&self.line, tenure, LossReason::ClientClosed);
+        }
+        forsaken.len()
     }
 
     /// Leaves for a claim that has ended and that nobody else leaves for.
