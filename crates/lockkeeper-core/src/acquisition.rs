@@ -36,9 +36,6 @@ pub(crate) const TRIES: u32 = 2;
 /// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
 pub(crate) const WITHDRAWAL: Duration = Duration::from_millis(100);
 
-/// Why an acquisition has not even asked when its wait is over.
-pub(crate) const NOT_LEFT: &str = "what this client gave up of the lock before has not left it";
-
 /// For how long an acquisition bears with a server that is out of reach: for one ttl, because no lease of this client would
 /// have outlived that, and in any case for as long as the caller would wait.
 pub(crate) fn patience(ttl: Duration, wait: Option<Duration>) -> Duration {
@@ -184,10 +181,7 @@ impl Acquisition {
     }
 
     async fn begin(&mut self) -> Result<Hold> {
-        // If the wait ends here, it is the server that has said nothing.
-        self.trouble = Some(StoreError::unknown(NOT_LEFT));
         self.departed(self.terms.timeout).await;
-        self.trouble = None;
         self.until_granted().await
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 
 use crate::acquire::Wishes;
-use crate::acquisition::{Acquisition, NOT_LEFT, WITHDRAWAL};
+use crate::acquisition::{Acquisition, WITHDRAWAL};
 use crate::bundle::Bundle;
 use crate::clock::{Moment, sleep_until_some};
 use crate::engine::Engine;
@@ -23,7 +23,6 @@ use crate::name::Name;
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::protocol::Protocol;
-use crate::store::StoreError;
 use crate::tenure::Terms;
 use group::Group;
 
@@ -58,8 +57,6 @@ pub(crate) struct Gathering {
     wait: Option<Duration>,
     started: Moment,
     stage: Option<Stage>,
-    /// What was given up before is out of the way.
-    begun: bool,
     /// What the steps before hold.
     held: Vec<Vec<Hold>>,
     /// Dropped after the claims, whose leaves are posted: closing waits for both.
@@ -90,7 +87,6 @@ impl Gathering {
             min_hold: wishes.min_hold,
             wait,
             stage: None,
-            begun: false,
             held: Vec::new(),
             steps,
         })
@@ -191,7 +187,6 @@ impl Gathering {
 
     async fn begin_all(&mut self) -> Result<Bundle> {
         self.departed(|terms| terms.timeout).await;
-        self.begun = true;
         self.until_complete().await
     }
 
@@ -262,8 +257,7 @@ impl Gathering {
             None => {
                 let first = self.steps.first().and_then(|step| step.seats.first());
                 let name = first.map_or_else(String::new, |seat| seat.protocol.name().to_string());
-                let trouble = (!self.begun).then(|| StoreError::unknown(NOT_LEFT));
-                (name, trouble)
+                (name, None)
             }
         };
         match trouble {

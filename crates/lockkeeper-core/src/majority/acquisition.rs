@@ -9,14 +9,13 @@ use futures_util::stream::FuturesUnordered;
 use super::QuorumLock;
 use super::hold::QuorumHold;
 use super::wait::Watch;
-use crate::acquisition::{NOT_LEFT, patience};
+use crate::acquisition::patience;
 use crate::clock::{Moment, sleep_until};
 use crate::error::{Error, Result};
 use crate::owner::Owner;
 use crate::pass::Pass;
 use crate::pause::Pauses;
 use crate::quorum::Failure;
-use crate::store::StoreError;
 use crate::tenure::Terms;
 
 /// How many rounds `try_acquire` makes at most: one, and one more if no majority answered.
@@ -169,11 +168,7 @@ impl Acquisition {
     }
 
     async fn until_granted(&mut self) -> Result<QuorumHold> {
-        let silence = StoreError::unknown(NOT_LEFT);
-        let context = format!("acquire lock {:?}", self.lock.name());
-        self.trouble = Some(Error::backend(context, silence));
         self.departed().await;
-        self.trouble = None;
         let clock = Arc::clone(self.lock.first().clock());
         let mut pauses = Pauses::new(self.random());
         // Until when a majority may fail to answer, counted from when it first did. Servers that were started again are waited

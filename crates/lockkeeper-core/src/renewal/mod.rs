@@ -251,8 +251,9 @@ impl Renewals {
             state.expected.clear();
             std::mem::take(&mut state.tenures)
         });
-        let (taken, untaken): (Vec<_>, Vec<_>) =
-            tenures.values().partition(|tenure| !tenure.end_untaken(now));
+        let (taken, untaken): (Vec<_>, Vec<_>) = tenures
+            .values()
+            .partition(|tenure| !tenure.end_untaken(now));
         for tenure in untaken {
             self.leave_for(tenure);
         }
