@@ -12,7 +12,7 @@ use crate::programs::Program;
 use crate::timing;
 
 /// How many tests run at a time, for each core: most of them wait for a server or for time to pass.
-const PER_CORE: usize = 2;
+const PER_CORE: usize = 3;
 
 /// How a test begins a line in which it says how much it went through: `proved 581162 states`.
 const PROVED: &str = "proved ";

@@ -170,7 +170,10 @@ impl Acquisition {
         };
         if granted.is_none() {
             self.armed = None;
-            self.departed(WITHDRAWAL).await;
+            // A server that is silent will not say so either.
+            if self.trouble.is_none() {
+                self.departed(WITHDRAWAL).await;
+            }
         }
         match (granted, self.trouble.take()) {
             (Some(outcome), _) => outcome,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use lockkeeper::Mutex;
+use lockkeeper_lua::mutex;
 use lockkeeper_testkit::server::{Reply, Server};
 use rustix::process::Signal;
 
@@ -277,6 +278,13 @@ async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     ];
     let mut run = Run::start(&server, &words)?;
     run.event("started").await?;
+    // With its first grant a client asks once whether it still holds, as soon as it hears what it is told.
+    until("it has asked", async || {
+        let known = ["SCRIPT", "EXISTS", mutex::VERIFY.sha1];
+        let known = server.command(&known).await?.into_texts()?;
+        Ok(known == ["1"])
+    })
+    .await?;
     server.command(&["DEL", KEY]).await?;
     drop(run.child.stdin.take());
     run.event("lost").await?;
