@@ -24,7 +24,7 @@ struct Options {
     /// The bounds that every change must pass.
     #[arg(long, conflicts_with_all = ["mutants", "thorough"])]
     quick: bool,
-    /// Far out, which takes hours; as without any option.
+    /// Far out, which takes hours.
     #[arg(long, conflicts_with = "mutants")]
     thorough: bool,
     /// Hunts the mutants of the scripts and of the engine instead, by the searches and by histories, and shows how each is

@@ -43,8 +43,8 @@ const SOAK: &str = "3";
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Bounds and choices of one search, as `--help` lists them: `--thorough` for those that take hours, `--quick` for those of
-    /// the tests, `--mutants` to see every mutant caught, of the scripts and of the engine.
+    /// Bounds and choices of one search, as `--help` lists them: `--thorough` for those that take hours, `--quick` for those
+    /// that this command makes, `--mutants` to see every mutant caught, of the scripts and of the engine.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -190,10 +190,10 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) after this long, and not before, also if the server is out of reach
-    /// meanwhile (default: waits for ever); up to 100 ms later if the server has not yet confirmed that the place in its queue
-    /// is gone. Zero still asks the server once. If the server did not answer lately, the error is
-    /// [`Error::Backend`](crate::Error::Backend); without a wait it comes when the server has been out of reach for one ttl.
+    /// Gives up after this long (default: waits for ever), and not earlier, even during an outage. The error is
+    /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had stopped answering. It may
+    /// come up to 100 ms late, while the place in the queue is removed. Zero asks the server once. Without `wait_for`, an
+    /// outage of one ttl fails with `Backend`.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wishes.wait = Wait::For(longest);
         self

@@ -30,7 +30,8 @@ pub struct ClientBuilder {
 
 impl ClientBuilder {
     /// What stands before every name, with a colon between (default `lockkeeper`). It has no colon and no brace itself, so that
-    /// no two namespaces share a key. Empty: names are keys as they are, as other libraries' locks have them.
+    /// no two namespaces share a key. Empty: names are keys as they are, as other libraries' locks have them, and may be those of
+    /// any namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self

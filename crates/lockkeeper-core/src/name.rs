@@ -41,7 +41,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the name is empty or longer than 1,024 bytes; if it has braces other than those of one hash
+    /// [`Error::Config`] if the name is empty; if the name or the namespace is longer than 1,024 bytes; if it has braces other than those of one hash
     /// tag; if the namespace has a colon or a brace in it; or if the main key could be taken for a derived key.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
         check_namespace(namespace)?;

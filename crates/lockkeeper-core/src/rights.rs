@@ -16,7 +16,7 @@ use crate::store::{Reply, Value};
 /// How many commands the script asks about for the key.
 const COMMANDS_ABOUT_KEYS: usize = 6;
 
-/// The rules of `ACL SETUSER` that let a user have the locks of one namespace, and nothing of another's.
+/// The rules of `ACL SETUSER` that let a user have the locks of one namespace, and no key of another's.
 #[derive(Debug)]
 pub(crate) struct Rules {
     keys: String,
