@@ -7,12 +7,12 @@
 //! A grant that a message brings is not renewed until its acquisition has taken it, and a wait that is over is given up, so
 //! a future that is never polled again keeps nothing for longer than its first hold.
 
+mod batch;
 pub(crate) mod schedule;
 mod state;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -31,11 +31,9 @@ use crate::protocol::{Answer, Grant, Verb};
 use crate::reaper;
 use crate::store::StoreError;
 use crate::tenure::Tenure;
+use batch::Batch;
 use schedule::Schedule;
 use state::{State, Word};
-
-/// How many leases one script renews at most: some 50 µs on the server, which others wait for.
-const BATCH: usize = 100;
 
 /// How many batches are on their way to one server at once. More would only queue before it, and take its time from others.
 const ABREAST: usize = 32;
@@ -47,23 +45,6 @@ pub(crate) struct Renewals {
     bell: Notify,
     pub(crate) line: Arc<Line>,
     reaper: reaper::Handle,
-}
-
-/// Claims for which one script does the same.
-#[derive(Debug)]
-struct Batch {
-    verb: Verb,
-    tenures: Vec<Arc<Tenure>>,
-}
-
-/// What the claims of a batch have in common. One timeout too, or the leases that can wait for an answer would depend on those
-/// that cannot.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
-    script: &'static str,
-    verb: Verb,
-    group: u32,
-    timeout: Duration,
 }
 
 /// What is to be renewed on one server. Each has its own, so that one that is silent delays no other.
@@ -334,11 +315,10 @@ impl Renewals {
         }
     }
 
-    /// Ends what has run out and gathers what is due into batches, each of one script and one group of keys and with the
-    /// server that has them, the most urgent leases first.
+    /// Ends what has run out, and gathers what is due.
     fn take_due(&self) -> impl Iterator<Item = (u32, Batch)> + use<> {
         let now = self.line.clock.now();
-        let (overdue, due) = self.with(|state| {
+        let (overdue, mut due) = self.with(|state| {
             let overdue = state.schedule.take_overdue(now).into_iter();
             let overdue: Vec<_> = overdue.filter_map(|id| state.tenures.remove(&id)).collect();
             let due = state.schedule.take_due(now).into_iter();
@@ -350,47 +330,19 @@ impl Renewals {
         for tenure in overdue {
             self.end_overdue(&tenure, now);
         }
-        let mut alone = Vec::new();
-        let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
-        for tenure in due {
+        due.retain(|tenure| {
             if tenure.is_remnant() {
-                self.remove(&tenure);
-                continue;
-            }
-            if tenure.claim().token().is_some() && !tenure.is_in_use() {
+                self.remove(tenure);
+                false
+            } else if tenure.claim().token().is_some() && !tenure.is_in_use() {
                 // Granted since the beat was scheduled.
-                self.follow_grant(&tenure);
-                continue;
+                self.follow_grant(tenure);
+                false
+            } else {
+                true
             }
-            let verb = tenure.claim().renewal();
-            let group = self.line.store.group(tenure.protocol.name().main());
-            if verb == Verb::Acquire {
-                let tenures = vec![tenure];
-                alone.push((self.line.store.server_of(group), Batch { verb, tenures }));
-                continue;
-            }
-            let batches = batches
-                .entry(Alike {
-                    script: tenure.protocol.batch(),
-                    verb,
-                    group,
-                    timeout: tenure.terms.timeout,
-                })
-                .or_default();
-            match batches.last_mut() {
-                Some(batch) if batch.tenures.len() < BATCH => batch.tenures.push(tenure),
-                _ => {
-                    let tenures = vec![tenure];
-                    batches.push(Batch { verb, tenures });
-                }
-            }
-        }
-        let store = Arc::clone(&self.line.store);
-        let batches = batches.into_iter().flat_map(move |(alike, batches)| {
-            let server = store.server_of(alike.group);
-            batches.into_iter().map(move |batch| (server, batch))
         });
-        alone.into_iter().chain(batches)
+        batch::gather(&self.line.store, due)
     }
 
     /// The time of the claim is over: that of its lease, or that of its wait.
