@@ -67,43 +67,29 @@ impl Renewals {
     /// Keeps a lease that has been granted: somebody is there who uses it, or will once it is confirmed.
     pub(crate) fn add(&self, tenure: &Arc<Tenure>) {
         tenure.set_taken();
-        self.follow_grant(tenure);
-        let granted = tenure.claim().granted();
-        if let Some(sent) = granted {
-            let asks = self.with(|state| {
-                state.granted_late(tenure, sent);
-                !state.questions.is_empty()
-            });
-            if asks {
-                self.bell.notify_one();
-            }
-        }
+        self.schedule(|state, now| {
+            state.follow_grant(tenure, now);
+            state.grant_was_late(tenure);
+        });
     }
 
-    /// The time of a lease counts from the request that was answered. That of a claim which waited counts from now on, for its
-    /// request was sent long ago.
     fn follow_grant(&self, tenure: &Arc<Tenure>) {
-        let granted = tenure.claim().granted();
-        if let Some(sent) = granted {
-            let now = self.line.clock.now();
-            let waited = self.with(|state| state.tenures.contains_key(&tenure.number));
-            self.follow(tenure, if waited { now } else { sent });
-        }
+        self.schedule(|state, now| state.follow_grant(tenure, now));
     }
 
     /// Lets a claim beat that waits in a queue. A grant that a message tells of is found by it.
     pub(crate) fn wait(&self, tenure: &Arc<Tenure>) {
         self.expect(tenure);
-        self.follow(tenure, self.line.clock.now());
+        self.schedule(|state, now| state.follow(tenure, now, now));
     }
 
-    /// Does for the claim what is to be done as it stands now, counted from `sent`; what was scheduled for it before is
-    /// forgotten.
-    fn follow(&self, tenure: &Arc<Tenure>, sent: Moment) {
+    /// Changes what is to be done, and rings if any of it is due before what the task sleeps for.
+    fn schedule(&self, change: impl FnOnce(&mut State, Moment)) {
         let now = self.line.clock.now();
         let earlier = self.with(|state| {
-            state.follow(tenure, sent, now);
-            state.schedule.next() < state.armed || state.armed.is_none()
+            change(state, now);
+            let asks = !state.questions.is_empty();
+            asks || state.schedule.next() < state.armed || state.armed.is_none()
         });
         if earlier {
             self.bell.notify_one();
@@ -360,7 +346,7 @@ impl Renewals {
             report_lost(&self.line, tenure, reason);
         }
         // It may have been renewed meanwhile by somebody else than this task.
-        self.follow(tenure, now);
+        self.schedule(|state, now| state.follow(tenure, now, now));
     }
 
     /// Does for a batch what it is for. One that the server refuses as a whole is halved until it is clear which claim is to

@@ -77,6 +77,16 @@ impl State {
         self.idle = false;
     }
 
+    /// The claim was granted. The time of a lease counts from the request that was answered; that of a claim which waited counts
+    /// from now on, for its request was sent long ago.
+    pub(super) fn follow_grant(&mut self, tenure: &Arc<Tenure>, now: Moment) {
+        let granted = tenure.claim().granted();
+        if let Some(sent) = granted {
+            let waited = self.tenures.contains_key(&tenure.number);
+            self.follow(tenure, if waited { now } else { sent }, now);
+        }
+    }
+
     /// A beat of the claim that was sent at `sent` has been answered: it waits. If a message has told of its grant meanwhile,
     /// the schedule knows already.
     pub(super) fn waits_on(&mut self, tenure: &Tenure, sent: Moment, now: Moment) {
@@ -128,10 +138,11 @@ impl State {
         self.questions.extend(missed);
     }
 
-    /// The same for a claim whose grant, asked for at `sent`, has been told behind that.
-    pub(super) fn granted_late(&mut self, tenure: &Arc<Tenure>, sent: Moment) {
+    /// The same for a claim whose grant was asked for before that and told behind it.
+    pub(super) fn grant_was_late(&mut self, tenure: &Arc<Tenure>) {
         let client = tenure.id.owner().client();
-        let missed = |(other, since)| other == client && sent <= since;
+        let granted = tenure.claim().granted();
+        let missed = |(other, since)| other == client && granted.is_some_and(|sent| sent <= since);
         if self.heard.is_some_and(missed) {
             self.questions.push(Arc::clone(tenure));
         }
