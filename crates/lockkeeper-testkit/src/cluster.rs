@@ -225,7 +225,8 @@ impl Cluster {
         Ok(u16::try_from(slot)?)
     }
 
-    /// Every key there is.
+    /// Every key that is served. A node that was a replica when a slot left it may have missed that, and still have the keys of
+    /// then; nobody is shown them.
     ///
     /// # Errors
     ///
@@ -233,8 +234,19 @@ impl Cluster {
     pub async fn keys(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for node in self.primaries().await? {
-            let more = self.nodes[node].command(&["KEYS", "*"]).await?;
-            keys.extend(more.into_texts()?);
+            let node = &self.nodes[node];
+            let mut own = Vec::new();
+            for (first, last, id) in ranges(node).await? {
+                if self.nodes[self.index_of(&id)?].port() == node.port() {
+                    own.push(first..=last);
+                }
+            }
+            for key in node.command(&["KEYS", "*"]).await?.into_texts()? {
+                let slot = self.slot_of(&key).await?;
+                if own.iter().any(|slots| slots.contains(&slot)) {
+                    keys.push(key);
+                }
+            }
         }
         Ok(keys)
     }
