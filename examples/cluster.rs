@@ -38,7 +38,7 @@ async fn spread(place: &Place, story: Story) -> anyhow::Result<()> {
     let machines = [place.client.clone(), place.another().await?];
     for order in 0..ORDERS {
         let name = format!("order:{order}");
-        let slot = Mutex::new(&place.client, &name).member().group()?;
+        let slot = Mutex::new(&place.client, &name).target().group()?;
         slots.insert(slot);
         story.tell(&name, format!("has its lock in slot {slot}"));
         let busy = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ async fn spread(place: &Place, story: Story) -> anyhow::Result<()> {
 async fn together(client: &Client, story: Story) -> anyhow::Result<()> {
     story.chapter("The stock and the money of one basket, kept together by a hash tag");
     let members =
-        ["{basket:7}:stock", "{basket:7}:money"].map(|name| Mutex::new(client, name).member());
+        ["{basket:7}:stock", "{basket:7}:money"].map(|name| Mutex::new(client, name).target());
     ensure!(members[0].group()? == members[1].group()?, "they are apart");
     let slot = members[0].group()?;
     let both = MultiLock::new(members)?
@@ -87,7 +87,7 @@ async fn together(client: &Client, story: Story) -> anyhow::Result<()> {
 async fn apart(client: &Client, story: Story) -> anyhow::Result<()> {
     story.chapter("Two accounts in whichever slots they are");
     let transfer = async |from: &str, to: &str| -> anyhow::Result<()> {
-        let members = [from, to].map(|name| Mutex::new(client, name).member());
+        let members = [from, to].map(|name| Mutex::new(client, name).target());
         let guard = MultiLock::new(members)?
             .acquire()
             .wait_for(PATIENCE)

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use lockkeeper::{End, Error, LeaseState, LossReason, Mutex};
+use lockkeeper::{Error, LeaseState, LossReason, Mutex};
 use lockkeeper_examples::{Place, Story};
 use tokio::time::{sleep, timeout};
 
@@ -36,9 +36,9 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     let guard = lock.acquire().await?;
     place.client.revoke("job").await?;
     tokio::select! {
-        reason = guard.lost() => {
-            story.tell("select!", format!("saves what it has, and ends: {reason}"));
-            ensure!(reason == LossReason::Revoked);
+        lost = guard.lost() => {
+            story.tell("select!", format!("saves what it has, and ends: {lost}"));
+            ensure!(lost.reason == LossReason::Revoked);
         }
         () = sleep(Duration::from_secs(60)) => bail!("nobody was told"),
     }
@@ -77,6 +77,6 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     let end = watcher.await?;
     story.tell("watcher", format!("is told {end:?}"));
     story.tell("close", format!("left {} lease to expire", report.expiring));
-    ensure!(end == End::Lost(LossReason::ClientClosed) && report.expiring == 1);
+    ensure!(end.reason() == Some(LossReason::ClientClosed) && report.expiring == 1);
     Ok(())
 }

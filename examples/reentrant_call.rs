@@ -22,19 +22,19 @@ struct Account {
 impl Account {
     /// Locks, and pays in.
     async fn deposit(&self, owner: &Owner, amount: i64) -> anyhow::Result<Released> {
-        let guard = self.lock.acquire(owner).await?;
+        let guard = self.lock.acquire().owner(owner).await?;
         *self.balance.lock().unwrap_or_else(PoisonError::into_inner) += amount;
         Ok(guard.release().await?)
     }
 
     /// Locks, and deposits twice: nobody sees the balance in between.
     async fn correct(&self, owner: &Owner, wrong: i64, right: i64) -> anyhow::Result<Released> {
-        let guard = self.lock.acquire(owner).await?;
+        let guard = self.lock.acquire().owner(owner).await?;
         let undone = self.deposit(owner, -wrong).await?;
         ensure!(undone == Released::StillHeld(1), "the lock was let go");
         // Somebody else does not get in between the two.
         let other = "00000000-0000-4000-8000-000000000000:1".parse()?;
-        ensure!(self.lock.try_acquire(&other).await?.is_none());
+        ensure!(self.lock.try_acquire().owner(&other).await?.is_none());
         self.deposit(owner, right).await?;
         Ok(guard.release().await?)
     }
@@ -75,10 +75,10 @@ async fn main() -> anyhow::Result<()> {
     ensure!(released == Released::Free && balance == 10);
 
     story.chapter("A short lease inside does not shorten the one outside");
-    let outer = account.lock.acquire(&owner).await?;
-    let inner = account.lock.acquire(&owner);
+    let outer = account.lock.acquire().owner(&owner).await?;
+    let inner = account.lock.acquire().owner(&owner);
     let inner = inner.ttl(Duration::from_millis(200)).no_renewal().await?;
-    let reason = inner.lost().await;
+    let reason = inner.lost().await.reason;
     story.tell("inner", format!("is lost: {reason}"));
     outer.verify().await?;
     story.tell("outer", "still holds, says the server");

@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
         report.expiring == 1 && report.unconfirmed == 0,
         "{report:?}"
     );
-    let reason = hung.lost().await;
+    let reason = hung.lost().await.reason;
     story.tell("carl", format!("has lost his lease: {reason}"));
     ensure!(reason == LossReason::ClientClosed);
     let refused = waiting.await?;

@@ -19,7 +19,7 @@ async fn as_one<F: Future>(client: &Client, work: F) -> F::Output {
 
 /// Acquires for the holder that this task is. Outside of `as_one` it panics, as a missing task-local does.
 fn mine(lock: &ReentrantLock) -> Acquire<ReentrantGuard> {
-    OWNER.with(|owner| lock.acquire(owner))
+    OWNER.with(|owner| lock.acquire().owner(owner))
 }
 
 #[tokio::main]
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
         let (client, rival) = (place.client.clone(), lock.clone());
         let spawned = tokio::spawn(async move {
             let owner = as_one(&client, async { OWNER.with(|owner| *owner) }).await;
-            rival.try_acquire(&owner).await
+            rival.try_acquire().owner(&owner).await
         });
         ensure!(spawned.await??.is_none(), "two tasks were one holder");
         story.tell("rival", "is another owner, and does not get in");

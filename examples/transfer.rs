@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Parser as _;
-use lockkeeper::{Client, Error, FencingToken, MultiGuard, MultiLock, Mutex};
+use lockkeeper::{Client, Error, FencingToken, Lease, MultiGuard, MultiLock, Mutex};
 use lockkeeper_examples::Arguments;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -73,7 +73,7 @@ async fn main() -> anyhow::Result<()> {
 
     println!("\nOne lock is asked back in the middle, and the whole stops");
     let guard = both(&client, ANN, BOB)?.acquire().await?;
-    let late_tokens: Vec<FencingToken> = guard.fencing_tokens().map(|(_, token)| token).collect();
+    let late_tokens: Vec<FencingToken> = guard.parts().iter().map(Lease::fencing_token).collect();
     client.revoke(ANN).await?;
     match guard.run(sleep(Duration::from_secs(60))).await {
         Err(Error::Lost { name, reason, .. }) => {
@@ -96,8 +96,8 @@ async fn main() -> anyhow::Result<()> {
 /// A lock over both accounts; the order does not matter.
 fn both(client: &Client, from: &str, to: &str) -> lockkeeper::Result<MultiLock> {
     MultiLock::new([
-        Mutex::new(client, from).member(),
-        Mutex::new(client, to).member(),
+        Mutex::new(client, from).target(),
+        Mutex::new(client, to).target(),
     ])
 }
 
@@ -113,7 +113,7 @@ async fn transfer(
     // Thinking about it takes a while, in which somebody else would see the old balance.
     sleep(Duration::from_millis(5)).await;
     for (account, balance) in [(from, taken), (to, given)] {
-        let lease = guard.lease(account).context("an account without a lock")?;
+        let lease = guard.part(account).context("an account without a lock")?;
         bank.write(account, balance, lease.fencing_token())?;
     }
     Ok(())

@@ -1,13 +1,11 @@
 //! The contract suite, for every kind on every site.
 
-use lockkeeper::{FairLock, Mutex, RwLock};
+use lockkeeper::{FairLock, Mutex, Reader, Redlock, ReentrantLock, Writer};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
-use lockkeeper_testkit::common::Majority;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Several;
-use lockkeeper_testkit::subject::{Readers, Reentrant};
 use lockkeeper_testkit::{common_contract, contract};
 
 contract!(
@@ -39,27 +37,27 @@ contract!(
 );
 contract!(
     reentrant_on_memory,
-    Reentrant,
+    ReentrantLock,
     MemoryStore::new(),
     start_paused = true
 );
 contract!(
     reentrant_on_a_server,
-    Reentrant,
+    ReentrantLock,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     reentrant_on_a_cluster,
-    Reentrant,
+    ReentrantLock,
     Cluster::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     reentrant_by_sentinels,
-    Reentrant,
+    ReentrantLock,
     Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
@@ -93,60 +91,60 @@ contract!(
 );
 contract!(
     writers_on_memory,
-    RwLock,
+    Writer,
     MemoryStore::new(),
     start_paused = true
 );
 contract!(
     writers_on_a_server,
-    RwLock,
+    Writer,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     writers_on_a_cluster,
-    RwLock,
+    Writer,
     Cluster::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     writers_by_sentinels,
-    RwLock,
+    Writer,
     Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     readers_on_memory,
-    Readers,
+    Reader,
     MemoryStore::new(),
     start_paused = true
 );
 contract!(
     readers_on_a_server,
-    Readers,
+    Reader,
     Server::start().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 common_contract!(
     redlock_on_memory,
-    Majority,
+    Redlock,
     Several((0..3).map(|_| MemoryStore::new()).collect()),
     start_paused = true
 );
 contract!(
     readers_on_a_cluster,
-    Readers,
+    Reader,
     Cluster::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2
 );
 contract!(
     readers_by_sentinels,
-    Readers,
+    Reader,
     Watched::pooled().await?,
     flavor = "multi_thread",
     worker_threads = 2

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, LeaseEvent, Mutex, Observation, Observer, RwLock};
+use lockkeeper::{
+    Client, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader, ReentrantLock,
+    Writer,
+};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -63,7 +66,7 @@ impl Lane {
         let mut renewals = self.renewals.0.subscribe();
         renewals.changed().await?;
         guard.ensure_held()?;
-        S::release(guard).await?;
+        Guard::release(guard).await?;
         Ok(())
     }
 
@@ -93,7 +96,7 @@ impl Lane {
         let seen = self.proxy.so_far();
         ensure!(seen.cut == before + 1, "nothing was cut: {seen:?}");
         let guard = timeout(SOON, S::new(other, &name).acquire().into_future()).await??;
-        S::release(guard).await?;
+        Guard::release(guard).await?;
         Ok(())
     }
 }
@@ -143,7 +146,7 @@ async fn a_mutex_whose_connection_is_cut_after_any_byte_costs_nothing_but_time()
 #[tokio::test]
 async fn a_re_entrant_lock_whose_connection_is_cut_after_any_byte_costs_nothing_but_time()
 -> Result<()> {
-    cut_after_every_byte::<Reentrant>().await
+    cut_after_every_byte::<ReentrantLock>().await
 }
 
 #[tokio::test]
@@ -153,12 +156,12 @@ async fn a_fair_lock_whose_connection_is_cut_after_any_byte_costs_nothing_but_ti
 
 #[tokio::test]
 async fn a_reader_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
-    cut_after_every_byte::<Readers>().await
+    cut_after_every_byte::<Reader>().await
 }
 
 #[tokio::test]
 async fn a_writer_whose_connection_is_cut_after_any_byte_costs_nothing_but_time() -> Result<()> {
-    cut_after_every_byte::<RwLock>().await
+    cut_after_every_byte::<Writer>().await
 }
 
 /// A name that is held, and who waits for it behind a proxy.
@@ -171,7 +174,7 @@ async fn waited_for<S: Subject>(
     let guard = S::new(direct, name).acquire().await?;
     let lock = S::new(client, name);
     let waiting = tokio::spawn(async move {
-        S::release(lock.acquire().await?).await?;
+        Guard::release(lock.acquire().await?).await?;
         Ok(())
     });
     // lockkeeper.wake, or lockkeeper.grant and the client.
@@ -198,7 +201,7 @@ async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
         let proxy = Proxy::in_front_of(&server).await?;
         let settings = Client::builder().waiter_ttl(Duration::from_secs(30));
         let client = lockkeeper::connect_with(proxy.url(), settings).await?;
-        S::release(S::new(&client, "first").acquire().await?).await?;
+        Guard::release(S::new(&client, "first").acquire().await?).await?;
         anyhow::Ok((proxy, client))
     };
 
@@ -212,7 +215,7 @@ async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
         let (guard, waiting) = waited_for::<S>(&server, &name, &direct, &client).await?;
         let before = received();
         proxy.hold(Direction::ToClient);
-        S::release(guard).await?;
+        Guard::release(guard).await?;
         timeout(
             SOON,
             proxy.seen(|seen| seen.received[Direction::ToClient as usize] > before),
@@ -239,7 +242,7 @@ async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
                 let (guard, waiting) = waited_for::<S>(&server, &name, &direct, &client).await?;
                 let before = proxy.so_far().cut;
                 proxy.cut_after(Direction::ToClient, bytes);
-                S::release(guard).await?;
+                Guard::release(guard).await?;
                 let served = timeout(BY_RECONNECTION, waiting).await;
                 served.with_context(|| format!("after {bytes} of {needed} bytes"))???;
                 let seen = proxy.so_far();

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
-use lockkeeper::{Client, FairLock, LeaseState, Mutex, ReentrantLock, RwLock};
+use lockkeeper::{
+    Client, FairLock, Guard, LeaseState, Lock as _, Mutex, Reader, ReentrantLock, RwLock, Writer,
+};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -22,7 +24,7 @@ async fn token_of_a_stranger<S: Subject>(server: &MemoryStore) -> Result<u64> {
     let client = client(server).await?;
     let guard = S::new(&client, "name").acquire().await?;
     let token = guard.fencing_token().get();
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     client.close().await;
     Ok(token)
 }
@@ -63,10 +65,10 @@ async fn tokens_increase<S: Subject>() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn tokens_increase_over_a_failover_to_a_clock_behind_by_less_than_it_took() -> Result<()> {
     tokens_increase::<Mutex>().await?;
-    tokens_increase::<Reentrant>().await?;
+    tokens_increase::<ReentrantLock>().await?;
     tokens_increase::<FairLock>().await?;
-    tokens_increase::<RwLock>().await?;
-    tokens_increase::<Readers>().await
+    tokens_increase::<Writer>().await?;
+    tokens_increase::<Reader>().await
 }
 
 async fn tokens_go_back<S: Subject>() -> Result<()> {
@@ -80,10 +82,10 @@ async fn tokens_go_back<S: Subject>() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took() -> Result<()> {
     tokens_go_back::<Mutex>().await?;
-    tokens_go_back::<Reentrant>().await?;
+    tokens_go_back::<ReentrantLock>().await?;
     tokens_go_back::<FairLock>().await?;
-    tokens_go_back::<RwLock>().await?;
-    tokens_go_back::<Readers>().await
+    tokens_go_back::<Writer>().await?;
+    tokens_go_back::<Reader>().await
 }
 
 /// The counter-example to what is not promised: the new primary remembers a reader that has left, and has not heard of the one
@@ -121,21 +123,21 @@ async fn an_owner_that_comes_back_to_a_hold_that_a_failover_brought_back_has_its
     let (one, another) = (client(&server).await?, client(&server).await?);
     let owner = one.new_owner();
     let lock = ReentrantLock::new(&one, "name");
-    let gone = lock.acquire(&owner).await?;
+    let gone = lock.acquire().owner(&owner).await?;
     let replica = server.snapshot();
     let old = gone.fencing_token();
     gone.release().await?;
     sleep(Duration::from_secs(1)).await;
     let between = ReentrantLock::new(&another, "name");
-    let guard = between.acquire(&another.new_owner()).await?;
+    let guard = between.acquire().owner(&another.new_owner()).await?;
     let lost = guard.fencing_token();
     guard.release().await?;
     server.restore(&replica);
-    let guard = lock.acquire(&owner).await?;
+    let guard = lock.acquire().owner(&owner).await?;
     ensure!(guard.fencing_token() == old && old < lost, "{guard:?}");
     guard.release().await?;
     sleep(TTL).await;
-    ensure!(lock.acquire(&owner).await?.fencing_token() > lost);
+    ensure!(lock.acquire().owner(&owner).await?.fencing_token() > lost);
     Ok(())
 }
 
@@ -165,8 +167,8 @@ async fn two_believe<S: Subject>() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn two_believe_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() -> Result<()> {
     two_believe::<Mutex>().await?;
-    two_believe::<Reentrant>().await?;
+    two_believe::<ReentrantLock>().await?;
     two_believe::<FairLock>().await?;
-    two_believe::<RwLock>().await?;
-    two_believe::<Readers>().await
+    two_believe::<Writer>().await?;
+    two_believe::<Reader>().await
 }

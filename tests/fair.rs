@@ -268,7 +268,7 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
     guard.release().await?;
     let granted = acquiring.await??;
     let margin = WAITER_TTL / 100 + Duration::from_millis(5);
-    ensure!(granted.lost().await == LossReason::Expired);
+    ensure!(granted.lost().await.reason == LossReason::Expired);
     let until = begun.elapsed();
     ensure!(
         until <= WAITER_TTL - margin + Duration::from_millis(15),
@@ -359,7 +359,8 @@ async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused()
     ensure!(lock.queue_len().await? == 1);
     let none = lock.acquire().max_queue(0).await.err();
     let mutex = lockkeeper::Mutex::new(&client, "mutex");
-    for error in [none, mutex.acquire().max_queue(3).await.err()] {
+    let mutexes = lockkeeper::MultiLock::new([&mutex])?;
+    for error in [none, mutexes.acquire().max_queue(3).await.err()] {
         ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");
     }
     Ok(())
@@ -377,7 +378,7 @@ async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     queued(&lock, 1).await?;
     server.restore(&empty);
     let next = timeout(SOON, waiting).await???;
-    ensure!(guard.lost().await == LossReason::Gone);
+    ensure!(guard.lost().await.reason == LossReason::Gone);
     ensure!(next.fencing_token() > guard.fencing_token());
     next.release().await?;
     Ok(())
@@ -419,7 +420,7 @@ async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Re
             "{:?}",
             next.remaining()
         );
-        ensure!(next.lost().await == LossReason::Expired);
+        ensure!(next.lost().await.reason == LossReason::Expired);
     }
     Ok(())
 }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use fastrand::Rng;
-use lockkeeper::{Client, FairLock, MultiLock, Mutex, Redlock, RwLock};
+use lockkeeper::{
+    Client, FairLock, Guard, MultiLock, Mutex, Reader, Redlock, ReentrantLock, Writer,
+};
 use lockkeeper_core::clock::{Clock, TokioClock};
 use lockkeeper_core::store::{BadReply, Call, Event, Reply, Store, StoreError, Value};
 use lockkeeper_lua::{ALL, Status};
-use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -278,7 +280,7 @@ async fn use_it<S: Subject>(seed: u64) -> Result<()> {
     for guard in [one, other].into_iter().flatten() {
         let _ = guard.verify().await;
         let _ = timeout(TTL * 2, guard.lost()).await;
-        let _ = S::release(guard).await;
+        let _ = Guard::release(guard).await;
     }
     drop(lock.acquire().wait_for(TTL).await);
     client.close().await;
@@ -292,7 +294,7 @@ fn a_mutex_bears_any_answer_and_any_message() -> Result<()> {
 
 #[test]
 fn a_re_entrant_lock_bears_any_answer_and_any_message() -> Result<()> {
-    babble(use_it::<Reentrant>)
+    babble(use_it::<ReentrantLock>)
 }
 
 #[test]
@@ -302,12 +304,12 @@ fn a_fair_lock_bears_any_answer_and_any_message() -> Result<()> {
 
 #[test]
 fn a_writer_bears_any_answer_and_any_message() -> Result<()> {
-    babble(use_it::<RwLock>)
+    babble(use_it::<Writer>)
 }
 
 #[test]
 fn a_reader_bears_any_answer_and_any_message() -> Result<()> {
-    babble(use_it::<Readers>)
+    babble(use_it::<Reader>)
 }
 
 #[test]
@@ -315,9 +317,9 @@ fn several_locks_at_once_bear_any_answer_and_any_message() -> Result<()> {
     babble(async |seed| {
         let client = client(seed)?;
         let members = [
-            Mutex::new(&client, "a").member(),
-            Mutex::new(&client, "b").member(),
-            FairLock::new(&client, "c").member(),
+            Mutex::new(&client, "a").target(),
+            Mutex::new(&client, "b").target(),
+            FairLock::new(&client, "c").target(),
         ];
         let lock = MultiLock::new(members)?;
         if let Ok(guard) = lock.acquire().wait_for(TTL * 3).await {

@@ -120,8 +120,8 @@ async fn what_is_dropped_is_out_of_the_way(site: &impl Site) -> Result<()> {
         drop(again.context("the mutex")?);
         let (one, other) = (client.new_owner(), client.new_owner());
         let lock = ReentrantLock::new(&client, "reentrant");
-        drop(lock.acquire(&one).await?);
-        let again = lock.try_acquire(&other).await?;
+        drop(lock.acquire().owner(&one).await?);
+        let again = lock.try_acquire().owner(&other).await?;
         drop(again.context("the re-entrant lock")?);
         drop(FairLock::new(&client, "fair").acquire().await?);
         let again = FairLock::new(&client, "fair").try_acquire().await?;
@@ -129,7 +129,7 @@ async fn what_is_dropped_is_out_of_the_way(site: &impl Site) -> Result<()> {
         drop(RwLock::new(&client, "rwlock").read().await?);
         let again = RwLock::new(&client, "rwlock").try_write().await?;
         drop(again.context("the read-write lock")?);
-        let both = ["one", "two"].map(|name| Mutex::new(&client, name).member());
+        let both = ["one", "two"].map(|name| Mutex::new(&client, name).target());
         let both = MultiLock::new(both)?;
         drop(both.acquire().await?);
         drop(both.try_acquire().await?.context("the multi-lock")?);
@@ -249,7 +249,7 @@ async fn a_long_lease_that_no_future_takes_is_kept_for_one_waiter_ttl_too() -> R
 async fn a_wait_that_ends_while_a_dropped_guard_leaves_names_its_lock() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = crate::support::unruly(&server, TTL)?;
-    let lock = MultiLock::new(["name", "other"].map(|name| Mutex::new(&client, name).member()))?;
+    let lock = MultiLock::new(["name", "other"].map(|name| Mutex::new(&client, name).target()))?;
     let guard = Mutex::new(&client, "name").acquire().await?;
     store.silence("name");
     drop(guard);
@@ -274,8 +274,8 @@ async fn the_wait_of_a_multi_lock_is_that_of_each_client_by_its_own_clock() -> R
         .client(Client::builder().ttl(TTL).store_name("a"))
         .await?;
     let members = [
-        FairLock::new(&second, "name").member(),
-        FairLock::new(&first, "name").member(),
+        FairLock::new(&second, "name").target(),
+        FairLock::new(&first, "name").target(),
     ];
     let lock = MultiLock::new(members)?;
     lock.acquire()

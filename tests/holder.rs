@@ -21,7 +21,8 @@ async fn main() -> Result<()> {
         ["reenter", url, name, ttl, owner] => {
             let client = connect(url, ttl).await?;
             let guard = ReentrantLock::new(&client, name)
-                .acquire(&owner.parse()?)
+                .acquire()
+                .owner(&owner.parse()?)
                 .await?;
             println!("held {}", guard.fencing_token());
             std::future::pending::<Result<()>>().await
@@ -95,8 +96,8 @@ async fn both(servers: [&str; 2], rounds: u64) -> Result<()> {
     for server in servers {
         let (name, url) = server.split_once('=').context("NAME=URL")?;
         let client = lockkeeper::connect_with(url, Client::builder().store_name(name)).await?;
-        members.push(FairLock::new(&client, "queue").member());
-        members.push(Mutex::new(&client, "account").member());
+        members.push(FairLock::new(&client, "queue").target());
+        members.push(Mutex::new(&client, "account").target());
     }
     let lock = MultiLock::new(members)?;
     for _ in 0..rounds {
@@ -115,8 +116,8 @@ async fn hold(client: &Client, name: &str) -> Result<()> {
     let mut line = String::new();
     let mut input = BufReader::new(stdin());
     tokio::select! {
-        reason = guard.lost() => {
-            println!("lost {reason:?} {}", if guard.ensure_held().is_err() { "and knows" } else { "but believes" });
+        lost = guard.lost() => {
+            println!("lost {:?} {}", lost.reason, if guard.ensure_held().is_err() { "and knows" } else { "but believes" });
         }
         _ = input.read_line(&mut line) => {
             guard.release().await?;

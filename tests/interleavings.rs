@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use lockkeeper::{Error, FairLock, LeaseState, LossReason, Mutex, Released, RwLock};
+use lockkeeper::{
+    Error, FairLock, Guard, LeaseState, LossReason, Mutex, ReentrantLock, Released, Writer,
+};
 use lockkeeper_core::store::Value;
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::subject::{Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use lockkeeper_testkit::unruly::Fate;
 
 use crate::support::unruly;
@@ -17,9 +19,9 @@ use crate::support::unruly;
 macro_rules! interleavings {
     ($($test:ident)*) => {
         interleavings!(@kind mutex, Mutex, $($test)*);
-        interleavings!(@kind reentrant, Reentrant, $($test)*);
+        interleavings!(@kind reentrant, ReentrantLock, $($test)*);
         interleavings!(@kind fair, FairLock, $($test)*);
-        interleavings!(@kind writers, RwLock, $($test)*);
+        interleavings!(@kind writers, Writer, $($test)*);
     };
     (@kind $module:ident, $subject:ty, $($test:ident)*) => {
         mod $module {
@@ -34,7 +36,7 @@ macro_rules! interleavings {
 
 // A kind with a queue has no scout: every waiter stands in the queue by itself.
 interleavings!(@kind mutex_scout, Mutex, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
-interleavings!(@kind reentrant_scout, Reentrant, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
+interleavings!(@kind reentrant_scout, ReentrantLock, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
 
 interleavings! {
     an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token
@@ -71,7 +73,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
     let (client, store) = unruly(&server, TTL).unwrap();
     // The very first call teaches the server the script; only then can a reply be lost.
     let first = S::new(&client, "other").acquire().await.unwrap();
-    S::release(first).await.unwrap();
+    Guard::release(first).await.unwrap();
     let before = store.sent(S::ACQUIRE);
 
     store.plan(S::ACQUIRE, Fate::LoseReply);
@@ -95,7 +97,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
         "margin: 1 % + 5 ms"
     );
 
-    assert_eq!(S::release(guard).await.unwrap(), Released::Free);
+    assert_eq!(Guard::release(guard).await.unwrap(), Released::Free);
     assert_eq!(
         store.sent_by_source(S::LEAVE_MARKED),
         1,
@@ -126,7 +128,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
     let lock = S::new(&client, "name");
     store.plan(S::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
-    S::release(guard).await.unwrap();
+    Guard::release(guard).await.unwrap();
     // The kept copy arrives by another connection, after the release was answered.
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(late.status(), Status::Gone);
@@ -154,7 +156,7 @@ async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
     for round in 1..=3 {
         server.flush_scripts();
         let first = S::new(&client, "name").acquire().await.unwrap();
-        S::release(first).await.unwrap();
+        Guard::release(first).await.unwrap();
         assert_eq!(store.sent_by_source(S::ACQUIRE), round);
     }
 }
@@ -180,7 +182,7 @@ async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(guard.state(), LeaseState::Held);
     tokio::time::sleep(TTL * 3).await;
-    S::release(guard).await.unwrap();
+    Guard::release(guard).await.unwrap();
 }
 
 async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_on_the_server<
@@ -193,7 +195,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
         store.plan(S::RENEW, Fate::LoseRequest);
     }
     let begun = tokio::time::Instant::now();
-    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(guard.lost().await.reason, LossReason::Expired);
     let margin = Duration::from_millis(65);
     let late = begun.elapsed().saturating_sub(TTL - margin);
     assert!(
@@ -205,7 +207,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
         "the server still has it"
     );
     assert!(matches!(
-        S::release(guard).await,
+        Guard::release(guard).await,
         Err(Error::Lost {
             reason: LossReason::Expired,
             ..
@@ -220,7 +222,7 @@ async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subjec
     store.plan(S::LEAVE, Fate::Pass); // by its SHA-1, not known yet
     store.plan(S::LEAVE, Fate::LoseReply);
     assert_eq!(
-        S::release(guard).await.unwrap(),
+        Guard::release(guard).await.unwrap(),
         Released::Free,
         "not held after an unanswered leave of one's own"
     );
@@ -235,7 +237,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
     for _ in 0..6 {
         store.plan(S::LEAVE, Fate::LoseRequest);
     }
-    let error = S::release(guard).await.unwrap_err();
+    let error = Guard::release(guard).await.unwrap_err();
     assert!(
         matches!(error, Error::Backend { .. }) && error.is_transient(),
         "{error}"
@@ -260,7 +262,7 @@ async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     tokio::task::yield_now().await;
 
     store.plan(S::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
-    S::release(guard).await.unwrap();
+    Guard::release(guard).await.unwrap();
     assert!(matches!(scout.await.unwrap(), Err(Error::Backend { .. })));
     let second = second.await.unwrap();
     assert!(
@@ -294,7 +296,7 @@ async fn a_renewal_never_outlives_its_leave<S: Subject>() {
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RENEW, Fate::Keep);
     store.wait_sent(S::RENEW, 1).await;
-    S::release(guard).await.unwrap();
+    Guard::release(guard).await.unwrap();
     let sent = store.sent(S::RENEW);
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(
@@ -345,7 +347,7 @@ async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
         _ => ["SET", MAIN, "value"].as_slice(),
     };
     server.command(foreign).await.unwrap();
-    assert_eq!(victim.lost().await, LossReason::Gone);
+    assert_eq!(victim.lost().await.reason, LossReason::Gone);
     assert_eq!(store.sent(S::RENEW), 2, "one batch, by SHA-1 and by text");
     assert_eq!(other.state(), LeaseState::Held);
     other.verify().await.unwrap();
@@ -366,7 +368,7 @@ async fn two_acquisitions_of_one_owner_never_share_a_claim<S: Subject>() {
         .await
         .unwrap();
     let before = claim().await;
-    S::release(first).await.unwrap();
+    Guard::release(first).await.unwrap();
     let second = S::new(&client, "name")
         .acquire()
         .owner(&owner)

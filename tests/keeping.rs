@@ -27,8 +27,8 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
         .await?;
     ensure!(matches!(guard.release().await?, Released::Kept(_)));
     let (outer, inner) = (
-        lock.acquire(&owner).await?,
-        lock.acquire(&owner).min_hold(minute).await?,
+        lock.acquire().owner(&owner).await?,
+        lock.acquire().owner(&owner).min_hold(minute).await?,
     );
     // While the owner holds, it is only the name's further future that is settled.
     ensure!(inner.release().await? == Released::StillHeld(1));
@@ -45,7 +45,7 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
         ensure!(client.force_release(name, &holder.claim).await?);
         ensure!(client.inspect(name).await?.kind.is_none());
     }
-    ensure!(lock.try_acquire(&owner).await?.is_some());
+    ensure!(lock.try_acquire().owner(&owner).await?.is_some());
     Ok(())
 }
 
@@ -62,7 +62,11 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         let started = Instant::now();
         let released = if reenters {
             unruly.plan(&reentrant::LEAVE, Fate::LoseReply);
-            let guard = lock.acquire(&client.new_owner()).min_hold(shortest).await?;
+            let guard = lock
+                .acquire()
+                .owner(&client.new_owner())
+                .min_hold(shortest)
+                .await?;
             guard.release().await?
         } else {
             unruly.plan(&mutex::LEAVE, Fate::LoseReply);
@@ -70,7 +74,11 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         };
         ensure!(matches!(released, Released::Kept(_)), "{released:?}");
         if reenters {
-            lock.acquire(&client.new_owner()).await?.release().await?;
+            lock.acquire()
+                .owner(&client.new_owner())
+                .await?
+                .release()
+                .await?;
         } else {
             mutex.acquire().await?.release().await?;
         }
@@ -88,7 +96,11 @@ async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -
     let client = client(&server, TTL).await?;
     let lock = ReentrantLock::new(&client, "name");
     let second = Duration::from_secs(1);
-    let guard = lock.acquire(&client.new_owner()).min_hold(second).await?;
+    let guard = lock
+        .acquire()
+        .owner(&client.new_owner())
+        .min_hold(second)
+        .await?;
     ensure!(matches!(guard.release().await?, Released::Kept(_)));
     sleep(second + MOMENT).await;
     ensure!(client.inspect("name").await?.kind.is_none());
@@ -119,7 +131,11 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
         let begun;
         if reenters {
             let lock = ReentrantLock::new(&client, "name");
-            let guard = lock.acquire(&client.new_owner()).min_hold(shortest).await?;
+            let guard = lock
+                .acquire()
+                .owner(&client.new_owner())
+                .min_hold(shortest)
+                .await?;
             begun = Instant::now();
             store.plan(renew, Fate::Keep);
             sleep(3 * TTL / 2).await;
@@ -155,14 +171,14 @@ async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<(
     let owner = client.new_owner();
     let second = Duration::from_secs(1);
     let (one, other) = (
-        lock.acquire(&owner).min_hold(second).await?,
-        lock.acquire(&owner).await?,
+        lock.acquire().owner(&owner).min_hold(second).await?,
+        lock.acquire().owner(&owner).await?,
     );
     ensure!(client.revoke("name").await? == 2);
     drop(one);
     drop(other);
     let begun = Instant::now();
-    let next = lock.acquire(&owner).wait_for(SOON).await?;
+    let next = lock.acquire().owner(&owner).wait_for(SOON).await?;
     ensure!(
         begun.elapsed() + 2 * MOMENT >= second,
         "{:?}",

@@ -201,7 +201,7 @@ async fn the_first_part_of_a_multi_lock_that_is_not_polled_is_not_kept_for_ever(
     let server = MemoryStore::new();
     let (here, there) = (client(&server).await, client(&server).await);
     let _second = FairLock::new(&there, "second").acquire().await.unwrap();
-    let members = ["first", "second"].map(|name| FairLock::new(&here, name).member());
+    let members = ["first", "second"].map(|name| FairLock::new(&here, name).target());
     let lock = MultiLock::new(members).unwrap();
     let mut idle = Box::pin(lock.acquire().into_future());
     let _ = timeout(secs(1), &mut idle).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
-use lockkeeper::{Client, FairLock, Member, MultiLock, Mutex, ReentrantLock, RwLock};
+use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Target};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::history::{Belief, History};
 use lockkeeper_testkit::load::{duration, read_and_write};
@@ -88,7 +88,7 @@ struct Sets {
 
 impl Sets {
     /// A set by chance, in any order.
-    fn draw(self, client: &Client, random: &mut Rng) -> Vec<Member> {
+    fn draw(self, client: &Client, random: &mut Rng) -> Vec<Target> {
         let mut names: Vec<u8> = (0..self.joined).collect();
         random.shuffle(&mut names);
         names.truncate(self.part);
@@ -97,11 +97,11 @@ impl Sets {
         let member = |number: u8| {
             let name = number.to_string();
             match number {
-                _ if number < self.reentrant => Mutex::new(client, &name).member(),
-                _ if number < self.joined => ReentrantLock::new(client, &name).member(),
-                _ if number.is_multiple_of(2) => FairLock::new(client, &name).member(),
-                _ if random.bool() => RwLock::new(client, &name).read_member(),
-                _ => RwLock::new(client, &name).write_member(),
+                _ if number < self.reentrant => Mutex::new(client, &name).target(),
+                _ if number < self.joined => ReentrantLock::new(client, &name).target(),
+                _ if number.is_multiple_of(2) => FairLock::new(client, &name).target(),
+                _ if random.bool() => RwLock::new(client, &name).reader().target(),
+                _ => RwLock::new(client, &name).writer().target(),
             }
         };
         names.into_iter().map(member).collect()
@@ -150,7 +150,7 @@ async fn rivals(sets: Sets) -> Result<()> {
                 let guard = lock.acquire().wait_for(Duration::from_secs(60)).await?;
                 tokio::task::yield_now().await;
                 guard.ensure_held()?;
-                ensure!(guard.leases().len() == 5);
+                ensure!(guard.parts().len() == 5);
                 guard.release().await?;
                 rounds += 1;
             }

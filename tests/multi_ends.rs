@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    BundleEnd, Client, Error, FairLock, Lease, LossReason, MultiLock, Mutex, ReentrantLock,
-    Released, RwLock,
+    Client, End, Error, FairLock, Lease, LossReason, MultiLock, Mutex, ReentrantLock, Released,
+    RwLock,
 };
 use lockkeeper_core::clock::{Clock, Moment};
 use lockkeeper_core::store::Store;
@@ -78,6 +78,7 @@ async fn work_is_not_done_if_a_member_was_gone_when_it_left() -> Result<()> {
     let client = client(&server, TTL).await?;
     let lock = mutexes(&client, ["a", "b"])?;
     let done = lock
+        .acquire()
         .hold(async |_| server.command(&["DEL", "lockkeeper:b"]).await)
         .await;
     ensure!(
@@ -92,11 +93,11 @@ async fn an_owner_that_one_member_hands_out_is_known_to_the_others() -> Result<(
     let server = MemoryStore::new();
     let client = client(&server, TTL).await?;
     let prices = RwLock::new(&client, "prices");
-    let members = [Mutex::new(&client, "a").member(), prices.write_member()];
+    let members = [Mutex::new(&client, "a").target(), prices.writer().target()];
     let guard = MultiLock::new(members)?.acquire().await?;
-    let owner = guard.lease("a").context("a lease")?.owner();
+    let owner = guard.part("a").context("a lease")?.owner();
     let inside = prices.read().owner(&owner).await?;
-    ensure!(guard.release().await? == [Released::Free, Released::StillHeld(1)]);
+    ensure!(guard.release().await? == Released::StillHeld(1));
     inside.release().await?;
     all_free(&server).await
 }
@@ -109,7 +110,7 @@ async fn a_closed_client_leaves_the_whole_to_expire() -> Result<()> {
     let report = client.close().await;
     ensure!(report.expiring == 3 && report.confirmed == 0, "{report:?}");
     ensure!(held(&server).await?.len() == 3, "some were let go");
-    let BundleEnd::Lost(lost) = guard.ended().await else {
+    let End::Lost(lost) = guard.ended().await else {
         anyhow::bail!("it was released");
     };
     ensure!(lost.reason == LossReason::ClientClosed, "{lost:?}");
@@ -124,7 +125,7 @@ async fn fixed_leases_end_the_whole_with_the_first_of_them() -> Result<()> {
     let client = client(&server, TTL).await?;
     let queue = FairLock::new(&client, "f");
     let busy = queue.acquire().await?;
-    let lock = MultiLock::new([Mutex::new(&client, "a").member(), queue.member()])?;
+    let lock = MultiLock::new([Mutex::new(&client, "a").target(), queue.target()])?;
     let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
     sleep(TTL / 2).await;
     busy.release().await?;
@@ -154,8 +155,8 @@ async fn who_left_in_a_script_that_failed_half_way_is_released_and_not_lost() ->
     let url = server.url().replace("//", "//clerk:secret@");
     let client = lockkeeper::connect(&url).await?;
     let lock = MultiLock::new([
-        Mutex::new(&client, "a").member(),
-        ReentrantLock::new(&client, "b").member(),
+        Mutex::new(&client, "a").target(),
+        ReentrantLock::new(&client, "b").target(),
     ])?;
     let error = lock.acquire().await?.release().await.err();
     let Some(Error::Partial { failures, .. }) = &error else {
@@ -224,7 +225,7 @@ async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
     for readings in 0..4 {
         let guard = lock.acquire().await?;
         server.command(&["DEL", "lockkeeper:a"]).await?;
-        let first: Lease = guard.leases()[0].clone();
+        let first: Lease = guard.parts()[0].clone();
         // Over the embedded engine it is answered at once.
         clock.set(readings, move || {
             let mut asking = std::pin::pin!(first.verify());
@@ -240,7 +241,7 @@ async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
             matches!(&seen, Err(Error::Lost { name, .. }) if name == "a"),
             "at reading {readings}: {seen:?}"
         );
-        let BundleEnd::Lost(lost) = guard.ended().await else {
+        let End::Lost(lost) = guard.ended().await else {
             anyhow::bail!("at reading {readings} it was released");
         };
         ensure!(lost.name == "a");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{BundleEnd, Client, Error, FairLock, LossReason, MultiGuard, MultiLock, Mutex};
+use lockkeeper::{Client, End, Error, FairLock, LossReason, MultiGuard, MultiLock, Mutex};
 use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, timeout};
@@ -36,9 +36,9 @@ impl Two {
             south.client(settings("south")).await?,
         ];
         let lock = MultiLock::new([
-            Mutex::new(&clients[1], "in the south").member(),
-            FairLock::new(&clients[0], "queue").member(),
-            Mutex::new(&clients[0], "in the north").member(),
+            Mutex::new(&clients[1], "in the south").target(),
+            FairLock::new(&clients[0], "queue").target(),
+            Mutex::new(&clients[0], "in the north").target(),
         ])?;
         Ok(Self {
             north,
@@ -125,7 +125,7 @@ async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the
     let mut it = Two::start().await?;
     let guard = it.acquire().await?;
     it.south.kill()?;
-    let BundleEnd::Lost(lost) = timeout(SOON, guard.ended()).await? else {
+    let End::Lost(lost) = timeout(SOON, guard.ended()).await? else {
         anyhow::bail!("it was released");
     };
     ensure!(

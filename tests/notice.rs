@@ -21,7 +21,7 @@ async fn lateness(guard: &MutexGuard) -> Result<Duration> {
     let reason = loop {
         tokio::select! {
             biased;
-            reason = &mut lost => break reason,
+            lost = &mut lost => break lost.reason,
             () = tokio::time::sleep(Duration::from_millis(1)) => deadline = Instant::now() + guard.remaining(),
         }
     };
@@ -118,7 +118,7 @@ async fn a_server_that_lost_its_data_is_noticed_by_the_next_renewal() -> Result<
     let guard = held(&server).await?;
     server.command(&["FLUSHALL"]).await?;
     let begun = Instant::now();
-    ensure!(guard.lost().await == LossReason::Gone);
+    ensure!(guard.lost().await.reason == LossReason::Gone);
     ensure!(begun.elapsed() < TTL / 2, "{:?}", begun.elapsed());
     Ok(())
 }

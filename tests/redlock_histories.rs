@@ -85,6 +85,6 @@ fn a_quorum_of_those_that_answered_is_found() {
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn a_release_that_stops_at_the_first_error_is_found() {
-    let violation = found(Mutant::ReleaseStopsAtError);
+    let violation = found(Mutant::ReleaseStopsAtFirstError);
     assert_eq!(violation.rule, "a claim left behind");
 }

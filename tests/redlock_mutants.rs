@@ -157,7 +157,7 @@ fn a_quorum_of_those_that_answered_is_caught() -> Result<()> {
 #[test]
 fn a_release_that_stops_at_the_first_error_is_caught() -> Result<()> {
     is_caught(
-        Mutant::ReleaseStopsAtError,
+        Mutant::ReleaseStopsAtFirstError,
         a_release_frees_every_server_that_answers,
     )
 }
@@ -167,7 +167,7 @@ fn no_mutant_of_locks_over_several_servers_is_forgotten() {
     let hunted = [
         Mutant::GoneWriteBackCounts,
         Mutant::QuorumOfAnswers,
-        Mutant::ReleaseStopsAtError,
+        Mutant::ReleaseStopsAtFirstError,
     ];
     assert_eq!(Mutant::QUORUM, hunted);
 }

@@ -23,7 +23,7 @@ async fn who_may_listen_to_a_minority_alone_comes_in_when_a_majority_is_free() -
         server.execute(&["DEL", MAIN])?;
     }
     let guard = timeout(TTL * 3, waiting).await???;
-    ensure!(guard.servers() == 5, "{guard:?}");
+    ensure!(guard.valid_parts() == 5, "{guard:?}");
     guard.release().await?;
     Ok(())
 }

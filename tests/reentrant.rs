@@ -32,26 +32,27 @@ async fn nested_calls_get_in_and_nobody_else_until_the_last_has_left() -> Result
         client.new_owner(),
     );
 
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     ensure!(holds(&server).await? == 1);
-    let inner = lock.acquire(&owner).await?;
+    let inner = lock.acquire().owner(&owner).await?;
     let innermost = inner.reenter().await?;
     ensure!(holds(&server).await? == 3);
     ensure!(outer.fencing_token() == innermost.fencing_token());
-    ensure!(lock.try_acquire(&stranger).await?.is_none());
+    ensure!(lock.try_acquire().owner(&stranger).await?.is_none());
 
     ensure!(innermost.release().await? == Released::StillHeld(2));
     ensure!(outer.release().await? == Released::StillHeld(1));
     ensure!(holds(&server).await? == 1);
     ensure!(
-        lock.try_acquire(&stranger).await?.is_none(),
+        lock.try_acquire().owner(&stranger).await?.is_none(),
         "the inner hold is still there"
     );
     let token = inner.fencing_token();
     ensure!(inner.release().await? == Released::Free);
     ensure!(server.command(&["EXISTS", MAIN]).await?.into_text()? == "0");
     ensure!(
-        lock.try_acquire(&stranger)
+        lock.try_acquire()
+            .owner(&stranger)
             .await?
             .context("it is free")?
             .fencing_token()
@@ -65,14 +66,15 @@ async fn a_nested_call_gets_in_past_those_who_wait_for_its_owner() -> Result<()>
     let server = MemoryStore::new();
     let client = client(&server, TTL).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     let waiting = tokio::spawn({
         let (lock, stranger) = (lock.clone(), client.new_owner());
-        async move { lock.acquire(&stranger).await.map(drop) }
+        async move { lock.acquire().owner(&stranger).await.map(drop) }
     });
     tokio::time::sleep(Duration::from_millis(1)).await;
     let inner = lock
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .wait_for(Duration::from_millis(100))
         .await?;
     ensure!(!waiting.is_finished());
@@ -91,20 +93,22 @@ async fn a_short_inner_lease_never_shortens_the_outer_one() -> Result<()> {
         client.new_owner(),
     );
     let outer = lock
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .ttl(Duration::from_secs(60))
         .no_renewal()
         .await?;
     let inner = lock
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .ttl(Duration::from_secs(1))
         .no_renewal()
         .await?;
-    ensure!(inner.lost().await == LossReason::Expired);
+    ensure!(inner.lost().await.reason == LossReason::Expired);
     tokio::time::sleep(Duration::from_secs(50)).await;
     ensure!(outer.state() == LeaseState::Held);
     outer.verify().await?;
-    ensure!(lock.try_acquire(&stranger).await?.is_none());
+    ensure!(lock.try_acquire().owner(&stranger).await?.is_none());
     ensure!(
         outer.release().await? == Released::Free,
         "the inner claim ended by itself"
@@ -122,12 +126,14 @@ async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<
         client.new_owner(),
     );
     let outer = lock
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .ttl(Duration::from_secs(1))
         .no_renewal()
         .await?;
     let inner = lock
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .ttl(Duration::from_secs(600))
         .no_renewal()
         .await?;
@@ -135,7 +141,7 @@ async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<
     outer.lost().await;
     // The key itself lives on, its claims do not.
     let begun = tokio::time::Instant::now();
-    drop(lock.acquire(&stranger).await?);
+    drop(lock.acquire().owner(&stranger).await?);
     ensure!(
         begun.elapsed() < Duration::from_millis(100),
         "{:?}",
@@ -153,9 +159,9 @@ async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -
         client.new_owner(),
         client.new_owner(),
     );
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     server.command(&["DEL", MAIN]).await?;
-    drop(lock.acquire(&stranger).await?);
+    drop(lock.acquire().owner(&stranger).await?);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let error = outer.reenter().await.err();
     ensure!(
@@ -181,9 +187,9 @@ async fn an_acquire_run_twice_counts_once() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL)?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
-    lock.acquire(&owner).await?.release().await?;
+    lock.acquire().owner(&owner).await?.release().await?;
     store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
-    let guard = lock.acquire(&owner).await?;
+    let guard = lock.acquire().owner(&owner).await?;
     ensure!(
         guard.release().await? == Released::Free,
         "the repeat counted twice"
@@ -198,10 +204,12 @@ async fn the_kinds_refuse_each_others_names() -> Result<()> {
     let owner = client.new_owner();
     let _mutex = Mutex::new(&client, "mutex").acquire().await?;
     let _reentrant = ReentrantLock::new(&client, "reentrant")
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .await?;
     let error = ReentrantLock::new(&client, "mutex")
-        .acquire(&owner)
+        .acquire()
+        .owner(&owner)
         .await
         .err();
     ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
@@ -216,7 +224,7 @@ async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Res
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     let text = owner.to_string();
     ensure!(text.parse::<Owner>()? == owner);
     let mut child =

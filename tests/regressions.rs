@@ -92,10 +92,10 @@ async fn an_owner_that_has_been_granted_lets_its_own_waiters_in() -> Result<()> 
         .build(Arc::new(server.sibling()))?;
     let lock = ReentrantLock::new(&client, "name");
     let (first, stranger, owner) = (client.new_owner(), client.new_owner(), client.new_owner());
-    let holding = lock.acquire(&first).await?;
+    let holding = lock.acquire().owner(&first).await?;
     let wait = |owner| {
         let lock = lock.clone();
-        tokio::spawn(async move { lock.acquire(&owner).await })
+        tokio::spawn(async move { lock.acquire().owner(&owner).await })
     };
     let one = wait(owner);
     tokio::time::sleep(secs(1)).await;
@@ -208,10 +208,10 @@ async fn a_release_whose_first_answer_was_lost_does_not_call_a_held_lock_free() 
     let (client, store) = unruly(&server, TTL)?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
-    let outer = lock.acquire(&owner).await?;
-    let warm = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
+    let warm = lock.acquire().owner(&owner).await?;
     ensure!(warm.release().await? == Released::StillHeld(1));
-    let inner = lock.acquire(&owner).await?;
+    let inner = lock.acquire().owner(&owner).await?;
     store.plan(&reentrant::LEAVE, Fate::LoseReply);
     let released = inner.release().await?;
     ensure!(
@@ -230,12 +230,23 @@ async fn the_end_of_the_last_dead_claim_is_told() -> Result<()> {
         .build(Arc::new(server.sibling()))?;
     let lock = ReentrantLock::new(&client, "name");
     let (owner, stranger) = (client.new_owner(), client.new_owner());
-    let long = lock.acquire(&owner).ttl(secs(600)).no_renewal().await?;
-    let short = lock.acquire(&owner).ttl(secs(8)).no_renewal().await?;
+    let long = lock
+        .acquire()
+        .owner(&owner)
+        .ttl(secs(600))
+        .no_renewal()
+        .await?;
+    let short = lock
+        .acquire()
+        .owner(&owner)
+        .ttl(secs(8))
+        .no_renewal()
+        .await?;
     let waiting = tokio::spawn({
         let lock = lock.clone();
         async move {
-            lock.acquire(&stranger)
+            lock.acquire()
+                .owner(&stranger)
                 .await
                 .map(|guard| (tokio::time::Instant::now(), guard))
         }
@@ -243,7 +254,7 @@ async fn the_end_of_the_last_dead_claim_is_told() -> Result<()> {
     tokio::time::sleep(secs(6)).await;
     // A look at 5 s has said that the name is held for 600 s.
     ensure!(long.release().await? == Released::StillHeld(1));
-    let lost = short.lost().await;
+    let lost = short.lost().await.reason;
     ensure!(lost == LossReason::Expired);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let freed = tokio::time::Instant::now();
@@ -261,7 +272,7 @@ async fn a_foreign_hash_is_left_as_it_is() -> Result<()> {
         .build(Arc::new(server.sibling()))?;
     server.execute(&["HSET", "lockkeeper:name", "", "precious", "a", "b"])?;
     let lock = ReentrantLock::new(&client, "name");
-    let result = lock.try_acquire(&client.new_owner()).await;
+    let result = lock.try_acquire().owner(&client.new_owner()).await;
     ensure!(result.is_err());
     let left = server.execute(&["HGET", "lockkeeper:name", ""])?;
     ensure!(left.as_str() == Some("precious"), "{left:?}");
@@ -276,7 +287,7 @@ async fn a_lease_that_was_lost_is_not_brought_back_by_its_own_renewal() -> Resul
     store.plan(&mutex::ACQUIRE, Fate::LoseReply);
     let guard = lock.acquire().await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
-    ensure!(guard.lost().await == LossReason::Gone);
+    ensure!(guard.lost().await.reason == LossReason::Gone);
     tokio::time::sleep(secs(1)).await;
     let keys = server.keys();
     ensure!(
@@ -293,16 +304,17 @@ async fn a_lost_claim_does_not_count_in_its_owners_new_hold() -> Result<()> {
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
-    let inner = lock.acquire(&owner).await?;
+    let inner = lock.acquire().owner(&owner).await?;
     ensure!(inner.fencing_token() > outer.fencing_token());
-    ensure!(outer.lost().await == LossReason::Gone);
+    ensure!(outer.lost().await.reason == LossReason::Gone);
     tokio::time::sleep(secs(1)).await;
     let released = inner.release().await?;
     ensure!(released == Released::Free, "{released:?}");
     drop(
-        lock.try_acquire(&client.new_owner())
+        lock.try_acquire()
+            .owner(&client.new_owner())
             .await?
             .context("free")?,
     );
@@ -316,18 +328,19 @@ async fn claims_survive_a_clock_that_steps_back_and_end_when_it_steps_forward() 
     // Mixed clocks: claims survive a step back and a step forward of the server's clock.
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     server.step_clock(-3_600_000);
     let inner = outer.reenter().await?;
     tokio::time::sleep(secs(100)).await;
     ensure!(outer.state() == LeaseState::Held && inner.state() == LeaseState::Held);
     ensure!(inner.release().await? == Released::StillHeld(1));
     ensure!(outer.release().await? == Released::Free);
-    let first = lock.acquire(&owner).await?;
+    let first = lock.acquire().owner(&owner).await?;
     let token = first.fencing_token();
     server.step_clock(7_200_000);
     let stolen = lock
-        .try_acquire(&client.new_owner())
+        .try_acquire()
+        .owner(&client.new_owner())
         .await?
         .context("the clock has ended the lease")?;
     ensure!(stolen.fencing_token() > token);
@@ -400,7 +413,7 @@ async fn max_hold_with_a_stray_and_fixed() -> Result<()> {
             acquire = acquire.no_renewal();
         }
         let guard = acquire.await?;
-        let reason = guard.lost().await;
+        let reason = guard.lost().await.reason;
         ensure!(
             reason == LossReason::MaxHold,
             "{reason:?} {:?}",
@@ -419,12 +432,17 @@ async fn dead_claims_are_swept_out_of_a_hash_that_lives_on() -> Result<()> {
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     // An owner whose claims are never left for grows the HASH.
-    let outer = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
     for _ in 0..50 {
         for _ in 0..40 {
             store.plan(&reentrant::LEAVE, Fate::LoseRequest);
         }
-        let inner = lock.acquire(&owner).ttl(secs(1)).no_renewal().await?;
+        let inner = lock
+            .acquire()
+            .owner(&owner)
+            .ttl(secs(1))
+            .no_renewal()
+            .await?;
         drop(inner);
         tokio::time::sleep(secs(3)).await;
     }

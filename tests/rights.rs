@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, End, FairLock, LossReason, MultiLock, Mutex, RwLock};
+use lockkeeper::{
+    Client, FairLock, Guard, Lock as _, LossReason, MultiLock, Mutex, Reader, ReentrantLock,
+    RwLock, Writer,
+};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::{Reply, Server};
-use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use tokio::time::timeout;
 
 const DOCUMENT: &str = include_str!("../docs/wire-format.md");
@@ -65,7 +68,7 @@ async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()
     while other.inspect(name).await?.waiters != Some(1) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     let guard = waiting.await??;
     ensure!(timeout(SOON, listed(&one, name)).await??);
     while one.inspect(name).await?.holders[0].label.as_deref() != Some("whoever") {
@@ -75,7 +78,7 @@ async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()
     while one.revoke(name).await? == 1 {
         let told = timeout(Duration::from_millis(50), guard.ended()).await;
         if let Ok(end) = told {
-            ensure!(end == End::Lost(LossReason::Revoked), "{end:?}");
+            ensure!(end.reason() == Some(LossReason::Revoked), "{end:?}");
             break;
         }
     }
@@ -97,12 +100,12 @@ async fn listed(client: &Client, name: &str) -> Result<bool> {
 async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
     let name = |name| format!("{tag}{name}");
     all_of::<Mutex>(url, namespace, &name("a mutex")).await?;
-    all_of::<Reentrant>(url, namespace, &name("a re-entrant lock")).await?;
+    all_of::<ReentrantLock>(url, namespace, &name("a re-entrant lock")).await?;
     all_of::<FairLock>(url, namespace, &name("a fair lock")).await?;
-    all_of::<RwLock>(url, namespace, &name("written")).await?;
-    all_of::<Readers>(url, namespace, &name("read")).await?;
+    all_of::<Writer>(url, namespace, &name("written")).await?;
+    all_of::<Reader>(url, namespace, &name("read")).await?;
     let client = lockkeeper::connect_with(url, Client::builder().namespace(namespace)).await?;
-    let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).member());
+    let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).target());
     MultiLock::new(members)?.acquire().await?.release().await?;
     client.close().await;
     Ok(())

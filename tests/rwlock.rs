@@ -287,7 +287,7 @@ async fn a_short_read_lease_never_shortens_the_write_around_it() -> Result<()> {
     inside.release().await?;
     again.release().await?;
     let brief = lock.read().owner(&owner).ttl(second).no_renewal().await?;
-    ensure!(brief.lost().await == LossReason::Expired);
+    ensure!(brief.lost().await.reason == LossReason::Expired);
     let left: u64 = store.command(&["PTTL", "lockkeeper:name"]).await?.parse()?;
     ensure!(left > 55_000, "{left} ms");
     writing.verify().await?;
@@ -300,7 +300,7 @@ async fn each_reader_has_a_lease_of_its_own() -> Result<()> {
     let (here, there) = two().await?;
     let brief = here.read().ttl(Duration::from_secs(2)).no_renewal().await?;
     let renewed = there.read().ttl(Duration::from_secs(2)).await?;
-    ensure!(brief.lost().await == LossReason::Expired);
+    ensure!(brief.lost().await.reason == LossReason::Expired);
     sleep(Duration::from_secs(20)).await;
     renewed.verify().await?;
     ensure!(here.try_write().await?.is_none());
@@ -388,8 +388,8 @@ async fn readers_that_are_revoked_are_told_and_nobody_joins_them() -> Result<()>
     // With its first grant the client begins to listen, in the background.
     sleep(AT_ONCE).await;
     ensure!(client.revoke("name").await? == 2);
-    ensure!(one.lost().await == LossReason::Revoked);
-    ensure!(other.lost().await == LossReason::Revoked);
+    ensure!(one.lost().await.reason == LossReason::Revoked);
+    ensure!(other.lost().await.reason == LossReason::Revoked);
     ensure!(lock.try_read().await?.is_none());
     let late = reader(&lock, 1).await?;
     drop(one);
@@ -471,7 +471,7 @@ async fn bounds_of_holding_go_over_to_what_takes_the_guards_place() -> Result<()
     sleep(3 * second).await;
     let reading = writing.downgrade().await?;
     let begun = Instant::now();
-    ensure!(reading.lost().await == LossReason::MaxHold);
+    ensure!(reading.lost().await.reason == LossReason::MaxHold);
     ensure!(
         begun.elapsed() <= 2 * second + AT_ONCE,
         "{:?}",

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Mutex, RwLock};
+use lockkeeper::{Client, FairLock, Guard, Lock as _, Mutex, Reader, ReentrantLock, Writer};
 use lockkeeper_testkit::cluster::Cluster;
-use lockkeeper_testkit::subject::{Readers, Reentrant, Subject};
+use lockkeeper_testkit::subject::Subject;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -41,7 +41,7 @@ impl<S: Subject> Pair<S> {
         let waiting = tokio::spawn(async move {
             let guard = lock.acquire().await?;
             let granted = Instant::now();
-            <S::Rival as Subject>::release(guard).await?;
+            Guard::release(guard).await?;
             Ok(granted)
         });
         listening(cluster, cluster.primary_of(slot).await?).await?;
@@ -56,7 +56,7 @@ impl<S: Subject> Pair<S> {
     /// The holder releases; how long the waiter then has to wait.
     async fn hand_over(self) -> Result<Duration> {
         let begun = Instant::now();
-        S::release(self.guard).await?;
+        Guard::release(self.guard).await?;
         let granted = timeout(LATE, self.waiting).await???;
         self.holder.close().await;
         self.waiter.close().await;
@@ -116,10 +116,10 @@ async fn follows_a_slot<S: Subject>(cluster: &Cluster) -> Result<()> {
 async fn a_waiter_is_told_after_its_slot_has_moved() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
     follows_a_slot::<Mutex>(&cluster).await?;
-    follows_a_slot::<Reentrant>(&cluster).await?;
+    follows_a_slot::<ReentrantLock>(&cluster).await?;
     follows_a_slot::<FairLock>(&cluster).await?;
-    follows_a_slot::<RwLock>(&cluster).await?;
-    follows_a_slot::<Readers>(&cluster).await
+    follows_a_slot::<Writer>(&cluster).await?;
+    follows_a_slot::<Reader>(&cluster).await
 }
 
 /// The waiter's client asks nothing of that slot meanwhile, and so does not know.
@@ -151,7 +151,7 @@ async fn is_served_after_the_way<S: Subject>(cluster: &Cluster) -> Result<()> {
     let pair = Pair::<S>::begin(cluster, slot).await?;
     cluster.begin_migration(slot, from, to).await?;
     cluster.move_keys(slot, from, to).await?;
-    S::release(pair.guard).await?;
+    Guard::release(pair.guard).await?;
     cluster.move_keys(slot, from, to).await?;
     cluster.end_migration(slot, from, to).await?;
     let begun = Instant::now();
@@ -165,7 +165,7 @@ async fn is_served_after_the_way<S: Subject>(cluster: &Cluster) -> Result<()> {
 async fn a_waiter_is_served_by_its_next_look_when_its_slot_has_arrived() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
     is_served_after_the_way::<Mutex>(&cluster).await?;
-    is_served_after_the_way::<Reentrant>(&cluster).await
+    is_served_after_the_way::<ReentrantLock>(&cluster).await
 }
 
 async fn follows_a_failover<S: Subject>() -> Result<()> {

@@ -295,7 +295,11 @@ async fn turn(clients: &[Client]) -> Result<()> {
         }
         1 => {
             let lock = ReentrantLock::new(client, &name("reentrant"));
-            let guard = lock.acquire(&client.new_owner()).wait_for(PATIENCE).await?;
+            let guard = lock
+                .acquire()
+                .owner(&client.new_owner())
+                .wait_for(PATIENCE)
+                .await?;
             let inner = guard.reenter().await?;
             sleep(moment).await;
             inner.release().await?;
@@ -325,8 +329,8 @@ async fn turn(clients: &[Client]) -> Result<()> {
         }
         5 => {
             let lock = MultiLock::new([
-                Mutex::new(client, &name("mutex")).member(),
-                FairLock::new(&clients[1], "of many").member(),
+                Mutex::new(client, &name("mutex")).target(),
+                FairLock::new(&clients[1], "of many").target(),
             ])?;
             let guard = lock.acquire().wait_for(PATIENCE).await?;
             sleep(moment).await;

@@ -160,5 +160,5 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
     // Lost by the server and brought back by nobody: the next repeat draws another token.
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
     server.command(&["DEL", FENCE]).await.unwrap();
-    assert_eq!(guard.lost().await, LossReason::Gone);
+    assert_eq!(guard.lost().await.reason, LossReason::Gone);
 }

@@ -135,7 +135,7 @@ async fn a_bounded_wait_goes_on_while_the_server_is_out_of_reach() {
     let wait = TTL * 20;
     let for_mutex = Mutex::new(&client, "mutex").acquire().wait_for(wait);
     let for_fair = FairLock::new(&client, "fair").acquire().wait_for(wait);
-    let both = ["mutex", "other"].map(|name| Mutex::new(&client, name).member());
+    let both = ["mutex", "other"].map(|name| Mutex::new(&client, name).target());
     let for_both = MultiLock::new(both).unwrap().acquire().wait_for(wait);
     let for_mutex = tokio::spawn(for_mutex.into_future());
     let for_fair = tokio::spawn(for_fair.into_future());

@@ -62,8 +62,8 @@ async fn wake(stage: &Stage) -> Result<()> {
 async fn reentry(stage: &Stage) -> Result<()> {
     let lock = ReentrantLock::new(&stage.place.client, "reentry");
     let owner = stage.place.client.new_owner();
-    let outer = lock.acquire(&owner).await?;
-    let inner = lock.acquire(&owner).await?;
+    let outer = lock.acquire().owner(&owner).await?;
+    let inner = lock.acquire().owner(&owner).await?;
     let still_held = inner.release().await? == Released::StillHeld(1);
     let free = outer.release().await? == Released::Free;
     stage.repaired(

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::{Client, FairLock, Mutex};
+use lockkeeper::{Client, FairLock, Guard, Mutex};
 use lockkeeper_testkit::subject::Subject;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
@@ -154,7 +154,7 @@ async fn hand_on<S: Subject>(
         let start = Instant::now();
         // Either may be first; a release that fails is not waited for in vain.
         let (_, next) = timeout(PATIENCE, async {
-            tokio::try_join!(async { anyhow::Ok(S::release(guard).await?) }, async {
+            tokio::try_join!(async { anyhow::Ok(Guard::release(guard).await?) }, async {
                 anyhow::Ok(granted.recv().await)
             })
         })

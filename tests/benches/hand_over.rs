@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Mutex};
+use lockkeeper::{Client, FairLock, Guard, Mutex};
 use lockkeeper_core::protocol::Item;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, mutex};
@@ -291,7 +291,7 @@ async fn stand_in_line<S: Subject>(
         sleep(REST).await;
         let now = u64::try_from(gate.beginning.elapsed().as_nanos())?;
         gate.let_go.store(now, Ordering::Release);
-        S::release(guard).await?;
+        Guard::release(guard).await?;
         grants.wait_for(|grants| *grants > mine).await?;
     }
 }

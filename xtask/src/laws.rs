@@ -2,7 +2,7 @@
 //!
 //! A law looks at a [`House`] and returns what offends against it, one sentence each.
 
-use crate::house::{House, Member};
+use crate::house::{House, Target};
 
 /// A law: what it says, and how it is checked.
 pub(crate) type Law = (&'static str, fn(&House) -> Vec<String>);
@@ -228,7 +228,7 @@ fn rust_version_is_tested(house: &House) -> Vec<String> {
 }
 
 /// What a member depends on that does not fit.
-fn foreign(member: &Member, fits: impl Fn(&str) -> bool) -> Vec<String> {
+fn foreign(member: &Target, fits: impl Fn(&str) -> bool) -> Vec<String> {
     member
         .dependencies
         .iter()

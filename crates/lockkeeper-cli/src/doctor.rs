@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lockkeeper::{Client, End, Error, LossReason, Mutex, ServerFacts};
+use lockkeeper::{Client, Error, LossReason, Mutex, ServerFacts};
 use serde::Serialize;
 
 use crate::exit::{Failure, UNAVAILABLE};
@@ -196,7 +196,7 @@ async fn messages(client: &Client) -> Result<String, String> {
         }
     };
     match tokio::time::timeout(MESSAGE, told).await {
-        Ok(Ok((End::Lost(LossReason::Revoked), took))) => {
+        Ok(Ok((end, took))) if end.reason() == Some(LossReason::Revoked) => {
             Ok(format!("one came in {} µs", took.as_micros()))
         }
         Ok(Ok((end, _))) => Err(format!(

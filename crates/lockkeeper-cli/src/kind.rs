@@ -1,32 +1,30 @@
 //! Where kinds of locks are chosen: another kind is another arm here, and an option in `args.rs`.
 
 use std::env;
-use std::future::Future;
-use std::ops::Deref;
-use std::pin::Pin;
 use std::time::Duration;
 
 use lockkeeper::{
-    Acquire, Client, FairLock, Holder, Lease, Member, MultiLock, Mutex, Owner, ReentrantLock,
-    Released, Result, RwLock,
+    Client, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Owner, ReentrantLock, Released,
+    Result, RwLock, Target,
 };
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST};
 
 /// What is held is to the rest of the command: a lease for each lock, in the order in which they were named, and one way to
-/// let them all go. Dropping it lets go too, in the background.
+/// release them all. Dropping it releases too, in the background.
 pub(crate) struct Held {
     pub(crate) leases: Vec<Lease>,
-    release: Box<dyn FnOnce() -> Releasing>,
+    guard: MultiGuard,
 }
-
-type Releasing = Pin<Box<dyn Future<Output = Result<Duration>>>>;
 
 impl Held {
     /// For how long it is still kept from others.
     pub(crate) async fn release(self) -> Result<Duration> {
-        (self.release)().await
+        Ok(match self.guard.release().await? {
+            Released::Kept(left) => left,
+            _ => Duration::ZERO,
+        })
     }
 }
 
@@ -161,57 +159,8 @@ impl Wanted {
 
     /// Waits for the locks for so long; `None`: as long as it takes.
     pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
-        match &self.names[..] {
-            [name] => self.acquire_one(client, name, wait).await,
-            _ => self.acquire_all(client, wait).await,
-        }
-    }
-
-    async fn acquire_one(
-        &self,
-        client: &Client,
-        name: &str,
-        wait: Option<Duration>,
-    ) -> Result<Held> {
-        match self.kind {
-            Kind::Mutex => {
-                let lock = Mutex::new(client, name);
-                self.take(lock.acquire(), wait, |guard| {
-                    Box::pin(kept(guard.release()))
-                })
-                .await
-            }
-            Kind::Reentrant(owner) => {
-                let owner = owner.unwrap_or_else(|| client.new_owner());
-                let lock = ReentrantLock::new(client, name);
-                self.take(lock.acquire(&owner), wait, |guard| {
-                    Box::pin(kept(guard.release()))
-                })
-                .await
-            }
-            Kind::Fair => {
-                let lock = FairLock::new(client, name);
-                self.take(lock.acquire(), wait, |guard| {
-                    Box::pin(kept(guard.release()))
-                })
-                .await
-            }
-            Kind::ReadWrite(Mode::Shared) => {
-                let lock = RwLock::new(client, name);
-                self.take(lock.read(), wait, |guard| Box::pin(kept(guard.release())))
-                    .await
-            }
-            Kind::ReadWrite(Mode::Exclusive) => {
-                let lock = RwLock::new(client, name);
-                self.take(lock.write(), wait, |guard| Box::pin(kept(guard.release())))
-                    .await
-            }
-        }
-    }
-
-    async fn acquire_all(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
-        let members = self.names.iter().map(|name| self.member(client, name));
-        let mut acquire = MultiLock::new(members)?.acquire();
+        let targets = self.names.iter().map(|name| self.target(client, name));
+        let mut acquire = MultiLock::new(targets)?.acquire();
         if let Kind::Reentrant(Some(owner)) = self.kind {
             acquire = acquire.owner(&owner);
         }
@@ -225,63 +174,21 @@ impl Wanted {
             acquire = acquire.min_hold(shortest);
         }
         let guard = acquire.await?;
-        let leases = self.names.iter().filter_map(|name| guard.lease(name));
+        let leases = self.names.iter().filter_map(|name| guard.part(name));
         Ok(Held {
-            leases: leases.cloned().collect(),
-            release: Box::new(move || {
-                Box::pin(async move {
-                    let released = guard.release().await?;
-                    Ok(released.into_iter().map(left).max().unwrap_or_default())
-                })
-            }),
+            leases: leases.collect(),
+            guard,
         })
     }
 
-    fn member(&self, client: &Client, name: &str) -> Member {
+    fn target(&self, client: &Client, name: &str) -> Target {
         match self.kind {
-            Kind::Mutex => Mutex::new(client, name).member(),
-            Kind::Reentrant(_) => ReentrantLock::new(client, name).member(),
-            Kind::Fair => FairLock::new(client, name).member(),
-            Kind::ReadWrite(Mode::Shared) => RwLock::new(client, name).read_member(),
-            Kind::ReadWrite(Mode::Exclusive) => RwLock::new(client, name).write_member(),
+            Kind::Mutex => Mutex::new(client, name).target(),
+            Kind::Reentrant(_) => ReentrantLock::new(client, name).target(),
+            Kind::Fair => FairLock::new(client, name).target(),
+            Kind::ReadWrite(Mode::Shared) => RwLock::new(client, name).reader().target(),
+            Kind::ReadWrite(Mode::Exclusive) => RwLock::new(client, name).writer().target(),
         }
-    }
-
-    async fn take<G>(
-        &self,
-        mut acquire: Acquire<G>,
-        wait: Option<Duration>,
-        release: fn(G) -> Releasing,
-    ) -> Result<Held>
-    where
-        G: Deref<Target = Lease> + 'static,
-    {
-        if let Some(wait) = wait {
-            acquire = acquire.wait_for(wait);
-        }
-        if let Some(longest) = self.max_hold {
-            acquire = acquire.max_hold(longest);
-        }
-        if let Some(shortest) = self.min_hold {
-            acquire = acquire.min_hold(shortest);
-        }
-        let guard = acquire.await?;
-        Ok(Held {
-            leases: vec![guard.deref().clone()],
-            release: Box::new(move || release(guard)),
-        })
-    }
-}
-
-async fn kept(release: impl Future<Output = Result<Released>>) -> Result<Duration> {
-    release.await.map(left)
-}
-
-/// For how long nobody else can hold what was let go.
-const fn left(released: Released) -> Duration {
-    match released {
-        Released::Kept(left) => left,
-        _ => Duration::ZERO,
     }
 }
 

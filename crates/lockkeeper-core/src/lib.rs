@@ -29,66 +29,41 @@ macro_rules! mutant {
 }
 
 mod acquire;
-mod acquire_all;
-mod acquisition;
-mod advice;
-mod builder;
-mod bundle;
+mod admin;
 pub mod claim;
 mod client;
-pub mod clock;
 mod engine;
-mod error;
-mod exchange;
-mod gathering;
-#[doc(hidden)]
-pub mod glob;
-mod hold;
-mod inspection;
-mod lease;
-mod leave;
-mod listing;
-mod lock;
-mod majority;
-mod member;
+mod grant;
 #[cfg(feature = "mutants")]
 pub mod mutants;
-mod name;
-mod notify;
-mod observer;
-mod owner;
-mod pass;
-mod pause;
-pub mod protocol;
 pub mod quorum;
-mod reaper;
-mod renewal;
-mod rights;
-mod settings;
-pub mod store;
-mod swap;
-mod switch;
-#[doc(hidden)]
-pub mod tally;
-mod tenure;
-mod whole;
+mod registry;
+mod schedule;
+mod seam;
+mod words;
 
-pub use acquire::{Acquire, TryAcquire};
-pub use acquire_all::{AcquireAll, TryAcquireAll};
-pub use advice::Advice;
-pub use builder::ClientBuilder;
-pub use bundle::{Bundle, BundleEnd, LostMember};
+pub use acquire::majority::Majority;
+pub use acquire::plan::{Plan, Target};
+pub use acquire::{Acquire, Tries, TryAcquire, Waits};
+pub use admin::advice::Advice;
+#[doc(hidden)]
+pub use admin::glob;
+pub use admin::inspection::{Holder, HolderState, Inspection, Waiter};
+pub use admin::listing::{Names, ServerFacts};
+pub use client::builder::ClientBuilder;
+pub use client::lock::Lock;
 pub use client::{Client, CloseReport};
-pub use error::{Error, Result};
-pub use hold::{Hold, Released};
-pub use inspection::{Holder, HolderState, Inspection, Waiter};
-pub use lease::{End, Ended, Lease, LeaseState, LossReason, Lost};
-pub use listing::{Names, ServerFacts};
-pub use lock::Lock;
-pub use majority::{QuorumAcquire, QuorumHold, QuorumLease, QuorumLock, QuorumTryAcquire};
-pub use member::Member;
-pub use name::Name;
-pub use observer::{LeaseEvent, Observation, Observer};
-pub use owner::{ClaimId, Owner};
-pub use protocol::{FencingToken, Kind};
-pub use swap::Swapped;
+pub use grant::convert::Converted;
+pub use grant::guard::{Guard, Queued, SingleServer};
+pub use grant::hold::Hold;
+pub use grant::lease::{Lease, UntilEnded, UntilLost};
+#[doc(hidden)]
+pub use schedule::tally;
+pub use seam::observer::{LeaseEvent, Observation, Observer};
+pub use seam::{clock, protocol, store};
+pub use words::ending::{End, LeaseState, LossReason, Lost, Released};
+pub use words::error::{Error, Result};
+pub use words::kind::Kind;
+pub use words::name::Name;
+pub use words::owner::{ClaimId, Owner};
+pub use words::token::FencingToken;

@@ -72,11 +72,9 @@ defects! {
     GoneWriteBackCounts,
     /// A majority of the servers that answered is enough.
     QuorumOfAnswers,
-    /// A release of several servers stops at the first that does not answer, and forgets the rest.
-    ReleaseStopsAtError,
     /// The old claim of a swap without answer is renewed.
     RenewWhileSwapping,
-    /// The release of several locks stops at the first that fails.
+    /// The release of several locks, or servers, stops at the first that fails, and forgets the rest.
     ReleaseStopsAtFirstError,
     /// What is held together is believed in when one of it is lost.
     LossOfOneKeepsTheRest,
@@ -89,7 +87,7 @@ impl Mutant {
     pub const QUORUM: [Self; 3] = [
         Self::GoneWriteBackCounts,
         Self::QuorumOfAnswers,
-        Self::ReleaseStopsAtError,
+        Self::ReleaseStopsAtFirstError,
     ];
 
     /// Those of swaps, which the exhaustive search alone must find.

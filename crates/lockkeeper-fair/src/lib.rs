@@ -7,13 +7,10 @@
 mod protocol;
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{
-    Acquire, Client, Hold, Lease, Lock, Member, Name, Owner, Released, Result, TryAcquire,
-};
+use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, TryAcquire};
 use protocol::FairProtocol;
 
 /// What a fair lock called `name` asks and how it reads the answers: for models of the lock that drive the same protocol.
@@ -68,12 +65,12 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
 /// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
 ///   resource that checks fencing tokens closes this.
 #[derive(Clone)]
-pub struct FairLock(Lock);
+pub struct FairLock(Target);
 
 impl FairLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Lock::new(client, name, FairProtocol::new))
+        Self(Target::new(client, name, FairProtocol::new))
     }
 
     /// Acquires, waiting in the queue for as long as it takes unless told otherwise. With an
@@ -112,10 +109,7 @@ impl FairLock {
     /// # }
     /// ```
     pub fn acquire(&self) -> Acquire<FairGuard> {
-        self.0.acquire(|hold, lock| FairGuard {
-            hold,
-            lock: Self(lock),
-        })
+        Acquire::new(self.0.clone())
     }
 
     /// Acquires if the lock is free now and nobody waits for it, or if the [owner](lockkeeper_core::TryAcquire::owner) holds it;
@@ -146,49 +140,12 @@ impl FairLock {
     /// # }
     /// ```
     pub fn try_acquire(&self) -> TryAcquire<FairGuard> {
-        self.0.try_acquire(|hold, lock| FairGuard {
-            hold,
-            lock: Self(lock),
-        })
+        Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of several that are acquired together, by a `MultiLock`.
-    pub fn member(&self) -> Member {
-        Member::new(self.0.clone())
-    }
-
-    /// Acquires, runs `work` for as long as the lease lasts, and releases.
-    ///
-    /// When it returns `Ok`, the work was done while the lease was believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the work was then
-    /// stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock, or leaves the queue.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_fair::FairLock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let token = FairLock::new(&client, "printer").hold(async |lease| lease.fencing_token()).await?;
-    /// assert!(token.get() > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(Lease) -> T,
-    {
-        self.acquire().await?.hold.within(work).await
+    /// This lock as one of several that are acquired together, by a `MultiLock`.
+    pub fn target(&self) -> Target {
+        self.0.clone()
     }
 
     /// How many wait in the queue, of all clients, when the server was asked. Waiters that have died count until they are
@@ -240,24 +197,30 @@ impl FairLock {
     }
 }
 
+impl Lock for FairLock {
+    type Guard = FairGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
+impl From<&FairLock> for Target {
+    fn from(lock: &FairLock) -> Self {
+        lock.target()
+    }
+}
+
 impl fmt::Debug for FairLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// One hold of a [`FairLock`]. Dereferences to its [`Lease`].
-///
-/// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word. A guard
-/// cannot be cloned: `guard.clone()` gives another observer of its [`Lease`].
-///
-/// Bind it to a name: `let _guard = lock.acquire().await?` keeps it to the end of its block, while
-/// `let _ = lock.acquire().await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct FairGuard {
-    hold: Hold,
-    lock: FairLock,
+lockkeeper_core::guard! {
+    /// One hold of a [`FairLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last hold of its owner the
+    /// next in the queue holds.
+    pub struct FairGuard: Queued, SingleServer;
 }
 
 impl FairGuard {
@@ -290,36 +253,6 @@ impl FairGuard {
     /// # }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        self.hold.reenter(self.lock.try_acquire()).await
-    }
-
-    /// Lets this hold go and waits until the server has confirmed it. With the last hold of the owner the next in the queue
-    /// holds.
-    ///
-    /// When it returns `Ok`, the lock is free or already another's, or still the owner's by so many other holds.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this claim's lease had been lost before; [`Backend`](lockkeeper_core::Error::Backend) if the server did not
-    /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
-    /// background.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
-    ///
-    /// # Examples
-    ///
-    /// See [`FairLock`].
-    pub async fn release(self) -> Result<Released> {
-        self.hold.release().await
-    }
-}
-
-impl Deref for FairGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.hold
+        self.0.reenter().await.map(Self)
     }
 }

@@ -4,15 +4,13 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-mod guard;
 mod plan;
 
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_core::{AcquireAll, Error, Lease, Member, Owner, Result, TryAcquireAll};
+use lockkeeper_core::{Acquire, Error, Lease, Lock, Owner, Plan, Result, Target, TryAcquire};
 
-pub use guard::MultiGuard;
 use plan::{Facts, plan};
 
 /// Several locks, of any kinds and of one or several servers, that are held all or none.
@@ -50,10 +48,10 @@ use plan::{Facts, plan};
 /// # async fn main() -> lockkeeper_core::Result<()> {
 /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
 /// let (from, to) = (Mutex::new(&client, "account:7"), Mutex::new(&client, "account:9"));
-/// let both = MultiLock::new([from.member(), to.member()])?;
+/// let both = MultiLock::new([&from, &to])?;
 ///
 /// let guard = both.acquire().await?;
-/// for lease in guard.leases() {
+/// for lease in guard.parts() {
 ///     println!("token for {}: {}", lease.name(), lease.fencing_token());
 /// }
 /// assert!(from.try_acquire().await?.is_none());
@@ -69,7 +67,7 @@ use plan::{Facts, plan};
 ///   end at moments of their own. The whole is held from the last grant to the first end.
 /// - **That a loss waits for your code.** When one member is lost none is renewed any more, also while work under the guard goes
 ///   on; the others stay on their servers until the guard is gone, or until their leases end. Run the work in
-///   [`MultiGuard::run`], and hand each resource the token of its member.
+///   [`Lease::run`](lockkeeper_core::Lease::run), and hand each resource the token of its member.
 /// - **Fairness.** Whoever needs many names waits until all are free at once, while others come and go. A fair or read-write
 ///   member keeps its own order, and is held while the members behind it are waited for.
 /// - **An end, if its leases do not outlast the collecting.** Members that are taken one after the other are held while the next
@@ -83,12 +81,12 @@ use plan::{Facts, plan};
 ///   checks fencing tokens closes this.
 #[derive(Clone)]
 pub struct MultiLock {
-    steps: Arc<[Vec<Member>]>,
+    stages: Arc<[Vec<Target>]>,
 }
 
 impl MultiLock {
-    /// A lock over these members; their order does not matter. Every kind makes members of its locks: `mutex.member()`,
-    /// `rwlock.read_member()`. One that is listed twice is taken once. Nothing is sent.
+    /// A lock over these; their order does not matter. Locks of one kind can be listed by themselves, those of several kinds by
+    /// their targets: `[mutex.target(), rwlock.reader().target()]`. One that is listed twice is taken once. Nothing is sent.
     ///
     /// # Errors
     ///
@@ -107,18 +105,18 @@ impl MultiLock {
     /// # async fn main() -> lockkeeper_core::Result<()> {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let prices = RwLock::new(&client, "prices");
-    /// let refused = MultiLock::new([prices.read_member(), prices.write_member()]);
+    /// let refused = MultiLock::new([prices.reader().target(), prices.writer().target()]);
     /// assert!(matches!(refused, Err(Error::Config { .. })));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self> {
-        let members: Vec<Member> = members.into_iter().collect();
-        let facts: Vec<_> = members.iter().map(facts).collect::<Result<_>>()?;
-        let steps = plan(&facts).map_err(|refusal| Error::config(refusal.to_string()))?;
-        let step = |step: Vec<usize>| step.into_iter().map(|at| members[at].clone()).collect();
+    pub fn new<T: Into<Target>>(locks: impl IntoIterator<Item = T>) -> Result<Self> {
+        let targets: Vec<Target> = locks.into_iter().map(Into::into).collect();
+        let facts: Vec<_> = targets.iter().map(facts).collect::<Result<_>>()?;
+        let stages = plan(&facts).map_err(|refusal| Error::config(refusal.to_string()))?;
+        let stage = |stage: Vec<usize>| stage.into_iter().map(|at| targets[at].clone()).collect();
         Ok(Self {
-            steps: steps.into_iter().map(step).collect(),
+            stages: stages.into_iter().map(stage).collect(),
         })
     }
 
@@ -154,14 +152,14 @@ impl MultiLock {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let (printer, paper) = (FairLock::new(&client, "printer"), Mutex::new(&client, "paper"));
     /// let _printing = printer.acquire().await?;
-    /// let both = MultiLock::new([printer.member(), paper.member()])?;
+    /// let both = MultiLock::new([printer.target(), paper.target()])?;
     /// let late = both.acquire().wait_for(Duration::from_secs(1)).await;
     /// assert!(matches!(late, Err(Error::Timeout { name, .. }) if name == "printer"));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn acquire(&self) -> AcquireAll<MultiGuard> {
-        AcquireAll::new(Arc::clone(&self.steps), MultiGuard::new)
+    pub fn acquire(&self) -> Acquire<MultiGuard> {
+        Acquire::new(Lock::plan(self))
     }
 
     /// Acquires all members if they can be had now. `None` if one of them cannot: then nothing is held, and what had been taken
@@ -188,70 +186,80 @@ impl MultiLock {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let (one, other) = (Mutex::new(&client, "one"), Mutex::new(&client, "other"));
     /// let held = other.acquire().await?;
-    /// let both = MultiLock::new([one.member(), other.member()])?;
+    /// let both = MultiLock::new([&one, &other])?;
     /// assert!(both.try_acquire().await?.is_none());
     /// assert!(one.try_acquire().await?.is_some());
     /// # drop(held);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn try_acquire(&self) -> TryAcquireAll<MultiGuard> {
-        TryAcquireAll::new(self.acquire())
+    pub fn try_acquire(&self) -> TryAcquire<MultiGuard> {
+        Acquire::new(Lock::plan(self))
     }
+}
 
-    /// Acquires all members, runs `work` for as long as the whole lasts, and releases. The leases are handed to it in the order in
-    /// which they were acquired.
+impl Lock for MultiLock {
+    type Guard = MultiGuard;
+
+    fn plan(&self) -> Plan {
+        Plan::all(Arc::clone(&self.stages))
+    }
+}
+
+fn facts(target: &Target) -> Result<Facts<Owner>> {
+    Ok(Facts {
+        store: target.store_name().map(|name| name.to_string()),
+        client: target.client(),
+        group: target.group()?,
+        key: target.key()?.to_owned(),
+        mode: target.mode()?,
+        owner: target.own_owner(),
+        joins: target.joins()?,
+    })
+}
+
+/// The locks in the order in which they are taken; what is taken together stands in brackets of its own.
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*self.stages).finish()
+    }
+}
+
+lockkeeper_core::guard! {
+    /// A held [`MultiLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which is valid as long as all its parts are: one
+    /// for each lock, with a fencing token of its own. When one of them is lost all are, and
+    /// [`Lost`](lockkeeper_core::Lost) says which it was.
     ///
-    /// When it returns `Ok`, the work was done while all leases were believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if a member was lost on the way: the work was then
-    /// stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases every member.
+    /// They are released in the reverse order of acquiring. Every one is tried, whatever becomes of the others; a server that is
+    /// silent does not keep them. What [`release`](Self::release) returns is what keeps others out for longest.
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_core::{Client, LossReason};
     /// # use lockkeeper_multi::MultiLock;
     /// # use lockkeeper_mutex::Mutex;
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> lockkeeper_core::Result<()> {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let members = ["a", "b", "c"].map(|name| Mutex::new(&client, name).member());
-    /// let count = MultiLock::new(members)?.hold(async |leases| leases.len()).await?;
-    /// assert_eq!(count, 3);
+    /// let (order, stock) = (Mutex::new(&client, "order:7"), Mutex::new(&client, "stock"));
+    /// let guard = MultiLock::new([&order, &stock])?.acquire().await?;
+    /// for part in guard.parts() {
+    ///     println!("what {} protects is told {}", part.name(), part.fencing_token());
+    /// }
+    /// client.revoke("stock").await?;
+    /// let lost = guard.lost().await;
+    /// assert_eq!((lost.name.as_str(), lost.reason), ("stock", LossReason::Revoked));
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hold<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(&[Lease]) -> T,
-    {
-        self.acquire().await?.within(work).await
-    }
+    pub struct MultiGuard: Queued, SingleServer;
 }
 
-fn facts(member: &Member) -> Result<Facts<Owner>> {
-    Ok(Facts {
-        store: member.store_name().map(|name| name.to_string()),
-        client: member.client(),
-        group: member.group()?,
-        key: member.key()?.to_owned(),
-        mode: member.mode()?,
-        owner: member.own_owner(),
-        joins: member.joins()?,
-    })
-}
-
-/// The members in the order in which they are taken; what is taken together stands in brackets of its own.
-impl fmt::Debug for MultiLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&*self.steps).finish()
+impl MultiGuard {
+    /// The lease of the lock called `name`; the first, if locks of several clients are called so.
+    pub fn part(&self, name: &str) -> Option<Lease> {
+        self.parts().into_iter().find(|part| part.name() == name)
     }
 }

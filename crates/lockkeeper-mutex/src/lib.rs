@@ -7,13 +7,10 @@
 mod protocol;
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{
-    Acquire, Client, Hold, Lease, Lock, Member, Name, Released, Result, TryAcquire,
-};
+use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 use protocol::MutexProtocol;
 
 /// A lock with one holder at a time, whoever it is.
@@ -55,16 +52,16 @@ use protocol::MutexProtocol;
 ///   lock can be granted again while the old holder still believes. Only a resource that checks fencing tokens closes
 ///   this.
 /// - **Exclusion between the last check and the write.** A process can pause for longer than the ttl right after
-///   [`ensure_held`](Lease::ensure_held). Again, only fencing tokens help.
+///   [`ensure_held`](lockkeeper_core::Lease::ensure_held). Again, only fencing tokens help.
 /// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
 /// - **Re-entry.** A second acquisition by the same owner waits like any other.
 #[derive(Clone)]
-pub struct Mutex(Lock);
+pub struct Mutex(Target);
 
 impl Mutex {
     /// The mutex called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Lock::new(client, name, MutexProtocol::new))
+        Self(Target::new(client, name, MutexProtocol::new))
     }
 
     /// Acquires, waiting for as long as it takes unless told otherwise.
@@ -101,7 +98,7 @@ impl Mutex {
     /// # }
     /// ```
     pub fn acquire(&self) -> Acquire<MutexGuard> {
-        self.0.acquire(|hold, _| MutexGuard(hold))
+        Acquire::new(self.0.clone())
     }
 
     /// Acquires if the lock is free now. `None` if it cannot be had now: somebody holds it, or the name is kept.
@@ -132,46 +129,12 @@ impl Mutex {
     /// # }
     /// ```
     pub fn try_acquire(&self) -> TryAcquire<MutexGuard> {
-        self.0.try_acquire(|hold, _| MutexGuard(hold))
+        Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of several that are acquired together, by a `MultiLock`.
-    pub fn member(&self) -> Member {
-        Member::new(self.0.clone())
-    }
-
-    /// Acquires, runs `work` for as long as the lease lasts, and releases.
-    ///
-    /// When it returns `Ok`, the work was done while the lease was believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the
-    /// work was then stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_mutex::Mutex;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let token = Mutex::new(&client, "report").hold(async |lease| lease.fencing_token()).await?;
-    /// assert!(token.get() > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(Lease) -> T,
-    {
-        self.acquire().await?.0.within(work).await
+    /// This lock as one of several that are acquired together, by a `MultiLock`.
+    pub fn target(&self) -> Target {
+        self.0.clone()
     }
 }
 
@@ -183,40 +146,28 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(MutexProtocol::new(name))
 }
 
+impl Lock for Mutex {
+    type Guard = MutexGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
+impl From<&Mutex> for Target {
+    fn from(mutex: &Mutex) -> Self {
+        mutex.target()
+    }
+}
+
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// A held [`Mutex`]. Dereferences to its [`Lease`].
-///
-/// Dropping it releases the lock in the background; [`release`](Self::release) waits for the server's word. A guard
-/// cannot be cloned: `guard.clone()` gives another view, its [`Lease`].
-///
-/// Bind it to a name: `let _guard = lock.acquire().await?` keeps it to the end of its block, while
-/// `let _ = lock.acquire().await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct MutexGuard(Hold);
-
-impl MutexGuard {
-    /// Lets the lock go and waits until the server has confirmed it.
-    ///
-    /// When it returns `Ok`, the lock is free or already another's.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if the lease had been lost before;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server did not confirm within the client's release timeout. The
-    /// guard is gone in every case, and the leave is repeated in the background.
-    ///
-    /// After a loss, `release` returns `Lost` at once; the leave goes out in the background. Treat `Lost(Revoked)` as
-    /// "stopped as asked".
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
+lockkeeper_core::guard! {
+    /// A held [`Mutex`]. Dereferences to its [`Lease`](lockkeeper_core::Lease).
     ///
     /// # Examples
     ///
@@ -232,15 +183,5 @@ impl MutexGuard {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn release(self) -> Result<Released> {
-        self.0.release().await
-    }
-}
-
-impl Deref for MutexGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.0
-    }
+    pub struct MutexGuard: SingleServer;
 }

@@ -7,15 +7,11 @@
 mod protocol;
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{
-    Client, Name, QuorumAcquire, QuorumHold, QuorumLease, QuorumLock, QuorumTryAcquire, Released,
-    Result,
-};
+use lockkeeper_core::{Acquire, Client, Lock, Majority, Name, Plan, Result, TryAcquire};
 use protocol::RedlockProtocol;
 
 /// A lock with one holder at a time that a majority of independent servers decides about.
@@ -97,12 +93,12 @@ use protocol::RedlockProtocol;
 ///   that neither steps nor stops while the machine sleeps; the servers count by their wall clocks. What happens between the
 ///   last look and your write is not covered.
 /// - **It survives fewer losses while it is held than before.** Servers that did not answer in time when it was acquired take no
-///   part until the next acquisition. [`QuorumLease::servers`] tells how many do.
+///   part until the next acquisition. [`Lease::valid_parts`](lockkeeper_core::Lease::valid_parts) tells how many do.
 /// - **Fairness, re-entry, reading beside one another.** Use the locks that have them, on one server. Rivals that ask at the same
 ///   moment may all fail, and ask again.
 /// - **Revoking** by one client's `revoke` concerns that server's part. The lease is lost when a majority of parts was revoked.
 #[derive(Clone)]
-pub struct Redlock(QuorumLock);
+pub struct Redlock(Majority);
 
 impl Redlock {
     /// The lock called `name` on the servers of these clients, each of which counts as one. Nothing is sent.
@@ -128,7 +124,7 @@ impl Redlock {
     /// # }
     /// ```
     pub fn new<'a>(clients: impl IntoIterator<Item = &'a Client>, name: &str) -> Result<Self> {
-        QuorumLock::new(clients, name, RedlockProtocol::new).map(Self)
+        Majority::new(clients, name, RedlockProtocol::new).map(Self)
     }
 
     /// The longest ttl that **any** process uses for **any** Redlock on these servers (default: the longest of the clients' own).
@@ -194,8 +190,8 @@ impl Redlock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn acquire(&self) -> QuorumAcquire<RedlockGuard> {
-        self.0.acquire(RedlockGuard)
+    pub fn acquire(&self) -> Acquire<RedlockGuard> {
+        Acquire::new(self.0.clone())
     }
 
     /// Acquires if a majority of the servers grants now. `None` if others hold, or if rivals asked at the same moment and
@@ -227,44 +223,8 @@ impl Redlock {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn try_acquire(&self) -> QuorumTryAcquire<RedlockGuard> {
-        self.0.try_acquire(RedlockGuard)
-    }
-
-    /// Acquires, runs `work` for as long as the lease lasts, and releases.
-    ///
-    /// When it returns `Ok`, the work was done while the lease was believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the
-    /// work was then stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_redlock::Redlock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
-    /// # let (a, b, c) = (connect()?, connect()?, connect()?);
-    /// let lock = Redlock::new([&a, &b, &c], "report")?;
-    /// let token = lock.hold(async |lease| lease.fencing_token()).await?;
-    /// assert!(token.get() > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(QuorumLease) -> T,
-    {
-        self.acquire().await?.0.within(work).await
+    pub fn try_acquire(&self) -> TryAcquire<RedlockGuard> {
+        Acquire::new(self.0.clone())
     }
 }
 
@@ -276,38 +236,25 @@ pub fn protocol(name: Name, longest: Duration) -> Arc<dyn Protocol> {
     Arc::new(RedlockProtocol::new(name, longest))
 }
 
+impl Lock for Redlock {
+    type Guard = RedlockGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// A held [`Redlock`]. Dereferences to its [`QuorumLease`].
-///
-/// Dropping it releases the lock in the background, on every server; [`release`](Self::release) waits for their word. A guard
-/// cannot be cloned: `guard.clone()` gives another view, its [`QuorumLease`].
-///
-/// Bind it to a name: `let _guard = lock.acquire().await?` keeps it to the end of its block, while
-/// `let _ = lock.acquire().await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct RedlockGuard(QuorumHold);
-
-impl RedlockGuard {
-    /// Lets the lock go on every server, and waits until a majority has confirmed it.
+lockkeeper_core::guard! {
+    /// A held [`Redlock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which has a part for each server that granted.
     ///
-    /// When it returns `Ok`, the lock is free or already another's. Servers that have not answered by then are told in the
-    /// background, and free by the end of the ttl in any case.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if the lease had been lost before;
-    /// [`Backend`](lockkeeper_core::Error::Backend), which names the servers, if no majority confirmed within the first
-    /// client's release timeout. The guard is gone in every case, and the leaves are repeated in the background.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
+    /// When [`release`](Self::release) returns `Ok`, a majority has confirmed it. Servers that have not answered by then are told
+    /// in the background, and free by the end of the ttl in any case.
     ///
     /// # Examples
     ///
@@ -320,19 +267,10 @@ impl RedlockGuard {
     /// # let connect = || Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()));
     /// # let (a, b, c) = (connect()?, connect()?, connect()?);
     /// let guard = Redlock::new([&a, &b, &c], "report")?.acquire().await?;
+    /// assert_eq!(guard.valid_parts(), 3);
     /// assert_eq!(guard.release().await?, Released::Free);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn release(self) -> Result<Released> {
-        self.0.release().await
-    }
-}
-
-impl Deref for RedlockGuard {
-    type Target = QuorumLease;
-
-    fn deref(&self) -> &QuorumLease {
-        &self.0
-    }
+    pub struct RedlockGuard;
 }

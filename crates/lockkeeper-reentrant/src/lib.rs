@@ -7,13 +7,12 @@
 mod protocol;
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{
-    Acquire, Client, Hold, Lease, Lock, Member, Name, Owner, Released, Result, TryAcquire,
-};
+use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcquire};
+#[cfg(doc)]
+use lockkeeper_core::{Lease, Owner};
 use protocol::ReentrantProtocol;
 
 /// A lock with one owner at a time, who may hold it several times over.
@@ -45,7 +44,7 @@ use protocol::ReentrantProtocol;
 /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
 /// let lock = ReentrantLock::new(&client, "account:7");
 /// let owner = client.new_owner();
-/// let outer = lock.acquire(&owner).await?;
+/// let outer = lock.acquire().owner(&owner).await?;
 /// let inner = outer.reenter().await?;
 /// assert_eq!(inner.fencing_token(), outer.fencing_token());
 /// assert_eq!(inner.release().await?, Released::StillHeld(1));
@@ -63,15 +62,15 @@ use protocol::ReentrantProtocol;
 ///   token of then; a resource that checks tokens refuses it.
 /// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
 #[derive(Clone)]
-pub struct ReentrantLock(Lock);
+pub struct ReentrantLock(Target);
 
 impl ReentrantLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Lock::new(client, name, ReentrantProtocol::new))
+        Self(Target::new(client, name, ReentrantProtocol::new))
     }
 
-    /// Acquires for `owner`, waiting for as long as it takes unless told otherwise.
+    /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
     ///
     /// An owner that holds gets in at once, unless its hold was [revoked](Client::revoke): then nobody gets in, not even
     /// it, until its guards are gone or their leases end. So run the outer work in [`guard.run(…)`](Lease::run), which
@@ -102,22 +101,17 @@ impl ReentrantLock {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let lock = ReentrantLock::new(&client, "account:7");
     /// let (one, other) = (client.new_owner(), client.new_owner());
-    /// let _outer = lock.acquire(&one).await?;
-    /// let _inner = lock.acquire(&one).await?;
-    /// assert!(lock.try_acquire(&other).await?.is_none());
+    /// let _outer = lock.acquire().owner(&one).await?;
+    /// let _inner = lock.acquire().owner(&one).await?;
+    /// assert!(lock.try_acquire().owner(&other).await?.is_none());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn acquire(&self, owner: &Owner) -> Acquire<ReentrantGuard> {
-        self.0
-            .acquire(|hold, lock| ReentrantGuard {
-                hold,
-                lock: Self(lock),
-            })
-            .owner(owner)
+    pub fn acquire(&self) -> Acquire<ReentrantGuard> {
+        Acquire::new(self.0.clone())
     }
 
-    /// Acquires for `owner` if the lock is free or its own now. `None` if it cannot be had now: another owner holds it,
+    /// Acquires if the lock is free, or the [owner](Acquire::owner)'s own, now. `None` if it cannot be had now: another owner holds it,
     /// this owner's hold was revoked, or the name is kept.
     ///
     /// # Errors
@@ -132,57 +126,14 @@ impl ReentrantLock {
     /// # Examples
     ///
     /// See [`acquire`](Self::acquire).
-    pub fn try_acquire(&self, owner: &Owner) -> TryAcquire<ReentrantGuard> {
-        self.0
-            .try_acquire(|hold, lock| ReentrantGuard {
-                hold,
-                lock: Self(lock),
-            })
-            .owner(owner)
+    pub fn try_acquire(&self) -> TryAcquire<ReentrantGuard> {
+        Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of several that are acquired together, by a `MultiLock`: for the owner of that acquisition,
-    /// or [one of its own](Member::owner).
-    pub fn member(&self) -> Member {
-        Member::new(self.0.clone())
-    }
-
-    /// Acquires for `owner`, runs `work` for as long as the lease lasts, and releases.
-    ///
-    /// When it returns `Ok`, the work was done while the lease was believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`acquire`](Self::acquire), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the work was then
-    /// stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases this claim.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_reentrant::ReentrantLock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let lock = ReentrantLock::new(&client, "account:7");
-    /// let owner = client.new_owner();
-    /// let nested = lock
-    ///     .hold(&owner, async |_| lock.hold(&owner, async |lease| lease.fencing_token()).await)
-    ///     .await??;
-    /// assert!(nested.get() > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold<F, T>(&self, owner: &Owner, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(Lease) -> T,
-    {
-        self.acquire(owner).await?.hold.within(work).await
+    /// This lock as one of several that are acquired together, by a `MultiLock`: for the owner of that acquisition,
+    /// or [one of its own](Target::owner).
+    pub fn target(&self) -> Target {
+        self.0.clone()
     }
 }
 
@@ -194,24 +145,30 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(ReentrantProtocol::new(name))
 }
 
+impl Lock for ReentrantLock {
+    type Guard = ReentrantGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
+impl From<&ReentrantLock> for Target {
+    fn from(lock: &ReentrantLock) -> Self {
+        lock.target()
+    }
+}
+
 impl fmt::Debug for ReentrantLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`].
-///
-/// Dropping it releases this one hold in the background; [`release`](Self::release) waits for the server's word. A guard
-/// cannot be cloned: `guard.clone()` gives another view, its [`Lease`].
-///
-/// Bind it to a name: `let _guard = lock.acquire(&owner).await?` keeps it to the end of its block, while
-/// `let _ = lock.acquire(&owner).await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct ReentrantGuard {
-    hold: Hold,
-    lock: ReentrantLock,
+lockkeeper_core::guard! {
+    /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when the last
+    /// hold of its owner is gone.
+    pub struct ReentrantGuard: SingleServer;
 }
 
 impl ReentrantGuard {
@@ -232,40 +189,6 @@ impl ReentrantGuard {
     ///
     /// See [`ReentrantLock`].
     pub async fn reenter(&self) -> Result<Self> {
-        self.hold
-            .reenter(self.lock.try_acquire(&self.owner()))
-            .await
-    }
-
-    /// Lets this hold go and waits until the server has confirmed it.
-    ///
-    /// When it returns `Ok`, the lock is free or already another's, or still the owner's by this many other holds.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this claim's lease had been lost before; [`Backend`](lockkeeper_core::Error::Backend) if the server did not
-    /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
-    /// background.
-    ///
-    /// After a loss, `release` returns `Lost` at once; the leave goes out in the background. Treat `Lost(Revoked)` as
-    /// "stopped as asked".
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
-    ///
-    /// # Examples
-    ///
-    /// See [`ReentrantLock`].
-    pub async fn release(self) -> Result<Released> {
-        self.hold.release().await
-    }
-}
-
-impl Deref for ReentrantGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.hold
+        self.0.reenter().await.map(Self)
     }
 }

@@ -1,23 +1,19 @@
-use std::ops::Deref;
-
-use lockkeeper_core::{Hold, Lease, Lock, Released, Result, Swapped};
+use lockkeeper_core::{Converted, Result};
 
 #[cfg(doc)]
 use crate::RwLock;
 use crate::protocol::RwProtocol;
 
-/// One hold of a [`RwLock`] to read. Dereferences to its [`Lease`].
-///
-/// Dropping it releases in the background; [`release`](Self::release) waits for the server's word. A guard cannot be cloned:
-/// `guard.clone()` gives another observer of its [`Lease`].
-///
-/// Bind it to a name: `let _guard = lock.read().await?` keeps it to the end of its block, while
-/// `let _ = lock.read().await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct ReadGuard {
-    pub(crate) hold: Hold,
-    lock: Lock,
+lockkeeper_core::guard! {
+    /// One hold of a [`RwLock`] to read. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last one the next in the
+    /// queue hold.
+    pub struct ReadGuard: Queued, SingleServer;
+}
+
+lockkeeper_core::guard! {
+    /// One hold of a [`RwLock`] to write. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last one the next in the
+    /// queue hold.
+    pub struct WriteGuard: Queued, SingleServer;
 }
 
 /// What came of an upgrade.
@@ -55,10 +51,6 @@ pub enum Upgrade {
 }
 
 impl ReadGuard {
-    pub(crate) const fn new(hold: Hold, lock: Lock) -> Self {
-        Self { hold, lock }
-    }
-
     /// Reads once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token; or with another one under which this owner reads,
@@ -91,7 +83,7 @@ impl ReadGuard {
     /// # }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        self.hold.reenter(self.lock.try_acquire(Self::new)).await
+        self.0.reenter().await.map(Self)
     }
 
     /// Becomes a writer if this guard is the only one that reads, with nobody in between, past those who wait. Observers of
@@ -132,63 +124,15 @@ impl ReadGuard {
     /// # }
     /// ```
     pub async fn try_upgrade(self) -> Result<Upgrade> {
-        let write = self.lock.by(RwProtocol::writing);
         // Whoever is to write excludes whomever a reader does: as long as either is on the server nobody comes in.
-        Ok(match self.hold.swap(&write, true).await? {
-            Swapped::Done(hold) => Upgrade::Write(WriteGuard::new(hold, write)),
-            Swapped::Refused(hold) => Upgrade::Busy(Self::new(hold, self.lock)),
+        Ok(match self.0.convert(RwProtocol::writing, true).await? {
+            Converted::Done(hold) => Upgrade::Write(WriteGuard(hold)),
+            Converted::Refused(hold) => Upgrade::Busy(Self(hold)),
         })
     }
-
-    /// Lets this hold go and waits until the server has confirmed it. With the last one the next in the queue hold.
-    ///
-    /// When it returns `Ok`, this owner reads no more, or by so many other holds.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this claim's lease had been lost before; [`Backend`](lockkeeper_core::Error::Backend) if the server did not
-    /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
-    /// background.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
-    ///
-    /// # Examples
-    ///
-    /// See [`RwLock`].
-    pub async fn release(self) -> Result<Released> {
-        self.hold.release().await
-    }
-}
-
-impl Deref for ReadGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.hold
-    }
-}
-
-/// One hold of a [`RwLock`] to write. Dereferences to its [`Lease`].
-///
-/// Dropping it releases in the background; [`release`](Self::release) waits for the server's word. A guard cannot be cloned:
-/// `guard.clone()` gives another observer of its [`Lease`].
-///
-/// Bind it to a name: `let _guard = lock.write().await?` keeps it to the end of its block, while
-/// `let _ = lock.write().await?` drops it at once, and so releases.
-#[derive(Debug)]
-#[must_use = "dropping a guard releases the lock"]
-pub struct WriteGuard {
-    pub(crate) hold: Hold,
-    lock: Lock,
 }
 
 impl WriteGuard {
-    pub(crate) const fn new(hold: Hold, lock: Lock) -> Self {
-        Self { hold, lock }
-    }
-
     /// Writes once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
@@ -218,7 +162,7 @@ impl WriteGuard {
     /// # }
     /// ```
     pub async fn reenter(&self) -> Result<Self> {
-        self.hold.reenter(self.lock.try_acquire(Self::new)).await
+        self.0.reenter().await.map(Self)
     }
 
     /// Reads inside this write, for the same owner and without waiting, with a lease of the client's ttl that is renewed.
@@ -251,8 +195,8 @@ impl WriteGuard {
     /// # }
     /// ```
     pub async fn read(&self) -> Result<ReadGuard> {
-        let read = self.lock.by(RwProtocol::reading);
-        self.hold.reenter(read.try_acquire(ReadGuard::new)).await
+        let reading = self.0.reenter_by(RwProtocol::reading).await;
+        reading.map(ReadGuard)
     }
 
     /// Becomes a reader, with nobody in between. The readers in front of the queue come in with it, the writer behind them does
@@ -274,40 +218,10 @@ impl WriteGuard {
     ///
     /// See [`RwLock`].
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        let name = self.hold.name().to_owned();
-        let read = self.lock.by(RwProtocol::reading);
-        match self.hold.swap(&read, false).await? {
-            Swapped::Done(hold) => Ok(ReadGuard::new(hold, read)),
-            Swapped::Refused(_) => Err(lockkeeper_core::Error::not_held(name)),
+        let name = self.name().to_owned();
+        match self.0.convert(RwProtocol::reading, false).await? {
+            Converted::Done(hold) => Ok(ReadGuard(hold)),
+            Converted::Refused(_) => Err(lockkeeper_core::Error::not_held(name)),
         }
-    }
-
-    /// Lets this hold go and waits until the server has confirmed it. With the last one the next in the queue hold.
-    ///
-    /// When it returns `Ok`, this owner writes no more, or holds by so many other guards.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this claim's lease had been lost before; [`Backend`](lockkeeper_core::Error::Backend) if the server did not
-    /// confirm within the client's release timeout. The guard is gone in every case, and the leave is repeated in the
-    /// background.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future is dropping the guard.
-    ///
-    /// # Examples
-    ///
-    /// See [`RwLock`].
-    pub async fn release(self) -> Result<Released> {
-        self.hold.release().await
-    }
-}
-
-impl Deref for WriteGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.hold
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{Acquire, Client, Lease, Lock, Member, Name, Owner, Result, TryAcquire};
+use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, TryAcquire};
 
 pub use guard::{ReadGuard, Upgrade, WriteGuard};
 use protocol::RwProtocol;
@@ -93,14 +93,14 @@ pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
 ///   resource that checks fencing tokens closes this.
 #[derive(Clone)]
 pub struct RwLock {
-    read: Lock,
-    write: Lock,
+    read: Target,
+    write: Target,
 }
 
 impl RwLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        let read = Lock::new(client, name, RwProtocol::reading);
+        let read = Target::new(client, name, RwProtocol::reading);
         let write = read.by(RwProtocol::writing);
         Self { read, write }
     }
@@ -127,7 +127,7 @@ impl RwLock {
     ///
     /// See [`RwLock`].
     pub fn read(&self) -> Acquire<ReadGuard> {
-        self.read.acquire(ReadGuard::new)
+        Acquire::new(self.read.clone())
     }
 
     /// Acquires to write, alone, waiting in the queue for as long as it takes unless told otherwise. With an
@@ -164,7 +164,7 @@ impl RwLock {
     /// # }
     /// ```
     pub fn write(&self) -> Acquire<WriteGuard> {
-        self.write.acquire(WriteGuard::new)
+        Acquire::new(self.write.clone())
     }
 
     /// Acquires to read if nobody else writes or waits now, or if the [owner](lockkeeper_core::TryAcquire::owner) reads or writes; `None`
@@ -195,7 +195,7 @@ impl RwLock {
     /// # }
     /// ```
     pub fn try_read(&self) -> TryAcquire<ReadGuard> {
-        self.read.try_acquire(ReadGuard::new)
+        Acquire::new(self.read.clone())
     }
 
     /// Acquires to write if nobody else holds or waits now, or if the [owner](lockkeeper_core::TryAcquire::owner) writes; `None`
@@ -213,83 +213,18 @@ impl RwLock {
     ///
     /// See [`RwLock`].
     pub fn try_write(&self) -> TryAcquire<WriteGuard> {
-        self.write.try_acquire(WriteGuard::new)
+        Acquire::new(self.write.clone())
     }
 
-    /// This lock, to be read, as a member of several that are acquired together, by a `MultiLock`.
-    pub fn read_member(&self) -> Member {
-        Member::new(self.read.clone())
+    /// This lock, to be read, as a lock of its own: for code that is generic over kinds, or one of several that are acquired
+    /// together, by a `MultiLock`.
+    pub fn reader(&self) -> Reader {
+        Reader(self.read.clone())
     }
 
-    /// This lock, to be written, as a member of several that are acquired together, by a `MultiLock`.
-    pub fn write_member(&self) -> Member {
-        Member::new(self.write.clone())
-    }
-
-    /// Acquires to read, runs `work` for as long as the lease lasts, and releases.
-    ///
-    /// When it returns `Ok`, the work was done while the lease was believed in.
-    ///
-    /// # Errors
-    ///
-    /// As for [`read`](Self::read), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way: the work was then
-    /// stopped at one of its awaits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock, or leaves the queue.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_rwlock::RwLock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let sum = RwLock::new(&client, "prices").hold_to_read(async |_| 2 + 3).await?;
-    /// assert_eq!(sum, 5);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold_to_read<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(Lease) -> T,
-    {
-        self.read().await?.hold.within(work).await
-    }
-
-    /// Acquires to write, runs `work` for as long as the lease lasts, and releases. Otherwise as
-    /// [`hold_to_read`](Self::hold_to_read).
-    ///
-    /// # Errors
-    ///
-    /// As for [`write`](Self::write), and [`Lost`](lockkeeper_core::Error::Lost) if the lease was lost on the way.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`hold_to_read`](Self::hold_to_read).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use lockkeeper_core::Client;
-    /// # use lockkeeper_rwlock::RwLock;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> lockkeeper_core::Result<()> {
-    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
-    /// let token = RwLock::new(&client, "prices").hold_to_write(async |lease| lease.fencing_token()).await?;
-    /// assert!(token.get() > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn hold_to_write<F, T>(&self, work: F) -> Result<T>
-    where
-        F: AsyncFnOnce(Lease) -> T,
-    {
-        self.write().await?.hold.within(work).await
+    /// This lock, to be written, as a lock of its own. Otherwise as [`reader`](Self::reader).
+    pub fn writer(&self) -> Writer {
+        Writer(self.write.clone())
     }
 
     /// How many wait in the queue, in both modes and of all clients, when the server was asked. Waiters that have died count
@@ -345,5 +280,67 @@ impl RwLock {
 impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read.fmt(f)
+    }
+}
+
+/// A [`RwLock`] to be read, as a lock of its own.
+#[derive(Clone)]
+pub struct Reader(Target);
+
+impl Reader {
+    /// As one of several that are acquired together, by a `MultiLock`.
+    pub fn target(&self) -> Target {
+        self.0.clone()
+    }
+}
+
+impl Lock for Reader {
+    type Guard = ReadGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
+impl From<Reader> for Target {
+    fn from(lock: Reader) -> Self {
+        lock.0
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A [`RwLock`] to be written, as a lock of its own.
+#[derive(Clone)]
+pub struct Writer(Target);
+
+impl Writer {
+    /// As one of several that are acquired together, by a `MultiLock`.
+    pub fn target(&self) -> Target {
+        self.0.clone()
+    }
+}
+
+impl Lock for Writer {
+    type Guard = WriteGuard;
+
+    fn plan(&self) -> Plan {
+        self.0.clone().into()
+    }
+}
+
+impl From<Writer> for Target {
+    fn from(lock: Writer) -> Self {
+        lock.0
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

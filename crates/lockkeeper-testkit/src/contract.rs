@@ -9,6 +9,7 @@ mod leases;
 mod outside;
 mod waiting;
 
+use lockkeeper::{Guard, Lock as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use anyhow::{Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder, Error, LeaseState, LossReason};
 use tokio::task::JoinSet;
 
-use crate::common::{self, Asking as _, Party as _};
+use crate::common::{self, Party as _};
 use crate::history::{Belief, History, now};
 use crate::site::Site;
 use crate::stall::{Stalling, drop_after};
@@ -44,7 +45,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const RENEWED: Duration = Duration::from_millis(1_500);
 
 /// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`. Of a
-/// [`Majority`](crate::common::Majority) it is `common_contract!`, which has what fits one.
+/// [`Majority`](crate::lockkeeper::Redlock) it is `common_contract!`, which has what fits one.
 #[macro_export]
 macro_rules! contract {
     ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {
@@ -128,6 +129,6 @@ async fn client<S: common::Common>(site: &dyn Site) -> Result<S::Party> {
 async fn expect_free<S: common::Common>(client: &S::Party, name: &str) -> Result<()> {
     use common::Common as _;
     let guard = S::Rival::new(client, name).acquire().wait_for(SOON).await?;
-    S::Rival::release(guard).await?;
+    Guard::release(guard).await?;
     Ok(())
 }

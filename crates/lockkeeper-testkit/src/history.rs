@@ -8,8 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use crate::common::Held;
 use anyhow::{Error, Result, bail, ensure};
+use lockkeeper::Lease;
 use lockkeeper_core::clock::{BootClock, Clock, Moment};
 
 /// One time of believing.
@@ -33,7 +33,7 @@ impl Belief {
     /// # Errors
     ///
     /// If it does not believe any more.
-    pub fn until_now(from: u64, lease: &impl Held, shared: bool, who: String) -> Result<Self> {
+    pub fn until_now(from: u64, lease: &Lease, shared: bool, who: String) -> Result<Self> {
         // Read before the look, which says that it was true then.
         let until = now();
         lease.ensure_held()?;

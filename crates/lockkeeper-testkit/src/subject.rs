@@ -1,21 +1,14 @@
 //! What a test is about: one kind of lock, by the words that all kinds share.
 
-use std::fmt;
-use std::ops::Deref;
-
 use lockkeeper::{
-    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReadGuard,
-    ReentrantGuard, ReentrantLock, Released, Result, RwLock, TryAcquire, WriteGuard,
+    Client, FairLock, Lock, Mutex, Reader, ReentrantLock, RwLock, SingleServer, Writer,
 };
 use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
 
-/// A kind of lock, or one mode of it.
-pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
+/// A kind of lock on one server, or one mode of it.
+pub trait Subject: Lock<Guard: SingleServer> {
     /// What its holders exclude and are excluded by: of most kinds it itself.
     type Rival: Subject;
-
-    /// Its guard.
-    type Guard: Deref<Target = Lease> + fmt::Debug + Send + Sync + 'static;
 
     /// The script by which a claim is made a holder.
     const ACQUIRE: &'static Script;
@@ -37,23 +30,10 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The lock called `name`.
     fn new(client: &Client, name: &str) -> Self;
-
-    /// Acquires for a new owner, waiting.
-    fn acquire(&self) -> Acquire<Self::Guard>;
-
-    /// Acquires for a new owner if the lock is free.
-    fn try_acquire(&self) -> TryAcquire<Self::Guard>;
-
-    /// Releases and waits for the server's word.
-    fn release(guard: Self::Guard) -> impl Future<Output = Result<Released>> + Send;
-
-    /// Acquires, runs `work`, releases.
-    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>>;
 }
 
 impl Subject for Mutex {
     type Rival = Self;
-    type Guard = MutexGuard;
 
     const ACQUIRE: &'static Script = &mutex::ACQUIRE;
     const RENEW: &'static Script = &mutex::RENEW;
@@ -63,40 +43,11 @@ impl Subject for Mutex {
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
     }
-
-    fn acquire(&self) -> Acquire<MutexGuard> {
-        self.acquire()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<MutexGuard> {
-        self.try_acquire()
-    }
-
-    fn release(guard: MutexGuard) -> impl Future<Output = Result<Released>> + Send {
-        guard.release()
-    }
-
-    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
-        self.hold(work)
-    }
 }
 
-/// A re-entrant lock of owners that never meet themselves: each acquisition is for a new one.
-#[derive(Debug, Clone)]
-pub struct Reentrant {
-    client: Client,
-    lock: ReentrantLock,
-}
-
-impl Reentrant {
-    fn owner(&self) -> Owner {
-        self.client.new_owner()
-    }
-}
-
-impl Subject for Reentrant {
+/// Of owners that never meet themselves: each acquisition is for a new one.
+impl Subject for ReentrantLock {
     type Rival = Self;
-    type Guard = ReentrantGuard;
 
     const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -104,32 +55,12 @@ impl Subject for Reentrant {
     const LEAVE_MARKED: &'static Script = &reentrant::LEAVE_MARKED;
 
     fn new(client: &Client, name: &str) -> Self {
-        Self {
-            client: client.clone(),
-            lock: ReentrantLock::new(client, name),
-        }
-    }
-
-    fn acquire(&self) -> Acquire<ReentrantGuard> {
-        self.lock.acquire(&self.owner())
-    }
-
-    fn try_acquire(&self) -> TryAcquire<ReentrantGuard> {
-        self.lock.try_acquire(&self.owner())
-    }
-
-    fn release(guard: ReentrantGuard) -> impl Future<Output = Result<Released>> + Send {
-        guard.release()
-    }
-
-    async fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
-        self.lock.hold(&self.owner(), work).await
+        Self::new(client, name)
     }
 }
 
 impl Subject for FairLock {
     type Rival = Self;
-    type Guard = FairGuard;
 
     const ACQUIRE: &'static Script = &fair::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -140,28 +71,11 @@ impl Subject for FairLock {
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
     }
-
-    fn acquire(&self) -> Acquire<FairGuard> {
-        self.acquire()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<FairGuard> {
-        self.try_acquire()
-    }
-
-    fn release(guard: FairGuard) -> impl Future<Output = Result<Released>> + Send {
-        guard.release()
-    }
-
-    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
-        self.hold(work)
-    }
 }
 
 /// A read-write lock, by its writers.
-impl Subject for RwLock {
+impl Subject for Writer {
     type Rival = Self;
-    type Guard = WriteGuard;
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -170,33 +84,13 @@ impl Subject for RwLock {
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name)
-    }
-
-    fn acquire(&self) -> Acquire<WriteGuard> {
-        self.write()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<WriteGuard> {
-        self.try_write()
-    }
-
-    fn release(guard: WriteGuard) -> impl Future<Output = Result<Released>> + Send {
-        guard.release()
-    }
-
-    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
-        self.hold_to_write(work)
+        RwLock::new(client, name).writer()
     }
 }
 
 /// A read-write lock, by its readers.
-#[derive(Debug, Clone)]
-pub struct Readers(RwLock);
-
-impl Subject for Readers {
-    type Rival = RwLock;
-    type Guard = ReadGuard;
+impl Subject for Reader {
+    type Rival = Writer;
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &rwlock::RENEW_READ;
@@ -207,22 +101,6 @@ impl Subject for Readers {
     const HELD: &'static str = "lockkeeper.readers:{lockkeeper:name}";
 
     fn new(client: &Client, name: &str) -> Self {
-        Self(RwLock::new(client, name))
-    }
-
-    fn acquire(&self) -> Acquire<ReadGuard> {
-        self.0.read()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<ReadGuard> {
-        self.0.try_read()
-    }
-
-    fn release(guard: ReadGuard) -> impl Future<Output = Result<Released>> + Send {
-        guard.release()
-    }
-
-    fn hold<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> impl Future<Output = Result<T>> {
-        self.0.hold_to_read(work)
+        RwLock::new(client, name).reader()
     }
 }

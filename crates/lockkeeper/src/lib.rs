@@ -94,15 +94,15 @@ mod url;
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
-    Acquire, AcquireAll, Advice, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
-    FencingToken, Holder, HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, LossReason,
-    Lost, LostMember, Member, Names, Observation, Observer, Owner, QuorumAcquire, QuorumLease,
-    QuorumTryAcquire, Released, Result, ServerFacts, TryAcquire, TryAcquireAll, Waiter,
+    Acquire, Advice, Client, ClientBuilder, CloseReport, End, Error, FencingToken, Guard, Holder,
+    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names,
+    Observation, Observer, Owner, Queued, Released, Result, ServerFacts, SingleServer, Target,
+    Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
-pub use lockkeeper_rwlock::{ReadGuard, RwLock, Upgrade, WriteGuard};
+pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};
 pub use url::{connect, connect_later, connect_with};

@@ -3,10 +3,9 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use lockkeeper::{
-    Acquire, AcquireAll, BundleEnd, Client, ClientBuilder, CloseReport, End, Ended, Error,
-    FencingToken, Kind, Lease, LeaseState, LossReason, Lost, LostMember, Member, MultiGuard,
-    MultiLock, Mutex, MutexGuard, Names, Owner, QuorumAcquire, QuorumLease, QuorumTryAcquire,
-    Redlock, RedlockGuard, Released, ServerFacts, TryAcquire, TryAcquireAll, Waiter,
+    Acquire, Client, ClientBuilder, CloseReport, End, Error, FencingToken, Kind, Lease, LeaseState,
+    LossReason, Lost, MultiGuard, MultiLock, Mutex, MutexGuard, Names, Owner, Redlock,
+    RedlockGuard, Released, ServerFacts, Target, TryAcquire, UntilEnded, UntilLost, Waiter,
 };
 
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
@@ -23,25 +22,24 @@ fn handles_guards_and_leases_are_send_and_sync() {
     send_sync_unpin::<Mutex>();
     send_sync_unpin::<MutexGuard>();
     send_sync_unpin::<Acquire<MutexGuard>>();
-    send_sync_unpin::<AcquireAll<MultiGuard>>();
-    send_sync_unpin::<BundleEnd>();
-    send_sync_unpin::<LostMember>();
-    send_sync_unpin::<Member>();
+    send_sync_unpin::<Acquire<MultiGuard>>();
+    send_sync_unpin::<End>();
+    send_sync_unpin::<Lost>();
+    send_sync_unpin::<Target>();
     send_sync_unpin::<MultiGuard>();
     send_sync_unpin::<MultiLock>();
-    send_sync_unpin::<TryAcquireAll<MultiGuard>>();
+    send_sync_unpin::<TryAcquire<MultiGuard>>();
     send_sync_unpin::<TryAcquire<MutexGuard>>();
     send_sync_unpin::<Names>();
     send_sync_unpin::<ServerFacts>();
     send_sync_unpin::<Waiter>();
-    send_unpin::<Lost>();
-    send_unpin::<Ended>();
+    send_unpin::<UntilLost>();
+    send_unpin::<UntilEnded>();
 }
 
 #[test]
 fn values_are_plain() {
     plain::<CloseReport>();
-    plain::<End>();
     plain::<FencingToken>();
     plain::<Kind>();
     plain::<LeaseState>();
@@ -60,6 +58,7 @@ async fn every_future_can_be_spawned() {
         let mutex = mutex.clone();
         async move {
             mutex
+                .acquire()
                 .hold(async |lease| lease.run(std::future::ready(())).await)
                 .await
         }
@@ -81,9 +80,9 @@ async fn every_future_can_be_spawned() {
 async fn every_future_of_a_redlock_can_be_spawned() {
     send_sync_unpin::<Redlock>();
     send_sync_unpin::<RedlockGuard>();
-    send_sync_unpin::<QuorumLease>();
-    send_sync_unpin::<QuorumAcquire<RedlockGuard>>();
-    send_sync_unpin::<QuorumTryAcquire<RedlockGuard>>();
+    send_sync_unpin::<Lease>();
+    send_sync_unpin::<Acquire<RedlockGuard>>();
+    send_sync_unpin::<TryAcquire<RedlockGuard>>();
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(lockkeeper::connect("memory://").await.unwrap());
@@ -95,6 +94,7 @@ async fn every_future_of_a_redlock_can_be_spawned() {
         let redlock = redlock.clone();
         async move {
             redlock
+                .acquire()
                 .hold(async |lease| lease.run(std::future::ready(())).await)
                 .await
         }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn member(name: &str, dependencies: &[&str]) -> Member {
-    Member {
+fn member(name: &str, dependencies: &[&str]) -> Target {
+    Target {
         name: name.to_owned(),
         version: "0.1.0".to_owned(),
         rust_version: Some("1.95".to_owned()),
@@ -45,7 +45,7 @@ fn offences(law: fn(&House) -> Vec<String>, spoil: impl FnOnce(&mut House)) -> V
     law(&house)
 }
 
-fn named<'a>(house: &'a mut House, name: &str) -> &'a mut Member {
+fn named<'a>(house: &'a mut House, name: &str) -> &'a mut Target {
     let mut members = house.members.iter_mut();
     members.find(|member| member.name == name).unwrap()
 }

@@ -94,14 +94,15 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
         refused().await?;
         // Somebody else does: nobody waits in vain.
         let lock = ReentrantLock::new(&client, "name");
-        let guard = lock.acquire(&client.new_owner()).await?;
+        let guard = lock.acquire().owner(&client.new_owner()).await?;
         refused().await?;
         guard.release().await?;
         // Its own owner does, by another hold: two of a dead run do not run side by side.
         let owner = stale.iter().find(|(name, _)| name == "LOCKKEEPER_OWNER");
         let owner = owner.map(|(_, owner)| owner.parse()).transpose()?;
         let guard = lock
-            .acquire(&owner.unwrap_or_else(|| client.new_owner()))
+            .acquire()
+            .owner(&owner.unwrap_or_else(|| client.new_owner()))
             .await?;
         refused().await?;
         guard.release().await?;

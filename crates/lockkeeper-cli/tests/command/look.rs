@@ -104,8 +104,8 @@ async fn ls_shows_every_kind_that_matches_and_nothing_else() -> Result<()> {
     let reentrant = ReentrantLock::new(&client, "job:2");
     let held = (
         Mutex::new(&client, "job:1").acquire().await?,
-        reentrant.acquire(&owner).await?,
-        reentrant.acquire(&owner).await?,
+        reentrant.acquire().owner(&owner).await?,
+        reentrant.acquire().owner(&owner).await?,
         FairLock::new(&client, "job:3").acquire().await?,
         Mutex::new(&client, "deploy\u{1b}[2J").acquire().await?,
         Mutex::new(&elsewhere, "job:4").acquire().await?,
@@ -201,7 +201,7 @@ async fn who_shares_a_lock_is_listed_and_shown_to_share_it() -> Result<()> {
     let taken = said(&server.url(), &words).await?;
     ensure!(taken.code == Some(0), "{taken:?}");
     for lease in [reading.0.lost(), reading.1.lost()] {
-        ensure!(timeout(LIMIT, lease).await? == lockkeeper::LossReason::Gone);
+        ensure!(timeout(LIMIT, lease).await?.reason == lockkeeper::LossReason::Gone);
     }
     drop((tagged, writing));
     Ok(())
@@ -272,7 +272,7 @@ async fn revoke_tells_the_holder_and_a_free_lock_is_said_to_be_free() -> Result<
     let guard = Mutex::new(&client, "name").acquire().await?;
     ensure!(json(&server, &["revoke", "name"]).await?[0]["told"] == 1);
     let lost = timeout(LIMIT, guard.lost()).await?;
-    ensure!(lost == lockkeeper::LossReason::Revoked);
+    ensure!(lost.reason == lockkeeper::LossReason::Revoked);
     Ok(())
 }
 
@@ -308,7 +308,7 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
         taken.code == Some(0) && taken.out.contains("by force"),
         "{taken:?}"
     );
-    ensure!(timeout(LIMIT, guard.lost()).await? == lockkeeper::LossReason::Gone);
+    ensure!(timeout(LIMIT, guard.lost()).await?.reason == lockkeeper::LossReason::Gone);
 
     let again = Mutex::new(&client, "name").acquire().await?;
     let late = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
@@ -325,7 +325,7 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
     );
     let taken = said(&url, &["release", "name", "--force", "--claim", &claim]).await?;
     ensure!(taken.code == Some(0), "{taken:?}");
-    ensure!(timeout(LIMIT, again.lost()).await? == lockkeeper::LossReason::Gone);
+    ensure!(timeout(LIMIT, again.lost()).await?.reason == lockkeeper::LossReason::Gone);
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Claim;
-use crate::clock::Moment;
-use crate::lease::LossReason;
+use crate::words::ending::LossReason;
+use crate::words::moment::Moment;
 
 /// What bounds the time of holding. Most claims have none of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Claim, Ending, Phase};
-use crate::clock::Moment;
-use crate::protocol::Verb;
+use crate::words::answer::Verb;
+use crate::words::moment::Moment;
 
 impl Claim {
     /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::{Claim, Pending, Phase, Verdict};
-use crate::clock::Moment;
-use crate::protocol::{FencingToken, Verb};
-use crate::store::Request;
+use crate::words::answer::Verb;
+use crate::words::moment::Moment;
+use crate::words::store_error::Request;
+use crate::words::token::FencingToken;
 
 /// How many requests are remembered. Between two answers there are few; a message that names an older one changes nothing,
 /// and the next beat finds the grant.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::owner::Owner;
+use crate::words::owner::Owner;
 
 const TTL: Duration = Duration::from_millis(1000);
 const MARGIN: Duration = Duration::from_millis(15);

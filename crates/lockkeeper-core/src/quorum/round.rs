@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Quorum;
-use crate::clock::Moment;
-use crate::protocol::FencingToken;
+use crate::words::moment::Moment;
+use crate::words::token::FencingToken;
 
 /// How long the rest is waited for when a quorum has granted, at least. A server that takes part survives the loss of
 /// another; it is worth a few round trips, and no more.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::FencingToken;
+use crate::words::token::FencingToken;
 
 const TTL: Duration = Duration::from_millis(1000);
 const DRIFT: Duration = Duration::from_millis(15);

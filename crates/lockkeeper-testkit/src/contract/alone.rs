@@ -1,6 +1,7 @@
 //! Bad input and closing, of kinds on one server.
 
 use super::*;
+use lockkeeper::{Guard, Lock as _};
 
 /// See the name.
 pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
@@ -58,6 +59,6 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
         "its work may still be running"
     );
     expect_free::<S>(&other, "dropped").await?;
-    S::Rival::release(busy).await?;
+    Guard::release(busy).await?;
     Ok(())
 }

@@ -3,7 +3,9 @@
 use lockkeeper_core::store::Store;
 
 use super::*;
-use crate::common::{Asking as _, Common, Held as _, Party as _};
+use lockkeeper::{Guard, Lock as _};
+
+use crate::common::{Common, Party as _};
 
 /// See the name.
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
@@ -41,15 +43,15 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
             async move { lock.acquire().wait_for(SOON).await }
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        S::Rival::release(guard).await?;
+        Guard::release(guard).await?;
         // Whoever stood in line behind the dropped one is not forgotten: its wake was handed on.
         let behind = tokio::spawn(async move {
-            S::release(behind.await??)
+            Guard::release(behind.await??)
                 .await
                 .map_err(anyhow::Error::from)
         });
         if let Some(acquired) = tokio::time::timeout(SOON, waiter).await?? {
-            S::release(acquired?).await?;
+            Guard::release(acquired?).await?;
         }
         behind.await??;
         expect_free::<S>(&other, &name).await?;
@@ -67,7 +69,7 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
         let name = format!("name {polls}");
         let guard = S::new(&stalling, &name).acquire().await?;
         let lease = (*guard).clone();
-        let released = drop_after(S::release(guard), polls).await;
+        let released = drop_after(Guard::release(guard), polls).await;
         ensure!(
             lease.state() == LeaseState::Released,
             "belief must end first"

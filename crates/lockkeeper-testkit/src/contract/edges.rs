@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::common::{Common, Party as _};
+use lockkeeper::Guard;
 
 /// See the name.
 pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result<()> {
@@ -26,7 +27,7 @@ pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result
 pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &dyn Site) -> Result<()> {
     let client = S::Party::connect(site, Client::builder().label(""), |store| store).await?;
     let lock = S::new(&client, "name");
-    S::release(lock.acquire().await?).await?;
+    Guard::release(lock.acquire().await?).await?;
     ensure!(site.keys().await? == ["lockkeeper.fence:{lockkeeper:name}"]);
     let left: i64 = site
         .command(&["PTTL", "lockkeeper.fence:{lockkeeper:name}"])

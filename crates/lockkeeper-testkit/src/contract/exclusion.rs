@@ -1,7 +1,9 @@
 //! One holder at a time, and tokens that say who came later.
 
 use super::*;
-use crate::common::{Asking as _, Common, Held as _};
+use lockkeeper::{Guard, Lock as _};
+
+use crate::common::Common;
 
 /// See the name.
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
@@ -15,10 +17,10 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     ensure!(!waiting.is_finished());
     ensure!(guard.state() == LeaseState::Held);
     let first = guard.fencing_token();
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     let next = waiting.await??;
     ensure!(next.fencing_token() > first);
-    S::Rival::release(next).await?;
+    Guard::release(next).await?;
     Ok(())
 }
 
@@ -33,7 +35,7 @@ pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
         rival.try_acquire().await?.is_none(),
         "a held lock was given"
     );
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     ensure!(
         lock.try_acquire().await?.is_some(),
         "a released lock was refused"
@@ -48,7 +50,7 @@ pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Si
         let client = client::<S>(site).await?;
         for _ in 0..8 {
             let lock = S::new(&client, "name");
-            waiters.spawn(async move { S::release(lock.acquire().await?).await });
+            waiters.spawn(async move { Guard::release(lock.acquire().await?).await });
         }
     }
     while let Some(waiter) = waiters.join_next().await {
@@ -72,7 +74,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Common>(site: &dyn S
                     tokio::task::yield_now().await;
                     let who = format!("client {client_number}, task {task}");
                     history.record(Belief::until_now(from, &*guard, S::SHARED, who)?);
-                    S::release(guard).await?;
+                    Guard::release(guard).await?;
                 }
                 anyhow::Ok(())
             });
@@ -103,7 +105,7 @@ pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
         let token = Some(guard.fencing_token());
         ensure!(token > last, "{token:?} after {last:?}");
         last = token;
-        S::release(guard).await?;
+        Guard::release(guard).await?;
     }
     // A lease that ends by itself, its key expiring.
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;

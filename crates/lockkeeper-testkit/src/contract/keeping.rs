@@ -1,6 +1,7 @@
 //! A lock that is kept from others for a shortest time.
 
 use lockkeeper::Released;
+use lockkeeper::{Guard, Lock as _};
 use tokio::time::Instant;
 
 use super::*;
@@ -25,7 +26,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
         if by_drop {
             drop(guard);
         } else {
-            let released = S::release(guard).await?;
+            let released = Guard::release(guard).await?;
             ensure!(
                 matches!(released, Released::Kept(left) if left <= SHORTEST),
                 "{released:?}"
@@ -40,7 +41,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
         let apart = granted.elapsed();
         ensure!(apart >= SHORTEST, "granted again after {apart:?}");
         ensure!(next.fencing_token() > token);
-        S::Rival::release(next).await?;
+        Guard::release(next).await?;
     }
     Ok(())
 }
@@ -51,7 +52,7 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site)
     let lock = S::new(&client, "name");
     let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
     tokio::time::sleep(SHORT).await;
-    ensure!(S::release(guard).await? == Released::Free);
+    ensure!(Guard::release(guard).await? == Released::Free);
     ensure!(
         S::Rival::new(&client, "name")
             .try_acquire()
@@ -70,7 +71,7 @@ pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     let shortest = RENEWED * 2;
     let guard = lock.acquire().ttl(RENEWED).min_hold(shortest).await?;
     let granted = Instant::now();
-    ensure!(matches!(S::release(guard).await?, Released::Kept(left) if left > RENEWED));
+    ensure!(matches!(Guard::release(guard).await?, Released::Kept(left) if left > RENEWED));
     expect_free::<S>(&client, "name").await?;
     ensure!(granted.elapsed() >= shortest);
     Ok(())

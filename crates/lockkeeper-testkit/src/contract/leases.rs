@@ -1,15 +1,17 @@
 //! What a holder knows of its lease.
 
 use super::*;
-use crate::common::{Asking as _, Common, Held as _};
+use lockkeeper::{Guard, Lock as _};
+
+use crate::common::Common;
 
 /// See the name.
 pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "expired");
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
-    ensure!(guard.lost().await == LossReason::Expired);
-    let error = S::release(guard).await.err();
+    ensure!(guard.lost().await.reason == LossReason::Expired);
+    let error = Guard::release(guard).await.err();
     ensure!(
         matches!(
             error,
@@ -25,7 +27,7 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
     let guard = lock.acquire().await?;
     site.command(&["DEL", &S::HELD.replace("name", "deleted")])
         .await?;
-    let error = S::release(guard).await.err();
+    let error = Guard::release(guard).await.err();
     ensure!(
         matches!(
             error,
@@ -66,7 +68,7 @@ pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Res
     let outlived = guard.run(tokio::time::sleep(RENEWED * 4)).await;
     ensure!(outlived.is_ok(), "{outlived:?}");
     guard.verify().await?;
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     Ok(())
 }
 
@@ -79,7 +81,7 @@ pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> 
         .await?;
     site.command(&["DEL", S::HELD]).await?;
     ensure!(
-        guard.lost().await == LossReason::Gone,
+        guard.lost().await.reason == LossReason::Gone,
         "the next renewal finds out"
     );
     ensure!(guard.state() == LeaseState::Lost(LossReason::Gone));
@@ -143,7 +145,7 @@ pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn S
 pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Result<()> {
     let client = client::<S>(site).await?;
     let lock = S::new(&client, "name");
-    let state = S::hold(&lock, async |lease| lease.state()).await?;
+    let state = lock.acquire().hold(async |lease| lease.state()).await?;
     ensure!(state == LeaseState::Held);
     ensure!(
         S::Rival::new(&client, "name")
@@ -162,11 +164,11 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
     let guard = lock.acquire().await?;
     let watcher = tokio::spawn(guard.ended());
     tokio::task::yield_now().await;
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     ensure!(watcher.await? == End::Released);
 
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
-    ensure!(guard.ended().await == End::Lost(LossReason::Expired));
+    ensure!(guard.ended().await.reason() == Some(LossReason::Expired));
     Ok(())
 }
 
@@ -177,12 +179,12 @@ pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &dyn Site) -> Res
     let begun = tokio::time::Instant::now();
     let most = RENEWED * 3 / 2;
     let guard = lock.acquire().ttl(RENEWED).max_hold(most).await?;
-    ensure!(guard.lost().await == LossReason::MaxHold);
+    ensure!(guard.lost().await.reason == LossReason::MaxHold);
     let held = begun.elapsed();
     ensure!(held > RENEWED && held < RENEWED * 5 / 2, "{held:?}");
     // Nobody drops the guard: the lock becomes free because nobody renews it.
     expect_free::<S>(&other, "name").await?;
-    let error = S::release(guard).await.err();
+    let error = Guard::release(guard).await.err();
     ensure!(
         matches!(
             error,

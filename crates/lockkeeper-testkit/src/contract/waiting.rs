@@ -1,7 +1,9 @@
 //! How waiting ends.
 
 use super::*;
-use crate::common::{Asking as _, Common, Held as _};
+use lockkeeper::{Guard, Lock as _};
+
+use crate::common::Common;
 
 /// See the name.
 pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<()> {
@@ -21,7 +23,7 @@ pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<(
         guard.state() == LeaseState::Held,
         "a waiter disturbed the holder"
     );
-    S::release(guard).await?;
+    Guard::release(guard).await?;
     expect_free::<S>(&client, "name").await
 }
 
@@ -37,8 +39,8 @@ pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
         // The waiter has subscribed once it is there for the server to see.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let released = tokio::time::Instant::now();
-        S::release(guard).await?;
-        S::Rival::release(waiting.await??).await?;
+        Guard::release(guard).await?;
+        Guard::release(waiting.await??).await?;
         ensure!(
             released.elapsed() < Duration::from_secs(2),
             "woken after {:?}",

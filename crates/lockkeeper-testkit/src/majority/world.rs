@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::QuorumLease;
+use lockkeeper::Lease;
 use lockkeeper_core::store::{Call, Reply, StoreError};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::Notify;
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// A process was granted the lock.
-    pub(super) fn granted(&self, process: usize, lease: &QuorumLease) {
+    pub(super) fn granted(&self, process: usize, lease: &Lease) {
         let token = lease.fencing_token().get();
         self.tell(format_args!("p{process} holds with {token}: {lease:?}"));
         let told = {

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, Error, FairLock, Lease, Member, MultiLock, Mutex, ReentrantLock, RwLock, Upgrade,
+    Client, Error, FairLock, Guard, Lease, MultiLock, Mutex, Redlock, ReentrantLock, RwLock,
+    Target, Upgrade,
 };
 use tokio::time::{sleep, timeout};
 
 use super::{Process, Records, SOON, TTL};
-use crate::common::{Asking as _, Common, Held, Majority};
+use crate::common::Common;
 use crate::history::{Belief, now};
-use crate::subject::Readers;
 
 /// How long somebody may be busy in the worst of weathers: by then it has been told that it was not served.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,11 +170,12 @@ impl Turn<'_> {
             Job::Reentrant(_) => self.reenter(ReentrantLock::new(client, &name)).await,
             Job::Fair(_) => self.hold(FairLock::new(client, &name), &name).await,
             Job::Read(_) if self.one_in(2) => {
-                self.hold(<Readers as Common>::new(client, &name), &name)
-                    .await
+                self.hold(RwLock::new(client, &name).reader(), &name).await
             }
             Job::Read(_) => self.read_and_write(RwLock::new(client, &name)).await,
-            Job::Write(_) if self.one_in(2) => self.hold(RwLock::new(client, &name), &name).await,
+            Job::Write(_) if self.one_in(2) => {
+                self.hold(RwLock::new(client, &name).writer(), &name).await
+            }
             Job::Write(_) => self.write_and_read(RwLock::new(client, &name)).await,
             Job::Far => {
                 let lock = Mutex::new(&self.clients[1], &name);
@@ -182,7 +183,7 @@ impl Turn<'_> {
             }
             Job::Several(names) => self.hold_several(names).await,
             Job::Majority(_) => {
-                let lock = Majority::new(&self.clients.to_vec(), &name);
+                let lock = <Redlock as Common>::new(&self.clients.to_vec(), &name);
                 self.hold(lock, &name).await
             }
         }
@@ -203,7 +204,7 @@ impl Turn<'_> {
     }
 
     /// Holds for a moment, now and then for as long as a lease, and writes down for how long all of it was certain.
-    async fn believe<L: Held>(self, holds: &[(&str, &L, bool)]) {
+    async fn believe(self, holds: &[(&str, &Lease, bool)]) {
         let from = now();
         let begun = Instant::now();
         let (time, pause) = match self.one_in(60) {
@@ -250,12 +251,12 @@ impl Turn<'_> {
             drop(guard);
             return Ok(());
         }
-        C::release(guard).await.map(drop)
+        Guard::release(guard).await.map(drop)
     }
 
     async fn reenter(self, lock: ReentrantLock) -> Taken {
         let owner = self.clients[0].new_owner();
-        let asking = lock.acquire(&owner).wait_for(SOON).into_future();
+        let asking = lock.acquire().owner(&owner).wait_for(SOON).into_future();
         let Some(guard) = self.patiently(asking).await? else {
             return Ok(());
         };
@@ -310,8 +311,8 @@ impl Turn<'_> {
                 .iter()
                 .any(|(name, shared)| *shared && name == lease.name())
         };
-        let holds = guard
-            .leases()
+        let parts = guard.parts();
+        let holds = parts
             .iter()
             .map(|lease| (lease.name(), lease, shared(lease)));
         self.believe(&holds.collect::<Vec<_>>()).await;
@@ -323,7 +324,7 @@ impl Turn<'_> {
     }
 
     /// One lock of each kind, by its name and whether its holders share it.
-    fn draw(self, names: usize) -> Vec<(Member, (String, bool))> {
+    fn draw(self, names: usize) -> Vec<(Target, (String, bool))> {
         let client = &self.clients[0];
         let draw = |kind: fn(usize) -> Job| kind(fastrand::usize(..names)).names().swap_remove(0);
         let [mutex, reentrant] = [draw(Job::Mutex), draw(Job::Reentrant)];
@@ -331,24 +332,24 @@ impl Turn<'_> {
         let reads = fastrand::bool();
         let book = RwLock::new(client, &rwlock);
         let mut members = vec![
-            (Mutex::new(client, &mutex).member(), (mutex, false)),
+            (Mutex::new(client, &mutex).target(), (mutex, false)),
             (
-                ReentrantLock::new(client, &reentrant).member(),
+                ReentrantLock::new(client, &reentrant).target(),
                 (reentrant, false),
             ),
-            (FairLock::new(client, &fair).member(), (fair, false)),
+            (FairLock::new(client, &fair).target(), (fair, false)),
             (
                 if reads {
-                    book.read_member()
+                    book.reader().target()
                 } else {
-                    book.write_member()
+                    book.writer().target()
                 },
                 (rwlock, reads),
             ),
         ];
         if let Some(second) = self.clients.get(1) {
             let far = Job::Far.names().swap_remove(0);
-            members.push((Mutex::new(second, &far).member(), (far, false)));
+            members.push((Mutex::new(second, &far).target(), (far, false)));
         }
         members
     }

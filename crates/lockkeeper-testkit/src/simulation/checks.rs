@@ -11,7 +11,7 @@ mod turns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lockkeeper::{Lease, LeaseState, QuorumLease};
+use lockkeeper::{Lease, LeaseState};
 use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
@@ -332,7 +332,7 @@ impl Checks {
     }
 
     /// A process was given a lease by a majority.
-    pub(super) fn given_by_majority(&mut self, process: usize, lease: &QuorumLease) {
+    pub(super) fn given_by_majority(&mut self, process: usize, lease: &Lease) {
         self.grants += 1;
         if let Err(Violation { rule, what }) = self.quorums.granted(process, lease) {
             self.violate(rule, what);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockkeeper::QuorumLease;
+use lockkeeper::Lease;
 use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::{Status, redlock};
 
@@ -14,7 +14,7 @@ pub(crate) struct Quorums {
     /// Of how many servers.
     servers: usize,
     /// Those that may be believed in, and whose they are.
-    held: Vec<(usize, QuorumLease)>,
+    held: Vec<(usize, Lease)>,
     last: u64,
     /// Which servers have answered that a token is their last and its claim holds.
     answered: BTreeMap<u64, BTreeSet<usize>>,
@@ -50,7 +50,7 @@ impl Quorums {
     /// # Errors
     ///
     /// What should not have been.
-    pub(crate) fn granted(&mut self, process: usize, lease: &QuorumLease) -> Result<(), Violation> {
+    pub(crate) fn granted(&mut self, process: usize, lease: &Lease) -> Result<(), Violation> {
         let token = lease.fencing_token().get();
         self.held.retain(|(_, held)| held.ensure_held().is_ok());
         let other = self.held.first().map(|(other, _)| *other);

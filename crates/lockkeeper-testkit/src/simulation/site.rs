@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::{Client, End, Error, Lease, LeaseState, Owner, QuorumLease};
+use lockkeeper::{Client, Error, Lease, LeaseState, Owner};
 use tokio::time::Sleep;
 
 use super::world::World;
@@ -54,12 +54,12 @@ impl Site {
         tokio::spawn(async move {
             let end = lease.ended().await;
             let said = match lease.state() {
-                LeaseState::Lost(reason) => Some(End::Lost(reason)),
-                LeaseState::Released => Some(End::Released),
+                LeaseState::Lost(reason) => Some(Some(reason)),
+                LeaseState::Released => Some(None),
                 _ => None,
             };
             world.tell(format_args!("c{link} has held with {token}: {end:?}"));
-            if said != Some(end) {
+            if said != Some(end.reason()) {
                 let what = format!("ended {end:?}, and the state is {said:?}");
                 world.violate("two ends of a lease", what);
             }
@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// A lease was granted by a majority of the servers.
-    pub(super) fn given_by_majority(&self, lease: &QuorumLease) {
+    pub(super) fn given_by_majority(&self, lease: &Lease) {
         let (token, process) = (lease.fencing_token(), self.links[0]);
         self.world
             .tell(format_args!("c{process} holds the Redlock with {token}"));

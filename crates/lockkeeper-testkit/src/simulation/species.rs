@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper::{
-    Acquire, Client, FairGuard, FairLock, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
+    Acquire, Client, FairGuard, FairLock, Guard, Lease, Mutex, MutexGuard, Owner, ReentrantGuard,
     ReentrantLock, Released, Result,
 };
 use lockkeeper_core::store::Value;
@@ -79,7 +79,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    fn of<G: 'static>(self, mut acquire: Acquire<G>) -> Asking<G> {
+    fn of<G: Guard>(self, mut acquire: Acquire<G>) -> Asking<G> {
         if let Some(ttl) = self.ttl {
             acquire = acquire.ttl(ttl);
         }
@@ -293,11 +293,11 @@ impl Species for Reentrants {
         terms: Terms,
         _: &mut Rng,
     ) -> Asking<ReentrantGuard> {
-        terms.of(lock.acquire(owner))
+        terms.of(lock.acquire().owner(owner))
     }
 
     fn try_acquire(lock: &ReentrantLock, owner: &Owner, _: &mut Rng) -> Trying<ReentrantGuard> {
-        lock.try_acquire(owner).into_future()
+        lock.try_acquire().owner(owner).into_future()
     }
 
     async fn again(guard: &ReentrantGuard, _: &mut Rng) -> Result<Option<ReentrantGuard>> {

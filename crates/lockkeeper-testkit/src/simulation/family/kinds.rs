@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use lockkeeper::{Client, FairLock, Member, Mutex, Owner, ReentrantLock, RwLock};
+use lockkeeper::{Client, FairLock, Mutex, Owner, ReentrantLock, RwLock, Target};
 use lockkeeper_memory::MemoryStore;
 
 use super::Single;
@@ -66,13 +66,13 @@ impl Kind {
     }
 
     /// As one of several locks; to read, if it can be.
-    pub(super) fn member(self, client: &Client, name: &str, reads: bool) -> Member {
+    pub(super) fn member(self, client: &Client, name: &str, reads: bool) -> Target {
         match self {
-            Self::Mutex => Mutex::new(client, name).member(),
-            Self::Reentrant => ReentrantLock::new(client, name).member(),
-            Self::Fair => FairLock::new(client, name).member(),
-            Self::RwLock if reads => RwLock::new(client, name).read_member(),
-            Self::RwLock => RwLock::new(client, name).write_member(),
+            Self::Mutex => Mutex::new(client, name).target(),
+            Self::Reentrant => ReentrantLock::new(client, name).target(),
+            Self::Fair => FairLock::new(client, name).target(),
+            Self::RwLock if reads => RwLock::new(client, name).reader().target(),
+            Self::RwLock => RwLock::new(client, name).writer().target(),
         }
     }
 }

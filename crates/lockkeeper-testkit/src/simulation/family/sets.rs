@@ -101,9 +101,9 @@ impl Sets {
     }
 
     fn given(&self, set: &Set, guard: &MultiGuard) {
-        for lease in guard.leases() {
-            if let Some(name) = self.name_of(lease) {
-                self.site.given(name, lease, set.reads.contains(&name));
+        for lease in guard.parts() {
+            if let Some(name) = self.name_of(&lease) {
+                self.site.given(name, &lease, set.reads.contains(&name));
             }
         }
     }
@@ -132,12 +132,12 @@ impl Sets {
                 }
                 _ => self.watch(&guard, spell, fixed, granted).await,
             }
-            for lease in guard.leases() {
-                if let Some(name) = self.name_of(lease) {
+            for lease in guard.parts() {
+                if let Some(name) = self.name_of(&lease) {
                     let reads = set.reads.contains(&name);
                     self.site
                         .world
-                        .check(|checks| checks.touch(name, lease, reads));
+                        .check(|checks| checks.touch(name, &lease, reads));
                 }
             }
         }
@@ -163,7 +163,7 @@ impl Sets {
         }
         sleep(Duration::from_millis(1)).await;
         let held = |lease: &&Lease| lease.ensure_held().is_ok();
-        if let Some(lease) = guard.leases().iter().find(held) {
+        if let Some(lease) = guard.parts().iter().find(held) {
             let what = format!("{} after the loss of {}", lease.name(), lost.name);
             world.violate("a lease that goes on", what);
         }

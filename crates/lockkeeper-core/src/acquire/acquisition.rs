@@ -1,0 +1,300 @@
+//! An acquisition under way: stage after stage, each while the ones before are held. Most have one stage, with one claim.
+//!
+//! What is lost while the rest is collected makes it begin again, with new claims. The claims and the duty to release them
+//! exist before the first byte is sent, so a future that is dropped at any await holds nothing for longer than one ttl.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+
+use crate::acquire::options::Options;
+use crate::acquire::plan::Plan;
+use crate::acquire::stage::{Asked, Stage, TRIES};
+use crate::engine::part::Unreleased;
+use crate::engine::pass::Pass;
+use crate::grant::hold::Hold;
+use crate::seam::clock::{Clock, sleep_until_some};
+use crate::words::error::{Error, Result};
+use crate::words::moment::Moment;
+
+/// For how long an acquisition that has waited in vain waits for its place in the queue to be gone before it says so: whoever
+/// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
+const WITHDRAWAL: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub(super) struct Acquisition {
+    pub(super) stages: Vec<Arc<Stage>>,
+    /// The stage under way.
+    pub(super) at: usize,
+    /// Its claims; new ones each time they are spent, none before the first request.
+    pub(super) claims: Vec<Unreleased>,
+    /// Since when it is under way, by its own clock.
+    pub(super) stage_began: Moment,
+    /// Which of its names is waited for.
+    pub(super) awaited: usize,
+    /// Why the last request had no answer that says who holds; `None` if it had.
+    pub(super) trouble: Option<Error>,
+    /// How long the last round took, of several servers.
+    pub(super) took: Duration,
+    /// What the stages before hold.
+    held: Vec<Hold>,
+    /// How long nobody else may hold once all is held, and how many replicas are to have it.
+    pub(super) min_hold: Option<Duration>,
+    pub(super) replicas: u32,
+    /// `None`: for ever.
+    pub(super) wait: Option<Duration>,
+    started: Moment,
+    /// Dropped after the claims, whose releases are posted: closing waits for both.
+    _passes: Vec<Pass>,
+}
+
+impl Acquisition {
+    /// Everything is checked here that can be checked before anything is sent. One that does not wait stands in no queue.
+    pub(super) fn new(plan: &Plan, options: Options, waits: bool) -> Result<Self> {
+        let wait = options.wait.longest();
+        let waits = waits && wait.is_none_or(|wait| !wait.is_zero());
+        let (stages, min_hold) = Stage::of_plan(plan, &options, wait, waits)?;
+        let stages: Vec<Arc<Stage>> = stages.into_iter().map(Arc::new).collect();
+        let mut passes = Vec::new();
+        for stage in &stages {
+            passes.extend(stage.enter()?);
+        }
+        let started = stages.first().map(|stage| stage.clock().now());
+        let Some(started) = started else {
+            return Err(Error::config("there is no lock to acquire"));
+        };
+        Ok(Self {
+            stages,
+            at: 0,
+            claims: Vec::new(),
+            stage_began: started,
+            awaited: 0,
+            trouble: None,
+            took: Duration::ZERO,
+            held: Vec::new(),
+            min_hold,
+            replicas: options.min_replicas,
+            wait: if waits { wait } else { Some(Duration::ZERO) },
+            started,
+            _passes: passes,
+        })
+    }
+
+    pub(super) fn span(&self) -> tracing::Span {
+        let wait = self.wait;
+        match &self.stages[..] {
+            [stage] if stage.is_of_one_name() => {
+                let seat = stage.first();
+                let (protocol, owner) = (&seat.protocol, seat.owner);
+                let (name, kind) = (protocol.name().as_str(), protocol.kind());
+                tracing::info_span!("acquire", name, %kind, %owner, ?wait)
+            }
+            stages => {
+                let names: Vec<&str> = stages.iter().flat_map(|it| it.names()).collect();
+                tracing::info_span!("acquire_all", ?names, ?wait)
+            }
+        }
+    }
+
+    pub(super) fn stage(&self) -> Arc<Stage> {
+        Arc::clone(&self.stages[self.at])
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(self.stages[0].clock())
+    }
+
+    /// How long the acquisition has taken so far.
+    pub(super) fn waited(&self) -> Duration {
+        self.stages[0].clock().now().since(self.started)
+    }
+
+    /// Asks for each stage once; `None` if another claim holds one of the names. Then nothing is held that a server could be
+    /// told to release.
+    pub(super) async fn once(&mut self) -> Result<Option<Hold>> {
+        let closed = until_closed(&self.stages);
+        tokio::select! {
+            biased;
+            () = closed => Err(Error::Closed),
+            hold = self.ask_once() => hold,
+        }
+    }
+
+    async fn ask_once(&mut self) -> Result<Option<Hold>> {
+        self.departed(None).await;
+        for at in 0..self.stages.len() {
+            self.begin(at);
+            match self.look(Some(TRIES)).await? {
+                Asked::Granted(hold) => self.held.push(hold),
+                Asked::Waiting => {
+                    let message = "a try was put into the queue".to_owned();
+                    return Err(self.stage().protocol_error(0, message));
+                }
+                Asked::Busy(busy) => {
+                    self.awaited = busy.first();
+                    self.give_back().await;
+                    return Ok(None);
+                }
+                Asked::Again { error, .. } => return Err(error),
+            }
+        }
+        self.complete().await.map(Some)
+    }
+
+    /// Waits until all is held, or until the time to wait is over.
+    pub(super) async fn wait(&mut self) -> Result<Hold> {
+        let Some(waited) = self.wait else {
+            let closed = until_closed(&self.stages);
+            return tokio::select! {
+                biased;
+                () = closed => Err(Error::Closed),
+                hold = self.until_complete() => hold,
+            };
+        };
+        if waited.is_zero() {
+            let hold = self.once().await?;
+            return hold.ok_or_else(|| self.timeout(waited));
+        }
+        let (clock, deadline) = (self.clock(), self.started.after(waited));
+        let closed = until_closed(&self.stages);
+        let complete = tokio::select! {
+            biased;
+            () = closed => Some(Err(Error::Closed)),
+            outcome = self.until_complete() => Some(outcome),
+            () = sleep_until_some(&clock, Some(deadline)) => None,
+        };
+        match complete {
+            Some(outcome) => outcome,
+            None => {
+                // Nobody may hold it: the server has not said so for some time. It will not say either that a place is gone.
+                let silent = self.trouble.is_some();
+                let error = self.timeout(waited);
+                self.let_go();
+                if !silent {
+                    self.departed(Some(WITHDRAWAL)).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes stage after stage. A loss on the way begins again, with new claims.
+    async fn until_complete(&mut self) -> Result<Hold> {
+        self.departed(None).await;
+        loop {
+            for at in 0..self.stages.len() {
+                self.begin(at);
+                let lost = first_ended(&self.held);
+                let hold = tokio::select! {
+                    biased;
+                    () = lost => break,
+                    hold = self.until_granted() => hold?,
+                };
+                self.held.push(hold);
+            }
+            if self.held.len() < self.stages.len() {
+                self.let_go();
+                continue;
+            }
+            match self.complete().await {
+                Err(error @ Error::Lost { .. }) if self.stages.len() > 1 => {
+                    tracing::debug!(%error, "lost while the rest was collected");
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn begin(&mut self, at: usize) {
+        self.at = at;
+        self.claims.clear();
+        self.awaited = 0;
+        self.stage_began = self.stages[at].clock().now();
+    }
+
+    /// All that is held, as one hold, once as many replicas have it as are to have it.
+    async fn complete(&mut self) -> Result<Hold> {
+        let mut held = std::mem::take(&mut self.held);
+        let several = held.len() > 1 || self.stages[0].names().len() > 1;
+        let hold = match held.pop() {
+            Some(hold) if !several => hold,
+            last => {
+                held.extend(last);
+                Hold::join(held, self.min_hold.filter(|_| self.replicas == 0))?
+            }
+        };
+        self.confirmed(hold).await
+    }
+
+    /// Releases what the stages before hold, and waits until the servers have confirmed it, for no longer than a release may
+    /// take.
+    async fn give_back(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty()
+            && let Ok(held) = Hold::join(held, None)
+            && let Err(error) = held.release().await
+        {
+            tracing::debug!(%error, "what was held in part is released in the background");
+        }
+    }
+
+    /// Gives up everything, in the background.
+    fn let_go(&mut self) {
+        self.claims.clear();
+        while let Some(last) = self.held.pop() {
+            drop(last);
+        }
+    }
+
+    /// Waits until what these clients have given up of the names is released, so that nothing of their own is in the way: for
+    /// `longest` each, or for one request's timeout. What takes longer, on a server that is silent for example, is left to the
+    /// acquisition itself.
+    async fn departed(&self, longest: Option<Duration>) {
+        join_all(self.stages.iter().map(|stage| stage.departed(longest))).await;
+    }
+
+    /// The time to wait is over: says what for, or why nobody knows.
+    fn timeout(&mut self, waited: Duration) -> Error {
+        self.trouble.take().unwrap_or_else(|| Error::Timeout {
+            name: self.stages[self.at].name(self.awaited),
+            waited,
+        })
+    }
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// Resolves when so many clients are closed that one of the stages cannot be acquired any more.
+fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<> {
+    let closing = stages.iter().map(|stage| {
+        let (seats, may_be_closed) = (stage.seats.clone(), stage.may_be_closed());
+        async move {
+            let mut closing: FuturesUnordered<_> =
+                seats.iter().map(|seat| seat.engine.closed()).collect();
+            let mut closed = 0;
+            while closed <= may_be_closed && closing.next().await.is_some() {
+                closed += 1;
+            }
+        }
+        .boxed()
+    });
+    select_all(closing.collect::<Vec<_>>()).map(drop)
+}
+
+/// Resolves when one of them has ended; never if there is none.
+fn first_ended(held: &[Hold]) -> impl Future<Output = ()> + Send + use<> {
+    let ended: Vec<_> = held.iter().map(|hold| hold.ended()).collect();
+    async move {
+        match ended.is_empty() {
+            true => std::future::pending().await,
+            false => drop(select_all(ended).await),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What may be asked of any acquisition, and what follows from it for each claim.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::Engine;
+use crate::engine::terms::Terms;
+use crate::seam::protocol::Protocol;
+use crate::words::error::Result;
+use crate::words::owner::Owner;
+
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) owner: Option<Owner>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renewed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) max_queue: Option<u64>,
+    pub(crate) min_replicas: u32,
+    pub(crate) wait: Wait,
+}
+
+/// For how long an acquisition waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait {
+    Forever,
+    For(Duration),
+    Until(Instant),
+}
+
+impl Options {
+    /// To wait for ever, with leases as the client makes them.
+    pub(crate) const DEFAULT: Self = Self {
+        owner: None,
+        ttl: None,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        max_queue: None,
+        min_replicas: 0,
+        wait: Wait::Forever,
+    };
+
+    /// What that is for a claim by `protocol`, everything checked that can be checked here.
+    pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
+        let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
+        terms.bound_hold(self.min_hold, self.max_hold)?;
+        terms.known_owner = self.owner.is_some();
+        if protocol.queues() {
+            terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
+            terms.queue_limit = self.max_queue;
+        }
+        Ok(terms)
+    }
+}
+
+impl Wait {
+    /// For how long from now on; `None`: for ever.
+    pub(crate) fn longest(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::For(longest) => Some(longest),
+            Self::Until(instant) => {
+                Some(instant.saturating_duration_since(tokio::time::Instant::now().into_std()))
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Waiting in a queue on the server: the claim stands in it, says that it is alive, and is told when it is granted.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use crate::acquire::acquisition::Acquisition;
+use crate::acquire::stage::Stage;
+use crate::claim::Belief;
+use crate::engine::subscriptions::presence::Subscription;
+use crate::grant::hold::Hold;
+use crate::seam::clock::sleep_until;
+use crate::words::error::Result;
+use crate::words::store_error::StoreError;
+
+impl Stage {
+    /// Where this client is told of the grants of its claims.
+    fn grants(&self) -> String {
+        let seat = self.first();
+        format!("{}:{}", seat.protocol.channel(), seat.owner.client())
+    }
+}
+
+impl Acquisition {
+    /// Where this client hears of grants anyhow, that of a claim which is about to stand in the queue may overtake the answer
+    /// that says to wait for it: it is expected from now on.
+    pub(super) fn expect_grant(&mut self, stage: &Stage) -> Option<Subscription> {
+        if !stage.first().protocol.queues() {
+            return None;
+        }
+        let engine = &stage.first().engine;
+        let subscription = engine.subscriptions.keep_hearing(&stage.grants())?;
+        if let Some(part) = self.only_claim(stage) {
+            engine.renewer.expect(&part);
+        }
+        Some(subscription)
+    }
+
+    /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place, because the server has not
+    /// heard of it for too long or has lost its data: a new claim goes to the end of the queue. With a `subscription` from before
+    /// it was put there no message can have been missed.
+    pub(super) async fn in_queue(
+        &mut self,
+        stage: &Stage,
+        subscription: Option<Subscription>,
+    ) -> Result<Option<Hold>> {
+        let engine = Arc::clone(&stage.first().engine);
+        let channel = stage.grants();
+        let Some(part) = self.only_claim(stage) else {
+            return Ok(None);
+        };
+        let mut missed = subscription.is_none();
+        let (_subscription, opening) = match subscription {
+            Some(subscription) => (subscription, Arc::default()),
+            None => engine.subscriptions.begin_hearing(&channel),
+        };
+        engine.renewer.wait(&part);
+        loop {
+            let (mut changed, mut opened) =
+                (pin!(part.changed().notified()), pin!(opening.notified()));
+            changed.as_mut().enable();
+            opened.as_mut().enable();
+            if missed && engine.subscriptions.hears(&channel) && !mutant!(NoBeatAfterSubscribing) {
+                // What happened between the answer and the subscription was told to nobody.
+                engine.renewer.hurry(&part);
+                missed = false;
+            }
+            let now = part.now();
+            let (token, belief, heard_at) = part.take(now);
+            match (belief, token) {
+                (_, Some(token)) => {
+                    let claims = std::mem::take(&mut self.claims);
+                    return Ok(Some(Hold::begin(claims, vec![token], 1, self.waited())));
+                }
+                (Belief::None, _) => {}
+                _ => {
+                    // Dropped, and so released.
+                    self.claims.clear();
+                    return Ok(None);
+                }
+            }
+            let patience = heard_at
+                .unwrap_or(self.stage_began)
+                .after(stage.patience.max(part.terms.waiter_ttl));
+            if now >= patience {
+                let silence = "no beat was answered for too long";
+                return Err(stage.backend(0, "wait for", StoreError::unknown(silence)));
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = opened, if missed => {}
+                () = sleep_until(&part.requester.clock, patience) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A grant that counts only when replicas have it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+
+use crate::acquire::acquisition::Acquisition;
+use crate::claim::{NotNow, Verdict};
+use crate::engine::part::Part;
+use crate::engine::requester::Failed;
+use crate::grant::hold::Hold;
+use crate::schedule::pause::Pauses;
+use crate::words::error::{Error, Result};
+use crate::words::store_error::StoreError;
+
+/// By how much longer each further renewal that is to be confirmed arms the lease: the least that makes a change.
+const STEP: Duration = Duration::from_millis(1);
+
+impl Acquisition {
+    /// The hold, once as many replicas of each server have it as are to have it; otherwise it is given back. Until then nobody
+    /// has worked under it, and it keeps the name from nobody when it is given back.
+    pub(super) async fn confirmed(&self, hold: Hold) -> Result<Hold> {
+        if self.replicas == 0 {
+            return Ok(hold);
+        }
+        let renewers = || hold.parts_and_engines();
+        for (part, engine) in renewers() {
+            part.set_pending(true);
+            engine.renewer.add(part);
+        }
+        let error = match try_join_all(renewers().map(|(part, _)| self.reached(part))).await {
+            Ok(_) => {
+                // The time may have run out meanwhile.
+                hold.ensure_held()?;
+                for (part, engine) in renewers() {
+                    part.set_pending(false);
+                    engine.renewer.add(part);
+                    // Whoever closes from here on finds a hold that is somebody's.
+                    drop(engine.enter()?);
+                    if let Some(shortest) = self.min_hold {
+                        part.change(|claim| claim.keep_for(shortest, part.now()));
+                    }
+                }
+                return Ok(hold);
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(%error, "given back");
+        // What is not confirmed in time is released in the background.
+        let timeout = self.stages[self.at].first().terms.timeout;
+        let _ = tokio::time::timeout(timeout, hold.release()).await;
+        Err(error)
+    }
+
+    /// Waits until enough replicas have the part. Asks again for a while if it gets no answer.
+    async fn reached(&self, part: &Arc<Part>) -> Result<()> {
+        let name = || part.name().to_owned();
+        let failed = |error| {
+            let context = format!("wait for the replicas of lock {:?}", part.name());
+            Error::backend(context, error)
+        };
+        let requester = &part.requester;
+        let until = part.now().after(part.terms.timeout);
+        let mut pauses = Pauses::new(part.number);
+        let mut extra = Duration::ZERO;
+        loop {
+            extra += STEP;
+            let trouble = match requester.confirm(part, self.replicas, extra).await {
+                Ok((Verdict::Renewed, Ok(reached))) if reached >= self.replicas.into() => {
+                    return Ok(());
+                }
+                Ok((Verdict::Renewed, Ok(reached))) => {
+                    return Err(Error::NotReplicated {
+                        name: name(),
+                        wanted: self.replicas,
+                        reached,
+                    });
+                }
+                Ok((Verdict::Renewed, Err(trouble))) => trouble,
+                Ok((Verdict::Lost(reason), _)) => return Err(part.lost(reason).into()),
+                Ok((verdict, _)) => {
+                    part.ensure_valid()?;
+                    let message = format!("a renewal was answered by {verdict:?}");
+                    let name = name();
+                    return Err(Error::Protocol { name, message });
+                }
+                // The beat that the grant has overtaken; its answer comes soon.
+                Err(Failed::Forbidden(NotNow::Unanswered)) => {
+                    StoreError::not_sent("another request of the claim got no answer")
+                }
+                Err(Failed::Forbidden(reason)) => {
+                    part.ensure_valid()?;
+                    let message = format!("a renewal was not allowed: {reason:?}");
+                    let name = name();
+                    return Err(Error::Protocol { name, message });
+                }
+                Err(Failed::Store(trouble)) => trouble,
+            };
+            let pause = pauses.next();
+            if !trouble.is_transient() || part.now().after(pause) >= until {
+                return Err(failed(trouble));
+            }
+            tracing::debug!(%trouble, ?pause, "asking for replicas again");
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

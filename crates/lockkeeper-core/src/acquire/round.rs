@@ -1,0 +1,256 @@
+//! A round over real servers: what [`quorum`](crate::quorum) decides is carried out here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use crate::acquire::acquisition::Acquisition;
+use crate::acquire::stage::{Asked, Busy, Seat, Stage};
+use crate::claim::Verdict;
+use crate::engine::part::Unreleased;
+use crate::engine::release::failed_on;
+use crate::engine::requester::Failed;
+use crate::grant::hold::Hold;
+use crate::quorum::{Failure, Quorum, Reply, Round, Step, WrittenBack};
+use crate::seam::clock::sleep_until_some;
+use crate::words::answer::{Answer, Verb};
+use crate::words::error::{Error, Result};
+use crate::words::moment::Moment;
+use crate::words::store_error::StoreError;
+
+/// The longest extra wait after a name was said to be free, so that rivals do not ask all at once. A round of theirs is over
+/// in less than that, unless the servers are far away: then it is as long as two rounds.
+const JITTER: Duration = Duration::from_millis(20);
+
+/// A round that granted nothing.
+struct Missed {
+    failure: Failure,
+    /// Which servers grant nothing for now.
+    shut: Vec<usize>,
+    /// What each server failed with.
+    troubles: Vec<Option<StoreError>>,
+    /// The servers on which the name holds something else.
+    foreign: Vec<usize>,
+}
+
+/// What a server's answer means to the round, and what to tell of it if it is a failure.
+fn reading(outcome: std::result::Result<Verdict, Failed>) -> (Reply, Option<StoreError>) {
+    let failed = |trouble: StoreError| (Reply::Failed, Some(trouble));
+    match outcome {
+        Ok(Verdict::Granted(token)) => (Reply::Granted(token), None),
+        Ok(Verdict::Busy(left)) => (Reply::Busy(left), None),
+        Ok(Verdict::Out(left)) => {
+            let trouble = StoreError::not_sent(format!(
+                "it has been up for too short a time to know who holds, and takes part again in {left:?}"
+            ));
+            (Reply::Out(left), Some(trouble))
+        }
+        Ok(Verdict::Spent) => failed(StoreError::unknown(
+            "its grant came too late to be believed: the server is too slow for this ttl",
+        )),
+        Ok(Verdict::WrongKind) => failed(StoreError::refused(
+            "WRONGTYPE the name holds another kind's data",
+        )),
+        Ok(verdict) => failed(StoreError::unknown(format!(
+            "an acquire was answered by {verdict:?}"
+        ))),
+        Err(Failed::Forbidden(reason)) => failed(StoreError::not_sent(format!(
+            "an acquire was not allowed: {reason:?}"
+        ))),
+        Err(Failed::Store(error)) => failed(error),
+    }
+}
+
+fn reading_of_write_back(
+    answer: std::result::Result<Answer, StoreError>,
+) -> (WrittenBack, Option<StoreError>) {
+    match answer {
+        Ok(Answer::Raised) => (WrittenBack::Accepted, None),
+        Ok(Answer::Gone | Answer::Revoked) => (WrittenBack::Refused, None),
+        Ok(answer) => {
+            let trouble = StoreError::unknown(format!("a token was answered by {answer:?}"));
+            (WrittenBack::Failed, Some(trouble))
+        }
+        Err(error) => (WrittenBack::Failed, Some(error)),
+    }
+}
+
+impl Acquisition {
+    /// Asks every server once, by a claim that has not been before.
+    pub(super) async fn ask_servers(
+        &mut self,
+        stage: &Stage,
+        quorum: Quorum,
+        once: bool,
+    ) -> Result<Asked> {
+        self.trouble = None;
+        let missed = match self.round(stage, quorum).await {
+            Ok(hold) => return Ok(Asked::Granted(hold)),
+            Err(missed) => missed,
+        };
+        let now = stage.clock().now();
+        let busy = |until: Option<Moment>| Busy {
+            seats: missed.shut.iter().map(|&seat| (seat, None)).collect(),
+            until: until.map(|until| until.after(self.jitter(stage))),
+            rivals: false,
+        };
+        match missed.failure {
+            // Rivals stood in each other's way; else somebody holds, and the servers know until when.
+            Failure::Contended(Some(until)) if until <= now => {
+                let rivals = true;
+                Ok(Asked::Busy(Busy {
+                    rivals,
+                    ..busy(None)
+                }))
+            }
+            Failure::Contended(until) => Ok(Asked::Busy(busy(until))),
+            failure => {
+                let error = missed.error(stage, quorum);
+                match failure {
+                    _ if !error.is_transient() => Err(error),
+                    // Servers that have just been started will not have run for long a moment later.
+                    Failure::Unreachable(Some(_)) if once => Err(error),
+                    Failure::Unreachable(Some(until)) => {
+                        let busy = busy(Some(until));
+                        self.trouble = Some(error);
+                        Ok(Asked::Busy(busy))
+                    }
+                    _ => {
+                        let silent = matches!(failure, Failure::Unreachable(None));
+                        Ok(Asked::Again { error, silent })
+                    }
+                }
+            }
+        }
+    }
+
+    /// An extra wait of one who asks several servers.
+    pub(super) fn jitter(&self, stage: &Stage) -> Duration {
+        if stage.quorum.is_none() {
+            return Duration::ZERO;
+        }
+        let most = JITTER.max(self.took * 2).as_micros();
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        Duration::from_micros(stage.first().engine.random() % most)
+    }
+
+    /// One round. Whatever comes of it, the claim is released on every server that does not take part in a grant, also on those
+    /// that did not answer.
+    async fn round(&mut self, stage: &Stage, quorum: Quorum) -> std::result::Result<Hold, Missed> {
+        let (seats, first) = (&stage.seats, stage.first());
+        let id = first.engine.claim(first.owner);
+        let arm = |seat: &Seat| {
+            let part = seat
+                .engine
+                .arm(id.clone(), &seat.protocol, seat.terms, None);
+            Unreleased {
+                engine: Arc::clone(&seat.engine),
+                parts: vec![part],
+                server: seat.server.clone(),
+            }
+        };
+        // Kept where they are dropped, and released, if this future is.
+        let armed: Vec<Unreleased> = seats.iter().map(arm).collect();
+        let part = |place: usize| &armed[place].parts[0];
+        let clock = Arc::clone(stage.clock());
+        let began = clock.now();
+        let drifts = seats.iter().map(|seat| seat.terms.margin);
+        let drift = drifts.max().unwrap_or_default();
+        let mut round = Round::new(quorum, first.terms.ttl, drift, began);
+        let mut troubles: Vec<Option<StoreError>> = vec![None; seats.len()];
+        let mut foreign = Vec::new();
+        let ask = async |place: usize| {
+            let part = part(place);
+            (place, part.requester.exchange(part, Verb::Acquire).await)
+        };
+        let raise = async |place: usize, token| {
+            let part = part(place);
+            (place, part.requester.raise(part, token).await)
+        };
+        let mut asked: FuturesUnordered<_> = (0..seats.len()).map(&ask).collect();
+        let mut raised = FuturesUnordered::new();
+        let decided = loop {
+            let until = match round.step(clock.now()) {
+                Step::Wait(until) => until,
+                Step::WriteBack(token, behind) => {
+                    // Who has not answered by now does not take part.
+                    asked.clear();
+                    raised.extend(behind.into_iter().map(|place| raise(place, token)));
+                    continue;
+                }
+                Step::Granted(token) => break Ok(token),
+                Step::Failed(failure) => break Err(failure),
+            };
+            tokio::select! {
+                biased;
+                Some((place, outcome)) = asked.next() => {
+                    if let Ok(Verdict::WrongKind) = outcome {
+                        foreign.push(place);
+                    }
+                    let (reply, trouble) = reading(outcome);
+                    troubles[place] = trouble;
+                    round.answered(place, reply, clock.now());
+                }
+                Some((place, answer)) = raised.next() => {
+                    let (outcome, trouble) = reading_of_write_back(answer);
+                    troubles[place] = trouble;
+                    round.written_back(place, outcome);
+                }
+                () = sleep_until_some(&clock, until) => {}
+            }
+        };
+        drop(asked);
+        drop(raised);
+        self.took = clock.now().since(began);
+        let token = match decided {
+            Ok(token) => token,
+            Err(failure) => {
+                tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
+                let shut = (0..seats.len()).filter(|&place| round.is_shut(place));
+                return Err(Missed {
+                    failure,
+                    shut: shut.collect(),
+                    troubles,
+                    foreign,
+                });
+            }
+        };
+        for seat in seats {
+            seat.engine.requester.saw(token);
+        }
+        let claims = armed.into_iter().enumerate();
+        let claims = claims.filter(|(place, _)| round.holds_on(*place));
+        let claims: Vec<Unreleased> = claims.map(|(_, it)| it).collect();
+        let tokens = vec![token; claims.len()];
+        let hold = Hold::begin(claims, tokens, quorum.size(), self.waited());
+        tracing::debug!(lease = ?&*hold, "granted");
+        Ok(hold)
+    }
+}
+
+impl Missed {
+    /// What to tell whoever asked, if a round is not tried again.
+    fn error(&self, stage: &Stage, quorum: Quorum) -> Error {
+        let foreign = quorum.is_prevented(self.foreign.len());
+        let foreign = self.foreign.first().filter(|_| foreign);
+        let why = match (self.failure, foreign) {
+            (Failure::Unreachable(_), Some(place)) => return stage.wrong_kind(*place),
+            (Failure::Unreachable(_), None) => {
+                let failed = stage.seats.iter().zip(&self.troubles);
+                let failed = failed.filter_map(|(seat, trouble)| {
+                    let server = seat.server.as_deref().unwrap_or_default();
+                    Some((server, trouble.as_ref()?))
+                });
+                let (name, servers) = (stage.name(0), quorum.servers());
+                return failed_on(&name, servers, "acquire", failed.collect());
+            }
+            (Failure::Late, _) => {
+                "a majority granted too late to be believed: the servers are too slow for this ttl"
+            }
+            _ => "a majority granted, and was none any more when the grant was to be complete",
+        };
+        stage.backend(0, "acquire", StoreError::unknown(why))
+    }
+}

@@ -1,0 +1,579 @@
+//! One stage of an acquisition: what is asked for together, and the loop that waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::FuturesUnordered;
+
+use crate::acquire::acquisition::Acquisition;
+use crate::acquire::options::Options;
+use crate::acquire::plan::{Plan, Target};
+use crate::acquire::turn::Turn;
+use crate::claim::{Departure, Verdict};
+use crate::engine::Engine;
+use crate::engine::part::Unreleased;
+use crate::engine::pass::Pass;
+use crate::engine::requester::Failed;
+use crate::engine::terms::Terms;
+use crate::grant::hold::Hold;
+use crate::quorum::Quorum;
+use crate::schedule::pause::Pauses;
+use crate::seam::clock::Clock;
+use crate::seam::observer::LeaseEvent;
+use crate::seam::protocol::Protocol;
+use crate::words::answer::Verb;
+use crate::words::error::{Error, Result};
+use crate::words::moment::Moment;
+use crate::words::owner::Owner;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// The longest extra wait, µs, after a holder's lease has ended, so that waiters of many clients do not ask all at once.
+const JITTER_MICROS: u64 = 50_000;
+
+/// How many requests an acquisition that does not wait sends at most: one, and one more if it got no answer.
+pub(super) const TRIES: u32 = 2;
+
+/// A request to one of several servers may take at most this part of the lease: a round has two of them, and what they take is
+/// lost to the holder.
+const REQUESTS_PER_TTL: u32 = 10;
+
+/// One name, on whose server and for whom.
+#[derive(Clone)]
+pub(super) struct Seat {
+    pub(super) engine: Arc<Engine>,
+    pub(super) protocol: Arc<dyn Protocol>,
+    pub(super) owner: Owner,
+    pub(super) terms: Terms,
+    /// What errors call the server, where there are several.
+    pub(super) server: Option<Arc<str>>,
+}
+
+/// What is asked for together: one name, several by one script, or one on a majority of servers.
+pub(super) struct Stage {
+    pub(super) seats: Vec<Seat>,
+    pub(super) quorum: Option<Quorum>,
+    /// For how long the servers may be out of reach: for one ttl, because no lease of this client would have outlived that, and
+    /// in any case for as long as the caller would wait.
+    pub(super) patience: Duration,
+}
+
+/// What an attempt to acquire a stage has brought.
+pub(super) enum Asked {
+    Granted(Hold),
+    /// Others hold.
+    Busy(Busy),
+    /// The claim stands in the queue.
+    Waiting,
+    /// Nobody knows, or nobody may hold: to be asked again. The error is for one who does not.
+    Again {
+        error: Error,
+        /// Too few have answered, with which patience has an end.
+        silent: bool,
+    },
+}
+
+/// Who is in the way.
+pub(super) struct Busy {
+    /// The seats that are taken, and perhaps until when.
+    pub(super) seats: Vec<(usize, Option<Moment>)>,
+    /// When the stage may be free, as far as that is known.
+    pub(super) until: Option<Moment>,
+    /// Rivals asked at the same moment, and nobody holds.
+    pub(super) rivals: bool,
+}
+
+impl Busy {
+    /// The first seat that is taken.
+    pub(super) fn first(&self) -> usize {
+        self.seats.first().map_or(0, |(seat, _)| *seat)
+    }
+}
+
+impl Stage {
+    /// The stages of a plan; and how long nobody else may hold once all of it is held, where no single claim can see to that.
+    pub(super) fn of_plan(
+        plan: &Plan,
+        options: &Options,
+        wait: Option<Duration>,
+        waits: bool,
+    ) -> Result<(Vec<Self>, Option<Duration>)> {
+        let stages = match plan {
+            Plan::One(target) => vec![(std::slice::from_ref(target), None)],
+            Plan::All(stages) => stages.iter().map(|it| (&it[..], None)).collect(),
+            Plan::Majority(majority) => vec![(&majority.targets[..], Some(majority.quorum))],
+        };
+        let mut options = *options;
+        if let Plan::Majority(majority) = plan {
+            let defaults = majority.targets.iter().map(|it| it.engine.settings.ttl);
+            let ttl = options.ttl.or(defaults.min()).unwrap_or_default();
+            let longest = majority.longest;
+            if ttl > longest {
+                return Err(Error::config(format!(
+                    "a ttl of {ttl:?} is longer than the longest ttl of this lock, {longest:?}, for which a restarted server stays out: raise that in every process"
+                )));
+            }
+            options.ttl = Some(ttl);
+        }
+        let names = stages.iter().filter(|(_, quorum)| quorum.is_none());
+        let several = names.map(|(targets, _)| targets.len()).sum::<usize>() > 1;
+        let mut owners = Owners::default();
+        let mut made = Vec::new();
+        for (targets, quorum) in stages {
+            let mut seats: Vec<Seat> = Vec::with_capacity(targets.len());
+            for target in targets {
+                let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));
+                let mut seat = Seat::new(target, shared, &options, &mut owners)?;
+                seat.terms.known_owner |= several;
+                if several || options.min_replicas > 0 {
+                    // A part that is given back is not kept from anybody; the whole is, once it is complete.
+                    seat.terms.min_hold = None;
+                }
+                seat.terms.wait_until =
+                    wait.map(|wait| seat.engine.requester.clock.now().after(wait));
+                if !waits {
+                    seat.terms.queue_limit = Some(0);
+                }
+                if quorum.is_some() {
+                    let longest = seat.terms.ttl / REQUESTS_PER_TTL;
+                    seat.terms.timeout = seat.terms.timeout.min(longest);
+                    seat.server = Some(label(seats.len() + 1, &seat.engine));
+                }
+                seats.push(seat);
+            }
+            let ttl = seats.iter().map(|seat| seat.terms.ttl).min();
+            let patience = ttl.unwrap_or_default().max(wait.unwrap_or_default());
+            made.push(Self {
+                seats,
+                quorum,
+                patience,
+            });
+        }
+        check_queue_limit(&made, options.max_queue)?;
+        let deferred = several || options.min_replicas > 0;
+        Ok((made, options.min_hold.filter(|_| deferred)))
+    }
+
+    pub(super) fn first(&self) -> &Seat {
+        // A stage has at least one.
+        &self.seats[0]
+    }
+
+    /// The names that it acquires.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let names = self.seats.iter().map(|seat| seat.protocol.name().as_str());
+        names
+            .take(if self.quorum.is_some() { 1 } else { usize::MAX })
+            .collect()
+    }
+
+    pub(super) fn is_of_one_name(&self) -> bool {
+        self.seats.len() == 1 || self.quorum.is_some()
+    }
+
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.first().engine.requester.clock
+    }
+
+    /// How many of its clients may be closed while it can still be acquired.
+    pub(super) fn may_be_closed(&self) -> usize {
+        self.quorum
+            .map_or(0, |quorum| quorum.servers() - quorum.size())
+    }
+
+    /// Passes of its clients.
+    pub(super) fn enter(&self) -> Result<Vec<Pass>> {
+        let engines: Vec<&Arc<Engine>> = match self.quorum {
+            Some(_) => self.seats.iter().map(|seat| &seat.engine).collect(),
+            None => vec![&self.first().engine],
+        };
+        let passes = engines.iter().filter_map(|engine| engine.enter().ok());
+        let passes: Vec<Pass> = passes.collect();
+        match passes.len() + self.may_be_closed() < engines.len() {
+            true => Err(Error::Closed),
+            false => Ok(passes),
+        }
+    }
+
+    /// See [`Acquisition::departed`]. Of several servers a majority is enough.
+    pub(super) async fn departed(&self, longest: Option<Duration>) {
+        let departing = self.seats.iter().map(async |seat| {
+            let longest = longest.unwrap_or(seat.terms.timeout);
+            seat.engine.departed(&[seat.protocol.name()], longest).await;
+        });
+        match self.quorum {
+            None => drop(join_all(departing).await),
+            Some(quorum) => {
+                let mut departing: FuturesUnordered<_> = departing.collect();
+                let mut free = 0;
+                while !quorum.is_reached(free) && departing.next().await.is_some() {
+                    free += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether its claim stands in a queue on the server.
+    fn queues(&self) -> bool {
+        self.first().protocol.queues()
+    }
+
+    /// The name of a seat.
+    pub(super) fn name(&self, seat: usize) -> String {
+        let seat = self.seats.get(seat);
+        seat.map_or_else(String::new, |seat| seat.protocol.name().to_string())
+    }
+
+    pub(super) fn backend(&self, seat: usize, doing: &str, error: StoreError) -> Error {
+        let name = self.name(seat);
+        let with_it = match self.names().len() {
+            1 => String::new(),
+            names => format!(" and {} more with it", names - 1),
+        };
+        Error::backend(format!("{doing} lock {name:?}{with_it}"), error)
+    }
+
+    pub(super) fn protocol_error(&self, seat: usize, message: String) -> Error {
+        let name = self.name(seat);
+        Error::Protocol { name, message }
+    }
+
+    pub(super) fn wrong_kind(&self, seat: usize) -> Error {
+        let protocol = &self.seats[seat].protocol;
+        Error::WrongKind {
+            name: protocol.name().to_string(),
+            kind: protocol.kind().as_str(),
+            key: protocol.name().main().to_owned(),
+        }
+    }
+
+    /// New claims for seats that one script asks for. They exist, with the duty to release them, before anything is sent.
+    fn arm(&self) -> Unreleased {
+        let engine = &self.first().engine;
+        let arm = |seat: &Seat| {
+            let id = engine.claim(seat.owner);
+            engine.arm(id, &seat.protocol, seat.terms, None)
+        };
+        Unreleased {
+            engine: Arc::clone(engine),
+            parts: self.seats.iter().map(arm).collect(),
+            server: None,
+        }
+    }
+
+    /// What the answers to one request for all seats say together.
+    fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
+        let (mut tokens, mut busy) = (Vec::new(), Vec::new());
+        let mut spent = false;
+        for (seat, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Ok(Verdict::Granted(token)) => tokens.push(token),
+                Ok(Verdict::Busy(left)) => busy.push((seat, left)),
+                Ok(Verdict::Free) => {}
+                Ok(Verdict::Waiting(place)) => {
+                    tracing::debug!(place, "in the queue");
+                    return Ok(Read::Waiting);
+                }
+                Ok(Verdict::QueueFull(length)) => {
+                    let name = self.name(seat);
+                    return Err(Error::QueueFull { name, length });
+                }
+                // The claims lived once; what they may still hold is released as they are dropped.
+                Ok(Verdict::Spent) => spent = true,
+                Ok(Verdict::WrongKind) => return Err(self.wrong_kind(seat)),
+                Ok(Verdict::WouldDeadlock) => {
+                    return Err(Error::WouldDeadlock {
+                        name: self.name(seat),
+                    });
+                }
+                Ok(verdict) => {
+                    let message = format!("an acquire was answered by {verdict:?}");
+                    return Err(self.protocol_error(seat, message));
+                }
+                Err(Failed::Forbidden(reason)) => {
+                    let message = format!("an acquire was not allowed: {reason:?}");
+                    return Err(self.protocol_error(seat, message));
+                }
+                Err(Failed::Store(error)) if error.is_transient() => {
+                    return Ok(Read::Silent(self.backend(0, "acquire", error)));
+                }
+                Err(Failed::Store(error)) => return Err(self.backend(seat, "acquire", error)),
+            }
+        }
+        if spent {
+            let late = StoreError::unknown(
+                "the grant came too late to be believed: the server is too slow for this ttl",
+            );
+            Ok(Read::Spent(self.backend(0, "acquire", late)))
+        } else if tokens.len() == self.seats.len() {
+            Ok(Read::Granted(tokens))
+        } else if busy.is_empty() || !tokens.is_empty() {
+            let message = "some of several claims were granted".to_owned();
+            Err(self.protocol_error(0, message))
+        } else {
+            Ok(Read::Busy(busy))
+        }
+    }
+}
+
+/// What several answers say together.
+enum Read {
+    Granted(Vec<FencingToken>),
+    Busy(Vec<(usize, Option<Duration>)>),
+    Waiting,
+    Spent(Error),
+    Silent(Error),
+}
+
+impl Seat {
+    fn new(
+        target: &Target,
+        shared: Option<Owner>,
+        options: &Options,
+        owners: &mut Owners,
+    ) -> Result<Self> {
+        let (engine, protocol) = (Arc::clone(&target.engine), Arc::clone(target.protocol()?));
+        let owner = target.own_owner().or(options.owner);
+        let options = Options { owner, ..*options };
+        Ok(Self {
+            terms: options.terms(&engine, &*protocol)?,
+            owner: owner.or(shared).unwrap_or_else(|| owners.of(&engine)),
+            engine,
+            protocol,
+            server: None,
+        })
+    }
+}
+
+/// New owners, one of each client.
+#[derive(Default)]
+struct Owners(Vec<(u128, Owner)>);
+
+impl Owners {
+    fn of(&mut self, engine: &Engine) -> Owner {
+        let client = engine.id.as_u128();
+        let known = self.0.iter().find(|(known, _)| *known == client);
+        known.map(|(_, owner)| *owner).unwrap_or_else(|| {
+            let owner = engine.new_owner();
+            self.0.push((client, owner));
+            owner
+        })
+    }
+}
+
+fn check_queue_limit(stages: &[Stage], limit: Option<u64>) -> Result<()> {
+    if limit.is_some() && !stages.iter().any(Stage::queues) {
+        let kind = stages.first().map(|stage| stage.first().protocol.kind());
+        let kind = kind.map_or("", |kind| kind.as_str());
+        return Err(Error::config(format!(
+            "a {kind} lock has no queue that max_queue could bound"
+        )));
+    }
+    if limit == Some(0) {
+        return Err(Error::config(
+            "a max_queue of zero never waits: use try_acquire",
+        ));
+    }
+    Ok(())
+}
+
+/// What errors call the server at this place of the list, counted from one.
+fn label(number: usize, engine: &Engine) -> Arc<str> {
+    let address = engine.requester.store.address();
+    match address.is_empty() {
+        true => format!("server {number}").into(),
+        false => format!("server {number} ({address})").into(),
+    }
+}
+
+impl Acquisition {
+    /// Asks, and waits for its turn to ask again, until all that belongs to the stage is held.
+    pub(super) async fn until_granted(&mut self) -> Result<Hold> {
+        let stage = self.stage();
+        // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
+        let mut turn = Turn::behind_others(self, &stage);
+        let mut told = false;
+        loop {
+            if stage.queues() && self.is_over(&stage) {
+                // The caller, who bounds the wait, says so.
+                std::future::pending::<()>().await;
+            }
+            if let Some(turn) = &mut turn {
+                self.tell_waiting(&stage, &mut told);
+                turn.come(self, &stage).await?;
+            }
+            let subscription = self.expect_grant(&stage);
+            match self.look(None).await {
+                Ok(Asked::Granted(hold)) => {
+                    if let Some(turn) = turn {
+                        turn.granted(&stage, &hold);
+                    }
+                    return Ok(hold);
+                }
+                Ok(Asked::Busy(_)) if stage.queues() => {
+                    let message = "a kind with a queue is busy for one that waits".to_owned();
+                    return Err(stage.protocol_error(0, message));
+                }
+                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, self, &stage, busy)),
+                Ok(Asked::Waiting) => {
+                    self.tell_waiting(&stage, &mut told);
+                    if let Some(hold) = self.in_queue(&stage, subscription).await? {
+                        return Ok(hold);
+                    }
+                }
+                Ok(Asked::Again { error, .. }) | Err(error) => {
+                    if let (Some(turn), Error::Backend { cause, .. }) = (&turn, &error)
+                        && cause.is_transient()
+                    {
+                        turn.unreachable(cause);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn is_over(&self, stage: &Stage) -> bool {
+        let end = stage.first().terms.wait_until;
+        end.is_some_and(|end| stage.clock().now() >= end)
+    }
+
+    /// Tells, once, that the acquisition waits.
+    fn tell_waiting(&mut self, stage: &Stage, told: &mut bool) {
+        if std::mem::replace(told, true) {
+            return;
+        }
+        tracing::debug!(name = stage.name(self.awaited), "waiting");
+        if stage.quorum.is_some() {
+            return;
+        }
+        if self.claims.is_empty() {
+            self.claims.push(stage.arm());
+        }
+        let awaited = self
+            .claims
+            .first()
+            .and_then(|it| it.parts.get(self.awaited));
+        if let Some(part) = awaited {
+            part.requester.observed.tell(part, LeaseEvent::Waiting);
+        }
+    }
+
+    /// The claim of a stage with one seat, armed if there is none.
+    pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<crate::engine::part::Part>> {
+        if self.claims.is_empty() {
+            self.claims.push(stage.arm());
+        }
+        self.claims.first().and_then(Unreleased::first).cloned()
+    }
+
+    /// Asks until somebody knows. Gives up after `tries` requests, or when patience with the servers has run out.
+    ///
+    /// In a box of its own: a waiter need not carry the room for a request as long as it waits.
+    pub(super) fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Asked>> {
+        Box::pin(self.ask_until_answered(tries))
+    }
+
+    async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Asked> {
+        let stage = self.stage();
+        let clock = Arc::clone(stage.clock());
+        // With one server from the first request on; with several from when too few answer.
+        let mut patience = stage
+            .quorum
+            .is_none()
+            .then(|| clock.now().after(stage.patience));
+        let mut pauses = Pauses::new(stage.first().engine.random());
+        let mut tried = 0;
+        loop {
+            let asked = match stage.quorum {
+                Some(quorum) => self.ask_servers(&stage, quorum, tries.is_some()).await?,
+                None => self.ask_server(&stage).await?,
+            };
+            let (error, silent) = match asked {
+                Asked::Again { error, silent } => (Some(error), silent),
+                Asked::Busy(Busy { rivals: true, .. }) if tries.is_none() => (None, false),
+                answer => return Ok(answer),
+            };
+            tried += 1;
+            let pause = pauses.next();
+            let now = clock.now();
+            let end = now.after(stage.patience);
+            patience = silent.then(|| patience.unwrap_or(end));
+            let over = tries.is_some_and(|tries| tried >= tries)
+                || patience.is_some_and(|end| now.after(pause) >= end);
+            if let Some(error) = error {
+                if over {
+                    return Err(error);
+                }
+                tracing::debug!(%error, ?pause, "asking again");
+                self.trouble = Some(error);
+            }
+            let jitter = match tries {
+                Some(_) => Duration::ZERO,
+                None => self.jitter(&stage),
+            };
+            tokio::time::sleep(pause + jitter).await;
+        }
+    }
+
+    /// Asks the one server once, for all seats by one script.
+    async fn ask_server(&mut self, stage: &Stage) -> Result<Asked> {
+        let engine = Arc::clone(&stage.first().engine);
+        // Kept where they are dropped, and released, if this future is.
+        if self.claims.is_empty() {
+            self.claims.push(stage.arm());
+        }
+        let parts: Vec<_> = self.claims.iter().flat_map(|it| it.parts.clone()).collect();
+        let requester = &engine.requester;
+        let outcomes = match &parts[..] {
+            [alone] => loop {
+                match requester.exchange(alone, Verb::Acquire).await {
+                    Ok(Verdict::More) => {}
+                    outcome => break vec![outcome],
+                }
+            },
+            all => requester.exchange_together(all, Verb::Acquire).await,
+        };
+        self.trouble = None;
+        let read = stage.read(outcomes).inspect_err(|_| self.claims.clear())?;
+        Ok(match read {
+            Read::Granted(tokens) => {
+                let claims = std::mem::take(&mut self.claims);
+                Asked::Granted(Hold::begin(claims, tokens, parts.len(), self.waited()))
+            }
+            Read::Busy(busy) => {
+                let nothing_there = parts
+                    .iter()
+                    .all(|part| part.claim().departure() == Departure::None);
+                if parts.len() > 1 && !nothing_there {
+                    // Of a request that was given up these claims may hold a part, which must not outlast the wait.
+                    self.claims.clear();
+                }
+                let now = stage.clock().now();
+                let jitter = Duration::from_micros(engine.random() % JITTER_MICROS);
+                let until = |left: Duration| now.after(left).after(jitter);
+                let busy = busy.into_iter().map(|(seat, left)| (seat, left.map(until)));
+                let seats: Vec<_> = busy.collect();
+                let until = seats.first().and_then(|(_, until)| *until);
+                let rivals = false;
+                Asked::Busy(Busy {
+                    seats,
+                    until,
+                    rivals,
+                })
+            }
+            Read::Waiting => Asked::Waiting,
+            Read::Spent(error) => {
+                self.claims.clear();
+                let silent = true;
+                Asked::Again { error, silent }
+            }
+            Read::Silent(error) => {
+                let silent = true;
+                Asked::Again { error, silent }
+            }
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Waiting for one's turn to ask again: a place among the local waiters for the name that is in the way; of a lock on several
+//! servers, a place for each.
+//!
+//! Messages from so many servers that a majority may be free are reason to ask. One from a single server seldom is: of a minority
+//! that a holder does not have, waiters take and release claims in vain, and each release is told to all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+
+use crate::acquire::acquisition::Acquisition;
+use crate::acquire::stage::{Busy, Stage};
+use crate::engine::subscriptions::Place;
+use crate::grant::hold::Hold;
+use crate::quorum::Quorum;
+use crate::schedule::pause::Pauses;
+use crate::seam::clock::{sleep_until, sleep_until_some};
+use crate::words::error::{Error, Result};
+use crate::words::moment::Moment;
+use crate::words::store_error::StoreError;
+
+/// How long the first message waits for those of the other servers, at most: whoever holds releases all of them, one after the
+/// other, and a round between would find the rest held. Jitter, too: those who were told together do not ask together.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// See the module.
+pub(super) enum Turn {
+    /// At the seat that is waited for.
+    One(usize, Place),
+    /// At every server.
+    Majority(Watch),
+}
+
+/// Places among the local waiters of all servers.
+pub(super) struct Watch {
+    quorum: Quorum,
+    /// `None`: the server does not allow to wait there.
+    places: Vec<Option<Place>>,
+    /// Whose turn has come since the last round.
+    looking: Vec<bool>,
+    /// Which servers granted nothing in the last round, because others held or they were quarantined.
+    shut: Vec<bool>,
+    /// Before a round for which there is reason on fewer servers than a majority.
+    doubts: Pauses,
+    /// Jitter comes from here.
+    random: fastrand::Rng,
+    /// When to ask whatever is said, by the first server's clock.
+    look_at: Option<Moment>,
+}
+
+impl Turn {
+    /// A turn behind those of this client who wait already and are not to be overtaken; `None` if there are none.
+    pub(super) fn behind_others(acquisition: &mut Acquisition, stage: &Stage) -> Option<Self> {
+        let crowded = stage.seats.iter().position(|seat| {
+            let passes = stage.quorum.is_none() && seat.protocol.reenters();
+            let channel = seat.protocol.channel();
+            !passes && seat.engine.subscriptions.crowded(&channel)
+        })?;
+        Some(Self::at(acquisition, stage, crowded, None))
+    }
+
+    /// The turn after one that was used in vain, or the first.
+    pub(super) fn after(
+        turn: Option<Self>,
+        acquisition: &mut Acquisition,
+        stage: &Stage,
+        busy: Busy,
+    ) -> Self {
+        match turn {
+            Some(Self::One(awaited, place)) if busy.seats.iter().any(|(it, _)| *it == awaited) => {
+                let until = busy.seats.iter().find(|(it, _)| *it == awaited);
+                place.busy(until.and_then(|(_, until)| *until));
+                Self::One(awaited, place)
+            }
+            Some(Self::Majority(mut watch)) => {
+                watch.looked(stage, &busy);
+                Self::Majority(watch)
+            }
+            // The name that was waited for is free now, and another is not.
+            _ => {
+                let awaited = busy.first();
+                let mut turn = Self::at(acquisition, stage, awaited, busy.until);
+                if let Self::Majority(watch) = &mut turn {
+                    watch.looked(stage, &busy);
+                }
+                turn
+            }
+        }
+    }
+
+    fn at(
+        acquisition: &mut Acquisition,
+        stage: &Stage,
+        awaited: usize,
+        until: Option<Moment>,
+    ) -> Self {
+        acquisition.awaited = awaited;
+        match stage.quorum {
+            Some(quorum) => Self::Majority(Watch::new(stage, quorum)),
+            None => {
+                let seat = &stage.seats[awaited];
+                let (subscriptions, protocol) = (&seat.engine.subscriptions, &seat.protocol);
+                let place = Place::new(subscriptions, protocol, seat.owner, stage.patience, until);
+                Self::One(awaited, place)
+            }
+        }
+    }
+
+    /// Waits until it is this waiter's turn to ask.
+    pub(super) async fn come(&mut self, _: &Acquisition, stage: &Stage) -> Result<()> {
+        match self {
+            Self::One(awaited, place) => {
+                let turn = place.turn().await;
+                turn.map_err(|error| stage.backend(*awaited, "wait for", error))
+            }
+            Self::Majority(watch) => watch.turn(stage).await,
+        }
+    }
+
+    /// The servers were out of reach for too long: everybody who waits here and has no more patience gives up.
+    pub(super) fn unreachable(&self, error: &StoreError) {
+        if let Self::One(_, place) = self {
+            place.unreachable(error);
+        }
+    }
+
+    /// This waiter holds, for as long as the lease if nothing else happens.
+    pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
+        match self {
+            Self::One(awaited, place) => {
+                let (_, deadline) = hold.lease().grant().part(awaited).belief();
+                place.granted(deadline.unwrap_or_else(|| stage.clock().now()));
+            }
+            Self::Majority(watch) => watch.granted(stage, hold.remaining()),
+        }
+    }
+}
+
+impl Watch {
+    fn new(stage: &Stage, quorum: Quorum) -> Self {
+        let places = stage.seats.iter().map(|seat| {
+            let (subscriptions, protocol) = (&seat.engine.subscriptions, &seat.protocol);
+            let place = Place::new(subscriptions, protocol, seat.owner, stage.patience, None);
+            Some(place)
+        });
+        let places: Vec<_> = places.collect();
+        let seed = stage.first().engine.random();
+        Self {
+            quorum,
+            looking: vec![false; places.len()],
+            shut: vec![false; places.len()],
+            doubts: Pauses::new(seed),
+            places,
+            random: fastrand::Rng::with_seed(seed),
+            look_at: None,
+        }
+    }
+
+    /// Whether a majority may be free if these servers have told of a change since the last round. Of one that does not allow
+    /// to wait there nobody knows.
+    fn may_be_free(&self, told: &[usize]) -> bool {
+        let shut = |number: &usize| {
+            self.shut[*number] && self.places[*number].is_some() && !told.contains(number)
+        };
+        let shut = (0..self.places.len()).filter(shut).count();
+        !self.quorum.is_prevented(shut)
+    }
+
+    /// Waits until it is this waiter's turn to ask: a majority has told, or the time is over for which others hold; or, after a
+    /// pause that grows from time to time, fewer have told and a majority may be free.
+    async fn turn(&mut self, stage: &Stage) -> Result<()> {
+        let clock = Arc::clone(stage.clock());
+        let turns = self.places.iter().enumerate();
+        let mut turns: FuturesUnordered<_> = turns
+            .filter_map(|(number, place)| Some((number, place.as_ref()?)))
+            .map(async |(number, place)| (number, place.turn().await))
+            .collect();
+        let (mut told, mut refused) = (Vec::new(), Vec::new());
+        let mut pause = None;
+        while !self.quorum.is_reached(told.len()) {
+            // With nobody left to hear of it there is no other reason to ask.
+            let may_be_free = !told.is_empty() && self.may_be_free(&told);
+            if pause.is_none() && (may_be_free || turns.is_empty()) {
+                pause = Some(clock.now().after(self.doubts.next()));
+            }
+            let until = self.look_at.into_iter().chain(pause).min();
+            tokio::select! {
+                biased;
+                () = sleep_until_some(&clock, until) => break,
+                Some(turn) = turns.next() => match turn {
+                    (number, Ok(())) => told.push(number),
+                    (number, Err(error)) => refused.push((number, error)),
+                },
+            }
+            if self.places.iter().flatten().count() == refused.len() {
+                return Err(match refused.pop() {
+                    Some((_, error)) => stage.backend(0, "wait for", error),
+                    None => Error::Closed,
+                });
+            }
+        }
+        if pause.is_none() || self.quorum.is_reached(told.len()) {
+            self.doubts = Pauses::new(self.random.u64(..));
+        }
+        let gather = GATHER.mul_f64(self.random.f64());
+        sleep_until(&clock, clock.now().after(gather)).await;
+        while let Some(Some((number, Ok(())))) = turns.next().now_or_never() {
+            told.push(number);
+        }
+        drop(turns);
+        for number in told {
+            self.looking[number] = true;
+        }
+        for (number, _) in refused {
+            self.places[number] = None;
+        }
+        self.look_at = None;
+        Ok(())
+    }
+
+    /// The round that followed granted nothing, because others hold.
+    fn looked(&mut self, stage: &Stage, busy: &Busy) {
+        let now = stage.clock().now();
+        let left = busy.until.map(|until| until.since(now));
+        for (number, place) in self.places.iter().enumerate() {
+            self.shut[number] = busy.seats.iter().any(|(it, _)| *it == number);
+            let looked = std::mem::take(&mut self.looking[number]);
+            if let Some(place) = place.as_ref().filter(|_| looked) {
+                let now = stage.seats[number].engine.requester.clock.now();
+                place.busy(left.map(|left| now.after(left)));
+            }
+        }
+        self.look_at = busy.until;
+    }
+
+    /// This waiter holds, for so long if nothing else happens.
+    fn granted(self, stage: &Stage, remaining: Duration) {
+        for (seat, place) in stage.seats.iter().zip(self.places) {
+            if let Some(place) = place {
+                place.granted(seat.engine.requester.clock.now().after(remaining));
+            }
+        }
+    }
+}

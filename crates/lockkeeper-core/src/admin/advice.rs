@@ -1,0 +1,150 @@
+//! What should be known about a server before locks are kept on it, and what to do.
+
+use crate::admin::listing::ServerFacts;
+
+/// The oldest versions that have what the scripts need.
+const OLDEST: [(&str, [u64; 2]); 2] = [("redis", [6, 2]), ("valkey", [7, 2])];
+
+/// What should be known about a server, in one sentence; see [`ServerFacts::advice`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Advice {
+    /// What it is about: `server`, `role`, `eviction`, `persistence`.
+    pub about: &'static str,
+    /// Whether locks do not work there. Otherwise they do, and may be forgotten.
+    pub grave: bool,
+    /// What is so, and what to do.
+    pub text: String,
+}
+
+impl ServerFacts {
+    /// What should be known about a server like this; nothing about what it does not say. Clients log it as warnings when they
+    /// connect, and `lockkeeper doctor` shows it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// for advice in client.server_facts().await?.advice() {
+    ///     println!("{}: {}", advice.about, advice.text);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advice(&self) -> Vec<Advice> {
+        let mild = |about, text| Advice {
+            about,
+            grave: false,
+            text,
+        };
+        let grave = |about, text| Advice {
+            about,
+            grave: true,
+            text,
+        };
+        let version = self
+            .version
+            .as_deref()
+            .filter(|version| is_too_old(version));
+        let version = version.map(|version| {
+            let text = format!("{version} is too old: take Redis 6.2, Valkey 7.2 or a later one");
+            grave("server", text)
+        });
+        let replica = self.role.as_deref().filter(|role| *role == "slave");
+        let replica = replica.map(|_| {
+            let text = "a replica: locks are made on its primary".to_owned();
+            grave("role", text)
+        });
+        let eviction = self.eviction.as_deref().filter(|it| *it != "noeviction");
+        let eviction = eviction.map(|policy| {
+            let text = match self.max_memory {
+                Some(0) => format!("{policy}, without a limit of memory yet: set noeviction"),
+                _ => format!(
+                    "{policy}: locks are forgotten when memory is full; set maxmemory-policy noeviction"
+                ),
+            };
+            mild("eviction", text)
+        });
+        let persistence = self.append_only.filter(|append_only| !append_only);
+        let persistence = persistence.map(|_| {
+            let text = "no append-only file: a server that starts again has forgotten the locks that are held; set \
+                        appendonly yes, or start it again only when the longest ttl is over";
+            mild("persistence", text.to_owned())
+        });
+        let all = [version, replica, eviction, persistence];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// Whether a version like `redis 6.0.16` is below the oldest; not if it cannot be read.
+fn is_too_old(version: &str) -> bool {
+    let Some((program, number)) = version.split_once(' ') else {
+        return false;
+    };
+    let mut parts = number.split('.').map(str::parse::<u64>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    OLDEST
+        .iter()
+        .any(|(name, oldest)| *name == program && [major, minor] < *oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn about(info: &str) -> Vec<(&'static str, bool)> {
+        let advice = ServerFacts::read(info, SystemTime::UNIX_EPOCH).advice();
+        advice.iter().map(|it| (it.about, it.grave)).collect()
+    }
+
+    #[test]
+    fn a_good_server_and_one_that_says_nothing_need_no_advice() {
+        let good = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n";
+        assert_eq!(about(good), []);
+        assert_eq!(about(""), []);
+    }
+
+    #[test]
+    fn each_danger_is_told_apart() {
+        for (info, expected) in [
+            ("redis_version:6.0.16", ("server", true)),
+            ("role:slave", ("role", true)),
+            (
+                "maxmemory_policy:volatile-ttl\r\nmaxmemory:0",
+                ("eviction", false),
+            ),
+            (
+                "maxmemory_policy:allkeys-lru\r\nmaxmemory:9",
+                ("eviction", false),
+            ),
+            ("aof_enabled:0", ("persistence", false)),
+        ] {
+            assert_eq!(about(info), [expected], "{info}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_versions_that_will_do_are_those_of_the_manual() {
+        for (version, expected) in [
+            ("redis 6.2.0", false),
+            ("redis 6.0.20", true),
+            ("redis 5.0.14", true),
+            ("redis 10.0.0", false),
+            ("valkey 7.2.5", false),
+            ("valkey 7.1.9", true),
+            ("valkey 9.1.2", false),
+            ("other 1.0.0", false),
+            ("redis unstable", false),
+        ] {
+            assert_eq!(is_too_old(version), expected, "{version}");
+        }
+    }
+}

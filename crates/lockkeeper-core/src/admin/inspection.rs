@@ -1,0 +1,394 @@
+//! What is done to a name from outside, by people and tools rather than by holders: inspecting it, asking for it back,
+//! taking it by force. It works on names of every kind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lockkeeper_lua::{Status, client, name};
+
+use crate::engine::Engine;
+use crate::engine::settings::LONGEST_LABEL;
+use crate::engine::subscriptions::presence::client_key;
+use crate::seam::protocol::Item;
+use crate::seam::protocol::Protocol;
+use crate::seam::store::Reply;
+use crate::seam::store::Value;
+use crate::words::error::Error;
+use crate::words::error::Result;
+use crate::words::name::Name;
+use crate::words::owner::Owner;
+use crate::words::store_error::Outcome;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
+const TRIES: usize = 2;
+
+/// What is wanted of a name, as its errors say it.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    Inspect,
+    Revoke,
+    Force,
+    Queue,
+}
+
+impl Question {
+    /// What failed, before the word "lock".
+    const fn doing(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect",
+            Self::Revoke => "revoke",
+            Self::Force => "release",
+            Self::Queue => "look at the queue of",
+        }
+    }
+
+    /// What a key of another shape is no lock of.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Revoke => "revocable",
+            Self::Inspect | Self::Force | Self::Queue => "known",
+        }
+    }
+}
+
+/// What a name holds, at the moment when the server was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The name.
+    pub name: String,
+    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
+    pub kind: Option<String>,
+    /// The fencing token of those who hold. `None` if nobody does, or if the server does not know it: a mutex is held by
+    /// another library, or for longer than its last token is remembered.
+    pub token: Option<FencingToken>,
+    /// Who holds, or keeps others out: the claims, the one with most time left first.
+    pub holders: Vec<Holder>,
+    /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
+    /// to 5 s after the last has stopped waiting. `None` if the server does not say.
+    pub waiters: Option<u64>,
+}
+
+/// One claim that holds a name or keeps others out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text
+    /// only what can be shown, by which it cannot be forced.
+    pub claim: String,
+    /// Whose claim it is; `None` of another library's.
+    pub owner: Option<Owner>,
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which need not be the one that holds.
+    /// `None` if it has none, or has not held for ten minutes.
+    pub label: Option<String>,
+    /// How long it holds, or keeps the name, unless it is renewed; `None`: without end, as some other libraries have it.
+    pub left: Option<Duration>,
+    /// What has become of it.
+    pub state: HolderState,
+    /// Whether others of its kind may hold beside it: it reads.
+    pub shared: bool,
+}
+
+/// One claim that waits for a name in a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The claim.
+    pub claim: String,
+    /// Whose claim it is.
+    pub owner: Option<Owner>,
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner. `None` if it has none, or has not held
+    /// for ten minutes: a client introduces itself when it first holds.
+    pub label: Option<String>,
+}
+
+/// What has become of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HolderState {
+    /// It holds.
+    Held,
+    /// It holds, has been told to leave, and is not renewed.
+    Revoked,
+    /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
+    Kept,
+}
+
+/// Looks at a name.
+pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
+    let item = || {
+        let keys = [
+            name.main().to_owned(),
+            name.part("fence"),
+            name.part("queue"),
+            name.part("readers"),
+        ];
+        Item::new(&name::INSPECT, keys, [name.part("wake")])
+    };
+    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+    let seen = match reply.status() {
+        Status::Free => free(name, &reply),
+        Status::Found => found(name, &reply),
+        _ => None,
+    };
+    let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
+    let mut labels = Labels::default();
+    for holder in &mut seen.holders {
+        holder.label = labels.of(engine, name, holder.owner).await?;
+    }
+    Ok(seen)
+}
+
+/// Who waits for a name in a queue, in order, `most` at most.
+pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Waiter>> {
+    let Some(last) = most.checked_sub(1) else {
+        return Ok(Vec::new());
+    };
+    let item = || {
+        let page = ["0".to_owned(), last.to_string()];
+        Item::new(&name::WAITERS, [name.part("queue")], page)
+    };
+    let (reply, _) = ask(engine, name, Question::Queue, item).await?;
+    let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
+        return Err(unexpected(name, &reply));
+    };
+    let mut labels = Labels::default();
+    let mut waiters = Vec::with_capacity(claims.len());
+    for claim in claims.iter().filter_map(Value::as_str) {
+        let owner = owner_of(claim);
+        waiters.push(Waiter {
+            claim: claim.to_owned(),
+            owner,
+            label: labels.of(engine, name, owner).await?,
+        });
+    }
+    Ok(waiters)
+}
+
+/// The labels of clients; each is asked for once.
+#[derive(Debug, Default)]
+struct Labels(BTreeMap<String, Option<String>>);
+
+impl Labels {
+    async fn of(
+        &mut self,
+        engine: &Engine,
+        name: &Name,
+        owner: Option<Owner>,
+    ) -> Result<Option<String>> {
+        let Some(owner) = owner else { return Ok(None) };
+        let key = client_key(&engine.settings.namespace, owner.client());
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let label = label(engine, name, &key).await?;
+        self.0.insert(key, label.clone());
+        Ok(label)
+    }
+}
+
+/// Whose claim it is, unless it is another library's.
+fn owner_of(claim: &str) -> Option<Owner> {
+    claim.split_once('/')?.0.parse().ok()
+}
+
+fn free(name: &Name, reply: &Reply) -> Option<Inspection> {
+    Some(Inspection {
+        name: name.to_string(),
+        kind: None,
+        token: None,
+        holders: Vec::new(),
+        waiters: reply.field(0)?.as_i64()?.try_into().ok(),
+    })
+}
+
+fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
+    let Value::List(claims) = reply.field(3)? else {
+        return None;
+    };
+    let mut holders: Vec<Holder> = claims.iter().map(holder).collect::<Option<_>>()?;
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.left.unwrap_or(Duration::MAX)));
+    let token = reply.field(1)?.as_str()?.parse().ok();
+    Some(Inspection {
+        name: name.to_string(),
+        kind: Some(reply.field(0)?.as_str()?.to_owned()),
+        token: token.map(FencingToken::new),
+        holders,
+        waiters: reply.field(2)?.as_i64()?.try_into().ok(),
+    })
+}
+
+fn holder(fields: &Value) -> Option<Holder> {
+    let Value::List(fields) = fields else {
+        return None;
+    };
+    let ([claim, left, state], mode) = fields.split_first_chunk()?;
+    let Value::Bytes(claim) = claim else {
+        return None;
+    };
+    let claim = String::from_utf8_lossy(claim).into_owned();
+    Some(Holder {
+        owner: owner_of(&claim),
+        claim,
+        label: None,
+        left: u64::try_from(left.as_i64()?)
+            .ok()
+            .map(Duration::from_millis),
+        state: match state.as_str()? {
+            "held" => HolderState::Held,
+            "revoked" => HolderState::Revoked,
+            "kept" => HolderState::Kept,
+            _ => return None,
+        },
+        shared: mode.first().and_then(Value::as_str) == Some("read"),
+    })
+}
+
+/// As whom a client has introduced itself.
+async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
+    let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
+    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+    match reply.status() {
+        Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(as_label)),
+        Status::Gone => Ok(None),
+        _ => Err(unexpected(name, &reply)),
+    }
+}
+
+/// A label as far as a client may write one: what is longer was written by somebody else.
+fn as_label(text: &str) -> String {
+    match text.len() > LONGEST_LABEL {
+        true => text[..text.floor_char_boundary(LONGEST_LABEL)].to_owned() + "…",
+        false => text.to_owned(),
+    }
+}
+
+/// Tells who holds a name to let it go; how many claims were told.
+pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
+    let item = || {
+        let keys = [name.main().to_owned(), name.part("readers")];
+        Item::new(&name::REVOKE, keys, [])
+    };
+    let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
+    let told = match reply.status() {
+        Status::Free => Some(0),
+        Status::Told => reply.field(0).and_then(Value::as_i64),
+        _ => None,
+    };
+    told.and_then(|told| u64::try_from(told).ok())
+        .ok_or_else(|| unexpected(name, &reply))
+}
+
+/// Takes a name from whoever holds it beside `claim`; whether that claim had a part in it.
+pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
+    let item = || {
+        let args = [claim.to_owned(), name.part("wake")];
+        let keys = [name.main().to_owned(), name.part("readers")];
+        Item::new(&name::FREE, keys, args)
+    };
+    let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
+    match (reply.status(), doubt) {
+        (Status::Left, _) => {
+            tracing::warn!(name = name.as_str(), claim, "released by force");
+            let told = reply.field(0).and_then(Value::as_i64) == Some(1);
+            engine.subscriptions.left(&name.part("wake"), told);
+            Ok(true)
+        }
+        (Status::NotHeld, None) => Ok(false),
+        // By itself, or by the request that got no answer.
+        (Status::NotHeld, Some(doubt)) => Err(backend(name, Question::Force, doubt)),
+        _ => Err(unexpected(name, &reply)),
+    }
+}
+
+/// Asks about a name; see [`put`].
+async fn ask(
+    engine: &Engine,
+    name: &Name,
+    question: Question,
+    item: impl Fn() -> Item,
+) -> Result<(Reply, Option<StoreError>)> {
+    let failed = |error| backend(name, question, error);
+    let (reply, doubt) = put(engine, item).await?.map_err(failed)?;
+    if reply.status() == Status::WrongKind {
+        return Err(Error::WrongKind {
+            name: name.to_string(),
+            kind: question.kind(),
+            key: name.main().to_owned(),
+        });
+    }
+    Ok((reply, doubt))
+}
+
+/// Puts a question until it is answered, but `TRIES` times at most. Beside the answer: why a request before the last got none,
+/// if it may have been executed. Closing the client stops it: it has no claim that would be left for.
+pub(crate) async fn put(
+    engine: &Engine,
+    item: impl Fn() -> Item,
+) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
+    drop(engine.enter()?);
+    let timeout = engine.settings.request_timeout;
+    let mut doubt = None;
+    let asking = async {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match engine.requester.run(&item, timeout).await {
+                Err(error) if error.is_transient() && tried < TRIES => {
+                    doubt = Some(error).filter(|error| error.outcome() == Outcome::Unknown);
+                }
+                outcome => break outcome,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = engine.closed() => Err(Error::Closed),
+        outcome = asking => Ok(outcome.map(|reply| (reply, doubt))),
+    }
+}
+
+fn backend(name: &Name, question: Question, error: StoreError) -> Error {
+    let doing = question.doing();
+    Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
+}
+
+fn unexpected(name: &Name, reply: &Reply) -> Error {
+    let status = reply.status().as_str();
+    Error::Protocol {
+        name: name.to_string(),
+        message: format!("an unexpected answer, {status}"),
+    }
+}
+
+/// How many wait in the queue of a name, and where in it a waiting acquisition of `owner` stands, counted from one: the
+/// first one of those that this client has.
+pub(crate) async fn queue(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    owner: Option<&Owner>,
+) -> Result<(u64, Option<u64>)> {
+    let name = protocol.name();
+    let claims = match owner {
+        Some(owner) => engine.renewer.waiting(name, owner),
+        None => vec![String::new()],
+    };
+    let (mut length, mut first) = (0, None);
+    for claim in claims {
+        let Some(item) = protocol.queue(&claim) else {
+            break;
+        };
+        let (reply, _) = ask(engine, name, Question::Queue, || item.clone()).await?;
+        let number = |index: usize| reply.field(index).and_then(Value::as_i64);
+        let (Status::Queued, Some(waiting), Some(place)) = (reply.status(), number(0), number(1))
+        else {
+            return Err(unexpected(name, &reply));
+        };
+        length = u64::try_from(waiting).unwrap_or(0);
+        let place = u64::try_from(place).ok().filter(|place| *place > 0);
+        first = first.into_iter().chain(place).min();
+    }
+    Ok((length, first))
+}

@@ -1,0 +1,287 @@
+//! What a server has and is: the names that hold something, and what the server says of itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lockkeeper_lua::{Status, server};
+
+use crate::admin::glob;
+use crate::admin::inspection::put;
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::seam::protocol::Item;
+use crate::seam::store::Reply;
+use crate::seam::store::Value;
+use crate::words::error::Error;
+use crate::words::error::Result;
+use crate::words::name;
+use crate::words::name::Name;
+
+/// At how many keys the server looks for one page: some 100 µs, in which nobody else is served.
+const PAGE: &str = "500";
+
+/// The derived key of those who read.
+const READERS: &str = "readers";
+
+/// The names that match a pattern and hold something, page by page; made by [`Client::names`].
+///
+/// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
+/// found; one that begins or ends to meanwhile may be, and one that goes from reading to writing. A page may be empty, and a
+/// name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
+/// that wanders from one to another meanwhile may be missed.
+pub struct Names {
+    client: Client,
+    pattern: String,
+    /// The keys that are still to be looked for, and on which server; the ones of now last.
+    searches: Vec<(u32, String)>,
+    cursor: String,
+}
+
+impl Names {
+    pub(crate) fn new(client: &Client, pattern: &str) -> Self {
+        let wanted = searches(&client.engine.settings.namespace, pattern);
+        let servers = client.engine.requester.store.servers().into_iter().rev();
+        let on = |server| wanted.iter().map(move |search| (server, search.clone()));
+        Self {
+            client: client.clone(),
+            pattern: pattern.to_owned(),
+            searches: servers.flat_map(on).collect(),
+            cursor: "0".to_owned(),
+        }
+    }
+
+    /// The next page; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the server refuses or does not answer: asked again, it goes on from there.
+    /// [`Error::Config`] if the pattern ends within brackets or behind a backslash, before anything is sent.
+    /// [`Error::Closed`] if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the page is asked for again.
+    ///
+    /// # Examples
+    ///
+    /// See [`Client::names`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
+        if is_unfinished(&self.pattern) {
+            return Err(Error::config(format!(
+                "the pattern {:?} ends in the middle: close its brackets, and write `\\[` or `\\\\` for what stands for itself",
+                self.pattern
+            )));
+        }
+        let Some((server, search)) = self.searches.last() else {
+            return Ok(None);
+        };
+        let item = || {
+            let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
+            Item::new(&server::SCAN, [], args).on(*server)
+        };
+        let engine = Arc::clone(&self.client.engine);
+        let reply = ask(&engine, "list locks", item).await?;
+        let (Status::Page, Some(next), Some(Value::List(keys))) = (
+            reply.status(),
+            reply.field(0).and_then(Value::as_str),
+            reply.field(1),
+        ) else {
+            return Err(unexpected(&self.pattern, &reply));
+        };
+        let names = keys.iter().filter_map(Value::as_str);
+        let names = names.filter_map(|key| name_of(&engine.settings.namespace, key));
+        let names = names.filter(|name| glob::matches(self.pattern.as_bytes(), name.as_bytes()));
+        let names = names.collect();
+        next.clone_into(&mut self.cursor);
+        if next == "0" {
+            self.searches.pop();
+        }
+        Ok(Some(names))
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names")
+            .field("pattern", &self.pattern)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The patterns of all keys by which a name that matches is found. One that is only read has no main key, its readers stand
+/// alone. Those of a name with a hash tag are looked for whatever the name is, as it is not written there as people write it.
+fn searches(namespace: &str, pattern: &str) -> Vec<String> {
+    let main = whole_keys(namespace, pattern);
+    let readers = format!("{}{READERS}", name::DERIVED);
+    vec![
+        format!("{readers}.{{*}}:{{{}}}", whole_keys(namespace, "*")),
+        format!("{readers}:{{{main}}}"),
+        main,
+    ]
+}
+
+/// Whether a pattern ends within brackets or behind a backslash. Redis bears with that, but what is put behind it would be
+/// read as a part of it.
+fn is_unfinished(pattern: &str) -> bool {
+    let mut rest = pattern.as_bytes();
+    let mut bracket = false;
+    loop {
+        (rest, bracket) = match (rest, bracket) {
+            ([], bracket) => return bracket,
+            ([b'\\'], _) => return true,
+            ([b'\\', _, behind @ ..], _) => (behind, bracket),
+            ([b'[', b'^', behind @ ..] | [b'[', behind @ ..], false) => (behind, true),
+            ([b']', behind @ ..], true) => (behind, false),
+            // A range, whose end may be a bracket.
+            ([_, b'-', _, behind @ ..], true) => (behind, true),
+            ([_, behind @ ..], _) => (behind, bracket),
+        };
+    }
+}
+
+/// The pattern of the main keys: what stands for something in a namespace stands for itself.
+fn whole_keys(namespace: &str, pattern: &str) -> String {
+    let mut whole = name::in_pattern(namespace);
+    if !namespace.is_empty() {
+        whole.push(':');
+    }
+    whole + pattern
+}
+
+/// The name whose main key this is, or whose readers; `None` if it is neither.
+fn name_of(namespace: &str, key: &str) -> Option<String> {
+    let name = Name::of_main(namespace, key);
+    let name = name.or_else(|| Name::of_part(namespace, READERS, key))?;
+    Some(name.to_string())
+}
+
+/// What a server is; see [`Client::server_facts`]. What it does not say is `None`: not every user may ask, and the embedded
+/// engine has nothing to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFacts {
+    /// Program and version, as in `redis 7.0.15` or `valkey 8.0.1`.
+    pub version: Option<String>,
+    /// What it forgets when its memory is full; anything but `noeviction` forgets locks.
+    pub eviction: Option<String>,
+    /// `master`, or `slave` of a replica.
+    pub role: Option<String>,
+    /// How many bytes of memory it may use; 0: as many as there are.
+    pub max_memory: Option<u64>,
+    /// Whether it writes an append-only file; without it, a restart forgets locks.
+    pub append_only: Option<bool>,
+    /// What its clock showed when it was asked.
+    pub clock: SystemTime,
+}
+
+pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
+    let item = || Item::new(&server::DESCRIBE, [], []);
+    let reply = ask(engine, "describe the server", item).await?;
+    let part = |index: usize| u64::try_from(reply.field(index)?.as_i64()?).ok();
+    let clock = || {
+        let since = Duration::from_secs(part(0)?).checked_add(Duration::from_micros(part(1)?))?;
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    let (Status::Server, Some(clock)) = (reply.status(), clock()) else {
+        return Err(unexpected("", &reply));
+    };
+    let info = reply.field(2).and_then(Value::as_str).unwrap_or_default();
+    Ok(ServerFacts::read(info, clock))
+}
+
+impl ServerFacts {
+    /// Reads what `INFO` says.
+    #[doc(hidden)]
+    pub fn read(info: &str, clock: SystemTime) -> Self {
+        let field = |name: &str| {
+            let mut lines = info
+                .lines()
+                .filter_map(|requester| requester.split_once(':'));
+            lines.find(|(field, _)| *field == name).map(|it| it.1)
+        };
+        let version = match (field("valkey_version"), field("redis_version")) {
+            (Some(version), _) => Some(format!("valkey {version}")),
+            (None, version) => version.map(|version| format!("redis {version}")),
+        };
+        Self {
+            version,
+            eviction: field("maxmemory_policy").map(str::to_owned),
+            role: field("role").map(str::to_owned),
+            max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
+            append_only: field("aof_enabled").map(|enabled| enabled == "1"),
+            clock,
+        }
+    }
+}
+
+async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {
+    let (reply, _) = put(engine, item)
+        .await?
+        .map_err(|error| Error::backend(doing, error))?;
+    Ok(reply)
+}
+
+fn unexpected(asked: &str, reply: &Reply) -> Error {
+    Error::Protocol {
+        name: asked.to_owned(),
+        message: format!("an unexpected answer, {}", reply.status().as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_stands_for_itself_in_a_pattern() {
+        assert_eq!(whole_keys("lockkeeper", "a*"), "lockkeeper:a*");
+        assert_eq!(whole_keys("what?[x]", "*"), r"what\?\[x\]:*");
+        assert_eq!(whole_keys("", "a*"), "a*");
+    }
+
+    #[test]
+    fn keys_that_are_no_main_keys_name_nothing() {
+        assert_eq!(name_of("ns", "ns:a:b").as_deref(), Some("a:b"));
+        let readers = "lockkeeper.readers:{ns:a:b}";
+        assert_eq!(name_of("ns", readers).as_deref(), Some("a:b"));
+        let tagged = "lockkeeper.readers.{a:b}:{ns:x{{a:b}:c}";
+        assert_eq!(name_of("ns", tagged).as_deref(), Some("x{a:b}:c"));
+        for (namespace, key) in [
+            ("ns", "other:a"),
+            ("ns", "ns:"),
+            ("ns", "nsa"),
+            ("", "lockkeeper.fence:{lockkeeper:a}"),
+            ("ns", "ns:a}b"),
+            ("ns", "lockkeeper.readers:{other:a}"),
+            ("ns", "lockkeeper.readers.{b}:{ns:x{{a}}"),
+            ("ns", "lockkeeper.readers.{a}:{ns:x{a}}"),
+            ("ns", "lockkeeper.queue:{ns:a}"),
+        ] {
+            assert_eq!(name_of(namespace, key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_ends_in_the_middle_is_known() {
+        for (pattern, expected) in [
+            ("", false),
+            ("a[b-d]*", false),
+            ("a]", false),
+            (r"a\\", false),
+            (r"a\[", false),
+            ("[a-]]", false),
+            ("[^]", false),
+            (r"a\", true),
+            ("a[", true),
+            ("a[^", true),
+            ("a[bc", true),
+            ("[a-]", true),
+            (r"[\]", true),
+            ("[]x[", true),
+        ] {
+            assert_eq!(is_unfinished(pattern), expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What people and tools do to locks from outside: look, list, ask for rights and advice.
+
+pub(crate) mod advice;
+#[doc(hidden)]
+pub mod glob;
+pub(crate) mod inspection;
+pub(crate) mod listing;
+pub(crate) mod rights;

@@ -1,0 +1,117 @@
+//! What a server lets its user do, and whether that is what locks need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_lua::{Status, server};
+
+use crate::engine::Engine;
+use crate::engine::requester::Requester;
+use crate::engine::subscriptions::presence::client_channel;
+use crate::seam::protocol::Item;
+use crate::seam::store::Reply;
+use crate::seam::store::Value;
+use crate::words::error::Error;
+use crate::words::error::Result;
+use crate::words::name::Name;
+use crate::words::rules::CLIENTS;
+
+/// How many commands the script asks about for the key.
+const COMMANDS_ABOUT_KEYS: usize = 6;
+
+/// The question, without the engine: it keeps no client alive.
+pub(crate) struct Question {
+    requester: Arc<Requester>,
+    timeout: Duration,
+    /// Of any name, the same for all.
+    main: String,
+    /// Channels, and the patterns of the rules that allow them.
+    channels: [(String, String); 3],
+}
+
+impl Question {
+    pub(crate) fn of(engine: &Engine) -> Result<Self> {
+        let name = Name::new(&engine.settings.namespace, "rights")?;
+        let of_name = |sort| (name.part(sort), engine.requester.rules.names.clone());
+        Ok(Self {
+            requester: Arc::clone(&engine.requester),
+            timeout: engine.settings.request_timeout,
+            main: name.main().to_owned(),
+            channels: [
+                of_name("wake"),
+                of_name("grant"),
+                (client_channel(engine.id), CLIENTS.to_owned()),
+            ],
+        })
+    }
+
+    /// Asks, and reads the answer.
+    pub(crate) async fn put(&self) -> Result<Vec<String>> {
+        let item = || {
+            let channels = self.channels.iter().map(|(channel, _)| channel);
+            let args = [&self.main].into_iter().chain(channels).cloned();
+            Item::new(&server::RIGHTS, [], args)
+        };
+        let reply = self.requester.run(item, self.timeout).await;
+        let reply = reply.map_err(|error| Error::backend("ask for rights", error))?;
+        self.rules(&reply).ok_or_else(|| Error::Protocol {
+            name: String::new(),
+            message: format!("an unexpected answer, {}", reply.status().as_str()),
+        })
+    }
+
+    /// The rules that would allow what is missing.
+    fn rules(&self, reply: &Reply) -> Option<Vec<String>> {
+        let (Status::Rights, Some(Value::List(missing))) = (reply.status(), reply.field(0)) else {
+            return None;
+        };
+        let mut about_keys = Vec::new();
+        let mut rules = Vec::new();
+        for entry in missing {
+            let Value::List(fields) = entry else {
+                return None;
+            };
+            let command = format!("+{}", fields.first()?.as_str()?.to_lowercase());
+            match fields.get(1) {
+                None => rules.push(command),
+                Some(what) if what.as_str() == Some(self.main.as_str()) => about_keys.push(command),
+                Some(what) => {
+                    let mut channels = self.channels.iter();
+                    let found = channels.find(|it| Some(it.0.as_str()) == what.as_str())?;
+                    rules.extend([command, found.1.clone()]);
+                }
+            }
+        }
+        // Who may do nothing at all with this key may be one for other names.
+        if about_keys.len() < COMMANDS_ABOUT_KEYS {
+            rules.extend(about_keys);
+        }
+        rules.sort_unstable();
+        rules.dedup();
+        Some(rules)
+    }
+
+    /// Asks, and logs a warning if something is missing.
+    pub(crate) async fn warn(self) {
+        let server = self.requester.store.address();
+        match self.put().await {
+            Ok(rules) if rules.is_empty() => {
+                tracing::debug!(%server, "asked for the rights of this user");
+            }
+            Ok(rules) => {
+                let rules = rules.join(" ");
+                tracing::warn!(
+                    %server,
+                    about = "rights",
+                    "locks are refused to this user, or heard of late: allow it {rules}"
+                );
+            }
+            Err(Error::Backend { cause, .. }) if cause.code() == Some("NOPERM") => {
+                tracing::warn!(%server, about = "rights", "locks are refused to this user: {cause}");
+            }
+            Err(error) => {
+                tracing::debug!(%server, %error, "the server did not tell the rights of this user");
+            }
+        }
+    }
+}

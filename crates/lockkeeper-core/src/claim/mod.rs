@@ -1,0 +1,501 @@
+//! The client's half of the protocol: what one claim may ask next, and what may be believed of it.
+//!
+//! Pure: events go in with the present [`Moment`], belief and permission come out. The engine drives it with a real
+//! store; a simulator or an exhaustive search can drive the very same code with a model of one. The laws it keeps:
+//!
+//! - A claim lives once: after it has ended, nothing but a leave is sent for it.
+//! - One request at a time: until a request is answered or given up, only a leave may follow it. A request given up may
+//!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered. So a
+//!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
+//!   brought the claim back after the server had lost it.
+//! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
+//! - Belief begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never
+//!   comes back.
+//! - A missing answer means "unknown", never "no".
+
+mod bounds;
+mod convert;
+mod fold;
+mod queue;
+mod state;
+
+use std::time::Duration;
+
+use bounds::Bounds;
+use queue::Queue;
+pub(crate) use state::Course;
+pub use state::{Belief, Departure, Ending, NotNow, Verdict};
+
+use crate::words::answer::Answer;
+use crate::words::answer::Verb;
+use crate::words::ending::LossReason;
+use crate::words::moment::Moment;
+use crate::words::owner::ClaimId;
+use crate::words::store_error::Outcome;
+use crate::words::store_error::Request;
+use crate::words::token::FencingToken;
+
+/// One claim, from before its first request until after its leave.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Claim {
+    id: ClaimId,
+    /// How long after the send of a granting or renewing request the claim may be believed in: ttl − margin.
+    trust: Duration,
+    /// How long it holds at most and at least, if anything bounds that.
+    bounds: Option<Box<Bounds>>,
+    /// Another claim is taking this one's place.
+    swapping: bool,
+    /// A request to that end was given up and may be executed any time later.
+    stray_swap: bool,
+    /// When the granting request was sent.
+    granted: Option<Moment>,
+    phase: Phase,
+    pending: Option<Pending>,
+    /// The server may hold something for this claim.
+    present: bool,
+    /// An acquire was given up and may be executed any time later.
+    stray_acquire: bool,
+    /// A leave was given up and may have been executed.
+    stray_leave: bool,
+    /// Of a kind with a queue, until it is granted.
+    queue: Option<Box<Queue>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Phase {
+    Asking,
+    /// It stands in the queue on the server.
+    Waiting,
+    Held {
+        token: FencingToken,
+        deadline: Moment,
+        doubtful: bool,
+    },
+    Ended(Ending),
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Pending {
+    request: Request,
+    verb: Verb,
+    sent: Moment,
+    /// Whether the server might have held something for this claim before the send.
+    present_before: bool,
+}
+
+impl Claim {
+    /// A claim that has asked for nothing yet; `ttl` and `margin` of its lease.
+    pub const fn new(id: ClaimId, ttl: Duration, margin: Duration) -> Self {
+        Self {
+            id,
+            trust: ttl.saturating_sub(margin),
+            bounds: None,
+            swapping: false,
+            stray_swap: false,
+            granted: None,
+            phase: Phase::Asking,
+            pending: None,
+            present: false,
+            stray_acquire: false,
+            stray_leave: false,
+            queue: None,
+        }
+    }
+
+    /// Which claim this is.
+    pub const fn id(&self) -> &ClaimId {
+        &self.id
+    }
+
+    /// The token of the grant; `None` while the claim does not hold.
+    pub const fn token(&self) -> Option<FencingToken> {
+        match self.phase {
+            Phase::Held { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
+    /// Until when the claim may be believed in; `None` while it does not hold.
+    pub const fn deadline(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Held { deadline, .. } => Some(deadline),
+            _ => None,
+        }
+    }
+
+    /// When the granting request was sent; `None` before the grant.
+    pub const fn granted(&self) -> Option<Moment> {
+        self.granted
+    }
+
+    /// Why the lease was lost; `None` if it was not, as far as the claim has been told.
+    pub const fn loss(&self) -> Option<LossReason> {
+        match self.phase {
+            Phase::Ended(Ending::Lost(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
+    pub fn belief(&self, now: Moment) -> Belief {
+        if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Leave) {
+            return Belief::Held;
+        }
+        match self.phase {
+            Phase::Asking | Phase::Waiting => Belief::None,
+            Phase::Held { deadline, .. } if now >= deadline => {
+                Belief::Ended(Ending::Lost(self.reason(now)))
+            }
+            Phase::Held { doubtful: true, .. } => Belief::Uncertain,
+            Phase::Held { .. } => Belief::Held,
+            Phase::Ended(ending) => Belief::Ended(ending),
+        }
+    }
+
+    /// The request that keeps the claim where it is: of a waiting one a beat, of a held one a renewal, or the acquire again
+    /// if a copy of it was given up.
+    pub const fn renewal(&self) -> Verb {
+        if matches!(self.phase, Phase::Waiting) {
+            Verb::Beat
+        } else if self.stray_acquire {
+            Verb::Acquire
+        } else {
+            Verb::Renew
+        }
+    }
+
+    /// What is to be done for the claim from now on.
+    pub(crate) fn course(&self) -> Course {
+        match self.phase {
+            Phase::Asking | Phase::Ended(_) => Course::Rests,
+            Phase::Waiting => Course::Waits {
+                beats_now: self.queue.as_ref().is_some_and(|queue| queue.doubtful),
+            },
+            Phase::Held { deadline, .. } => Course::Holds(deadline),
+        }
+    }
+
+    /// Whether it holds, and no other claim is taking its place.
+    pub(crate) const fn is_held_alone(&self) -> bool {
+        matches!(self.phase, Phase::Held { .. }) && !self.swapping && !self.stray_swap
+    }
+
+    /// Registers a request that is sent next. `now` must lie before its first byte.
+    ///
+    /// # Errors
+    ///
+    /// [`NotNow`] if the laws forbid it; nothing has changed then and nothing may be sent.
+    pub fn send(&mut self, verb: Verb, request: Request, now: Moment) -> Result<(), NotNow> {
+        match (verb, self.phase, self.pending) {
+            (Verb::Leave, Phase::Ended(_), None) => {}
+            (Verb::Leave, Phase::Ended(_), Some(pending)) => match pending.verb {
+                Verb::Leave => return Err(NotNow::Unanswered),
+                Verb::Acquire => self.stray_acquire = true,
+                Verb::Renew | Verb::Beat | Verb::Swap => {}
+            },
+            (Verb::Swap, phase, _) if self.may_swap(phase, now) => {}
+            (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
+            (verb, Phase::Held { deadline, .. }, _)
+                if verb == self.renewal()
+                    && now < deadline
+                    && (!self.swapping || mutant!(RenewWhileSwapping)) => {}
+            _ => return Err(NotNow::OutOfOrder),
+        }
+        if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {
+            return Err(NotNow::Unanswered);
+        }
+        self.pending = Some(Pending {
+            request,
+            verb,
+            sent: now,
+            present_before: self.present,
+        });
+        self.present |= verb == Verb::Acquire;
+        self.swapping = verb == Verb::Swap;
+        if let (Some(queue), Verb::Acquire | Verb::Beat) = (&mut self.queue, verb) {
+            queue.sent(request, now);
+        }
+        Ok(())
+    }
+
+    /// Whether a request that the server did not execute (`NOSCRIPT`) may be sent once more under the same number: not
+    /// after the claim has ended, for then a leave may have gone out in between.
+    pub fn may_resend(&self, request: Request) -> bool {
+        mutant!(ResendAfterLeave)
+            || self.pending.is_some_and(|pending| {
+                pending.request == request
+                    && (pending.verb == Verb::Leave || !matches!(self.phase, Phase::Ended(_)))
+            })
+    }
+
+    /// An answer has come.
+    pub fn answered(&mut self, request: Request, answer: Answer, now: Moment) -> Verdict {
+        let Some(mut pending) = self.pending.take_if(|pending| pending.request == request) else {
+            return Verdict::Stale;
+        };
+        if mutant!(DeadlineFromAnswer) {
+            pending.sent = now;
+        }
+        match (pending.verb, self.phase) {
+            (Verb::Leave, _) => self.leave_answered(answer),
+            (Verb::Acquire | Verb::Beat, Phase::Asking | Phase::Waiting) => {
+                self.acquire_answered(pending, answer, now)
+            }
+            (
+                _,
+                Phase::Held {
+                    token, deadline, ..
+                },
+            ) => self.renewal_answered(pending, token, deadline, answer, now),
+            _ => Verdict::Stale,
+        }
+    }
+
+    fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
+        match answer {
+            Answer::Granted(token) => {
+                let deadline = self.deadline_of_grant(pending.sent, self.trust);
+                if now >= deadline {
+                    self.phase = Phase::Ended(Ending::Withdrawn);
+                    return Verdict::Spent;
+                }
+                self.hold(token, pending.sent, deadline, now)
+            }
+            Answer::Busy(left) => {
+                self.present = self.stray_acquire;
+                Verdict::Busy(left)
+            }
+            Answer::Out(left) => {
+                self.present = self.stray_acquire;
+                Verdict::Out(left)
+            }
+            // Not kept out itself, and not let in alone.
+            Answer::Free => {
+                self.present = self.stray_acquire;
+                Verdict::Free
+            }
+            Answer::Waiting(place) => self.placed(pending, place, now),
+            Answer::More => self.must_ask_again(pending),
+            Answer::QueueFull(length) => {
+                self.present = self.stray_acquire;
+                Verdict::QueueFull(length)
+            }
+            Answer::Gone => {
+                self.present = self.stray_acquire;
+                self.phase = Phase::Ended(Ending::Withdrawn);
+                Verdict::Spent
+            }
+            Answer::WouldDeadlock => {
+                self.present = self.stray_acquire;
+                Verdict::WouldDeadlock
+            }
+            // Granted unseen, and told to leave before that was known.
+            Answer::Revoked => {
+                self.phase = Phase::Ended(Ending::Withdrawn);
+                Verdict::Spent
+            }
+            Answer::WrongKind => {
+                self.present = self.stray_acquire;
+                Verdict::WrongKind
+            }
+            _ => Verdict::Nonsense,
+        }
+    }
+
+    /// The claim holds from `now` on, by a request sent at `sent`.
+    fn hold(
+        &mut self,
+        token: FencingToken,
+        sent: Moment,
+        deadline: Moment,
+        now: Moment,
+    ) -> Verdict {
+        self.granted = Some(sent);
+        self.keep_from(now);
+        self.queue = None;
+        self.phase = Phase::Held {
+            token,
+            deadline,
+            doubtful: false,
+        };
+        Verdict::Granted(token)
+    }
+
+    fn renewal_answered(
+        &mut self,
+        pending: Pending,
+        token: FencingToken,
+        deadline: Moment,
+        answer: Answer,
+        now: Moment,
+    ) -> Verdict {
+        match (pending.verb, answer) {
+            (Verb::Renew, Answer::Renewed) | (Verb::Acquire | Verb::Beat, Answer::Granted(_))
+                if now >= deadline =>
+            {
+                self.lost(self.reason(now))
+            }
+            (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
+            (Verb::Acquire | Verb::Beat, Answer::Granted(again)) if again == token => {
+                self.renewed(pending, token, deadline)
+            }
+            // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
+            (Verb::Acquire | Verb::Beat, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            // Executed before the grant that a message has told of.
+            (Verb::Beat, Answer::Waiting(place)) => Verdict::Waiting(place),
+            (Verb::Beat, Answer::More) => Verdict::More,
+            (_, Answer::Revoked) => self.lost(LossReason::Revoked),
+            (Verb::Renew | Verb::Beat, Answer::Gone)
+            | (Verb::Acquire, Answer::Gone | Answer::Busy(_) | Answer::WrongKind) => {
+                self.present = self.stray_acquire;
+                self.lost(LossReason::Gone)
+            }
+            _ => {
+                self.doubt();
+                Verdict::Nonsense
+            }
+        }
+    }
+
+    fn renewed(&mut self, pending: Pending, token: FencingToken, deadline: Moment) -> Verdict {
+        self.phase = Phase::Held {
+            token,
+            deadline: self.limited(deadline.max(pending.sent.after(self.trust))),
+            doubtful: false,
+        };
+        Verdict::Renewed
+    }
+
+    fn leave_answered(&mut self, answer: Answer) -> Verdict {
+        // Of a leave that was executed unanswered nobody was told whether its wake went out.
+        let sure = !self.stray_leave;
+        let verdict = match answer {
+            Answer::Left { told, holds } => Verdict::Left {
+                told: told && sure,
+                holds,
+            },
+            Answer::Kept { told, left } => Verdict::Kept {
+                told: told && sure,
+                left,
+            },
+            Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
+            Answer::NotHeld { .. } => Verdict::WasGone,
+            // It has left; those behind it are not yet served.
+            Answer::More => {
+                self.stray_leave = true;
+                return Verdict::More;
+            }
+            _ => return Verdict::Nonsense,
+        };
+        self.present = false;
+        self.stray_acquire = false;
+        verdict
+    }
+
+    /// Tells phases apart: asking, waiting, held, ended.
+    pub(crate) fn phase(&self) -> impl PartialEq + use<> {
+        std::mem::discriminant(&self.phase)
+    }
+
+    /// A request has been given up or was refused.
+    pub fn failed(&mut self, request: Request, outcome: Outcome) {
+        let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
+            return;
+        };
+        match (pending.verb, outcome) {
+            (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
+            (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
+            (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
+            (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
+            (Verb::Swap, Outcome::Unknown) => self.stray_swap = true,
+            _ => {}
+        }
+        self.doubt();
+    }
+
+    /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.
+    pub fn seen_gone(&mut self) {
+        if let Phase::Held { .. } = self.phase {
+            self.present = self.stray_acquire;
+            self.lost(LossReason::Gone);
+        }
+    }
+
+    /// Somebody has told the claim to leave: it is believed in no longer, and on the server until it has left.
+    pub fn revoke(&mut self) {
+        if let Phase::Held { .. } = self.phase {
+            self.lost(LossReason::Revoked);
+        }
+    }
+
+    /// The deadline may have passed: true if the lease ends with this call.
+    pub fn expire(&mut self, now: Moment) -> bool {
+        let expired = matches!(self.phase, Phase::Held { deadline, .. } if now >= deadline);
+        if expired {
+            self.lost(self.reason(now));
+        }
+        expired
+    }
+
+    /// The client closes: a lease that is held is lost to its holder and left to expire, because nobody knows whether
+    /// the work under it has stopped. True if the lease ends with this call.
+    pub fn forsake(&mut self, now: Moment) -> bool {
+        let held = !self.expire(now) && matches!(self.phase, Phase::Held { .. });
+        if held {
+            self.present = false;
+            self.stray_acquire = false;
+            // A repeat on its way that turns out not to have been sent brings neither of them back.
+            if let Some(pending) = &mut self.pending {
+                pending.present_before = false;
+            }
+            self.lost(LossReason::ClientClosed);
+        }
+        held
+    }
+
+    /// The holder lets go, or whoever asked stops asking: belief ends now, a leave may be sent from now on.
+    pub fn end(&mut self, now: Moment) {
+        self.expire(now);
+        self.phase = match self.phase {
+            Phase::Asking | Phase::Waiting => Phase::Ended(Ending::Withdrawn),
+            Phase::Held { .. } => Phase::Ended(Ending::Released),
+            Phase::Ended(ending) => Phase::Ended(ending),
+        };
+    }
+
+    /// A leave of several claims was refused when it had been executed for some of them.
+    pub(crate) fn may_have_left(&mut self) {
+        self.stray_leave = true;
+    }
+
+    /// What is left to do for a claim that has ended: nothing, or a leave.
+    pub fn departure(&self) -> Departure {
+        let on_its_way = self
+            .pending
+            .is_some_and(|pending| pending.verb == Verb::Acquire);
+        if mutant!(DropWithoutLeave) && self.granted.is_none() {
+            Departure::None
+        } else if (self.stray_acquire || on_its_way) && !mutant!(LeaveUnmarked) {
+            Departure::Overtaking
+        } else if self.present {
+            Departure::Plain
+        } else {
+            Departure::None
+        }
+    }
+
+    fn lost(&mut self, reason: LossReason) -> Verdict {
+        self.phase = Phase::Ended(Ending::Lost(reason));
+        Verdict::Lost(reason)
+    }
+
+    fn doubt(&mut self) {
+        if let Phase::Held { doubtful, .. } = &mut self.phase {
+            *doubtful = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What can be said of a claim.
+
+use std::time::Duration;
+
+use crate::words::ending::LossReason;
+use crate::words::moment::Moment;
+use crate::words::token::FencingToken;
+
+/// How a claim ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ending {
+    /// It never held.
+    Withdrawn,
+    /// It held until its holder let it go.
+    Released,
+    /// It held, and was lost.
+    Lost(LossReason),
+}
+
+/// What may be believed of a claim at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Belief {
+    /// It does not hold, and may yet.
+    None,
+    /// It holds.
+    Held,
+    /// It holds, and the last renewal was not answered.
+    Uncertain,
+    /// It does not hold and never will.
+    Ended(Ending),
+}
+
+impl Belief {
+    /// Whether the holder may assume that it holds.
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Held | Self::Uncertain)
+    }
+}
+
+/// What the engine does for a claim from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Nothing: it has not been put anywhere yet, or has ended.
+    Rests,
+    /// It waits, and says now and then that it is alive.
+    Waits {
+        /// Something has happened that only another beat can tell of.
+        beats_now: bool,
+    },
+    /// It holds until this moment unless it is renewed.
+    Holds(Moment),
+}
+
+/// Why a request may not be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotNow {
+    /// Another request of the claim is on its way.
+    Unanswered,
+    /// The claim has not come so far, or is past it.
+    OutOfOrder,
+}
+
+/// What an answer changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The claim holds now.
+    Granted(FencingToken),
+    /// The claim was granted too long ago to be believed, or had already left: it has ended, a new one is needed.
+    Spent,
+    /// Another claim holds, for as long as this unless it renews.
+    Busy(Option<Duration>),
+    /// The server takes no part for so long.
+    Out(Duration),
+    /// Nothing keeps the claim out but that it is to hold together with others.
+    Free,
+    /// The claim waits in the queue, at this place counted from one.
+    Waiting(u64),
+    /// The server has more to do before it can tell: the same is to be asked again at once.
+    More,
+    /// The queue holds as many as it may.
+    QueueFull(u64),
+    /// The claim would wait for another one of its own owner, which has to be released first.
+    WouldDeadlock,
+    /// A message says that the claim was granted, so long ago that only an answer can be believed: a beat is to be sent now.
+    Hint,
+    /// The lease goes on.
+    Renewed,
+    /// The lease has been lost.
+    Lost(LossReason),
+    /// The claim is off the server, and was there until now or until an earlier leave of its own.
+    Left {
+        /// Whether the server let the wake out.
+        told: bool,
+        /// How many claims its owner still holds, as far as an answer has said.
+        holds: u64,
+    },
+    /// The claim is off the server, and the name kept from others.
+    Kept {
+        /// Whether the server let the word of it out.
+        told: bool,
+        /// For how long.
+        left: Duration,
+    },
+    /// The claim was no longer on the server when it left.
+    WasGone,
+    /// The name holds another kind's data.
+    WrongKind,
+    /// No answer that this request can have.
+    Nonsense,
+    /// The answer to a request that had been given up: it changes nothing.
+    Stale,
+}
+
+/// The leave that a claim needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Departure {
+    /// The server holds nothing for it and never will.
+    None,
+    /// Every acquire has been answered.
+    Plain,
+    /// An acquire may be executed after the leave, and must then create nothing.
+    Overtaking,
+}

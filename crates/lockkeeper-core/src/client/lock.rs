@@ -1,0 +1,143 @@
+//! What locks of all kinds have in common, and how kinds make theirs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::majority::Majority;
+use crate::acquire::plan::{Plan, Target};
+use crate::acquire::{Acquire, TryAcquire};
+use crate::admin::inspection::{self, Inspection};
+use crate::client::Client;
+use crate::grant::guard::Guard;
+use crate::seam::protocol::Protocol;
+use crate::words::error::Result;
+use crate::words::name::Name;
+use crate::words::owner::Owner;
+
+/// A lock of any kind that can be acquired without an argument, for code that is generic over kinds.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_mutex::Mutex;
+/// use lockkeeper_core::Lock;
+///
+/// async fn run_alone(lock: &impl Lock, work: impl AsyncFnOnce()) -> lockkeeper_core::Result<()> {
+///     println!("waiting for {}", lock.name());
+///     lock.acquire().hold(async |_| work().await).await
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// run_alone(&Mutex::new(&client, "report"), async || ()).await
+/// # }
+/// ```
+pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
+    /// What holds it.
+    type Guard: Guard;
+
+    /// What it acquires.
+    fn plan(&self) -> Plan;
+
+    /// Acquires, waiting for as long as it takes unless told otherwise.
+    fn acquire(&self) -> Acquire<Self::Guard> {
+        Acquire::new(self.plan())
+    }
+
+    /// Acquires if the lock can be had now.
+    fn try_acquire(&self) -> TryAcquire<Self::Guard> {
+        Acquire::new(self.plan())
+    }
+
+    /// What the lock is called; of several locks together, all their names.
+    fn name(&self) -> String {
+        self.plan().name()
+    }
+
+    /// Looks at the lock: of one on one server once, of several once for each name, of one on several servers once for each
+    /// server.
+    fn inspect(&self) -> impl Future<Output = Result<Vec<Inspection>>> + Send {
+        let plan = self.plan();
+        async move { plan.inspect().await }
+    }
+}
+
+impl Target {
+    /// A lock called `name` on the client's server; `protocol` makes its kind's protocol of the checked name.
+    pub fn new<P: Protocol>(client: &Client, name: &str, protocol: impl FnOnce(Name) -> P) -> Self {
+        Self::of(&client.engine, name, protocol)
+    }
+
+    /// How many wait for the lock, of a kind with a queue, and where the first waiting acquisition of `owner` by this client
+    /// stands, counted from one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn queue(&self, owner: Option<&Owner>) -> Result<(u64, Option<u64>)> {
+        inspection::queue(&self.engine, &**self.protocol()?, owner).await
+    }
+
+    /// Looks at the lock, as [`Client::inspect`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        inspection::inspect(&self.engine, self.protocol()?.name()).await
+    }
+}
+
+impl Plan {
+    /// What all that is acquired is called.
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = match self {
+            Self::One(target) => vec![target.name()],
+            Self::All(stages) => stages.iter().flatten().map(Target::name).collect(),
+            Self::Majority(majority) => vec![majority.name()],
+        };
+        names.join(", ")
+    }
+
+    async fn inspect(&self) -> Result<Vec<Inspection>> {
+        let targets: Vec<&Target> = match self {
+            Self::One(target) => vec![target],
+            Self::All(stages) => stages.iter().flatten().collect(),
+            Self::Majority(majority) => majority.targets().collect(),
+        };
+        let mut seen = Vec::with_capacity(targets.len());
+        for target in targets {
+            seen.push(target.inspect().await?);
+        }
+        Ok(seen)
+    }
+}
+
+impl Majority {
+    /// A lock called `name` on the servers of these clients; `protocol` makes its kind's protocol of the checked name and the
+    /// longest ttl that anybody uses, which is the longest of the clients' own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) unless the clients are odd in number, three or more and each another one, or for
+    /// a bad name.
+    pub fn new<'a, P: Protocol>(
+        clients: impl IntoIterator<Item = &'a Client>,
+        name: &str,
+        protocol: impl Fn(Name, Duration) -> P,
+    ) -> Result<Self> {
+        let engines: Vec<&Arc<_>> = clients.into_iter().map(|it| &it.engine).collect();
+        Self::of(&engines, name, protocol)
+    }
+}

@@ -1,0 +1,153 @@
+//! Grants: `needs` of their parts must be valid. A lock on one server is 1 of 1, several locks held together are n of n, a lock
+//! on several servers is the majority of them.
+//!
+//! What becomes of the rest when a grant is lost is one rule: its remaining parts are not renewed any more, and released when
+//! the guard is gone. Until then whoever works under it has time to stop.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::claim::{Belief, Ending};
+use crate::engine::part::Part;
+use crate::words::ending::{End, LossReason};
+use crate::words::moment::Moment;
+use crate::words::token::FencingToken;
+
+/// What a guard, its leases and the renewer share.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    needs: usize,
+    parts: Box<[(Arc<Part>, FencingToken)]>,
+    /// What it is called, if its parts have several names.
+    pub(crate) names: Option<Box<str>>,
+    /// How it ended, once somebody has seen that.
+    end: OnceLock<End>,
+    /// Notified when a part comes to another phase.
+    pub(crate) changed: Notify,
+}
+
+impl Grant {
+    /// A grant of these parts, each with its token, of which so many are needed.
+    pub(crate) fn new(needs: usize, parts: Vec<(Arc<Part>, FencingToken)>) -> Arc<Self> {
+        let mut names: Vec<&str> = parts.iter().map(|(part, _)| part.name()).collect();
+        names.dedup();
+        let names = match &names[..] {
+            [] | [_] => None,
+            several => Some(several.join(", ").into()),
+        };
+        let needs = match mutant!(LossOfOneKeepsTheRest) {
+            true => 1,
+            false => needs,
+        };
+        let grant = Arc::new(Self {
+            needs,
+            parts: parts.into(),
+            names,
+            end: OnceLock::new(),
+            changed: Notify::new(),
+        });
+        for part in grant.parts() {
+            part.join(&grant);
+        }
+        grant
+    }
+
+    /// How many parts must be valid.
+    pub(crate) const fn needs(&self) -> usize {
+        self.needs
+    }
+
+    /// Its parts, in the order in which they were acquired.
+    pub(crate) fn parts(&self) -> impl ExactSizeIterator<Item = &Arc<Part>> {
+        self.parts.iter().map(|(part, _)| part)
+    }
+
+    /// The part at this place; of an unknown place the first.
+    pub(crate) fn part(&self, place: usize) -> &Arc<Part> {
+        // A grant has at least one part.
+        &self.parts.get(place).unwrap_or(&self.parts[0]).0
+    }
+
+    /// The token of the part at this place.
+    pub(crate) fn token(&self, place: usize) -> FencingToken {
+        self.parts.get(place).unwrap_or(&self.parts[0]).1
+    }
+
+    /// The guard releases it: unless the lease was lost before, it ends by that.
+    pub(crate) fn release(&self) {
+        if self.end().is_none() {
+            let _ = self.end.set(End::Released);
+        }
+    }
+
+    /// How it has ended; `None` while it is valid. Compares clocks, so it is right even if no task ran in time.
+    pub(crate) fn end(&self) -> Option<&End> {
+        if self.end.get().is_none() && self.count(Belief::holds) < self.needs {
+            let _ = self.end.set(self.how_it_ended());
+        }
+        self.end.get()
+    }
+
+    /// How many of its parts are as `what` says.
+    pub(crate) fn count(&self, what: impl Fn(Belief) -> bool) -> usize {
+        let parts = self.parts();
+        parts.filter(|part| what(part.belief().0)).count()
+    }
+
+    /// Which part ended it, and why. Parts can be lost for several reasons; a word to the holder says more than a silence.
+    fn how_it_ended(&self) -> End {
+        let weight = |reason: LossReason| match reason {
+            LossReason::Revoked => 4,
+            LossReason::ClientClosed => 3,
+            LossReason::MaxHold => 2,
+            LossReason::Gone => 1,
+            LossReason::Expired => 0,
+        };
+        let lost = self.parts().filter_map(|part| match part.belief().0 {
+            Belief::Ended(Ending::Lost(reason)) => Some((part, reason)),
+            _ => None,
+        });
+        // The first of those that weigh most.
+        let worst = lost.reduce(|worst, next| match weight(next.1) > weight(worst.1) {
+            true => next,
+            false => worst,
+        });
+        worst.map_or(End::Released, |(part, reason)| End::Lost(part.lost(reason)))
+    }
+
+    /// For how long it is valid if nothing else happens, and by which clock: its deadline is the `needs`-th largest of those of
+    /// its parts. `None` if it is over.
+    pub(crate) fn decisive(&self) -> Option<(Duration, &Arc<Part>)> {
+        let left = self.parts().filter_map(|part| {
+            let (belief, deadline) = part.belief();
+            let left = deadline?.since(part.now());
+            belief.holds().then_some((left, part))
+        });
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable_by_key(|(left, _)| std::cmp::Reverse(*left));
+        left.into_iter().nth(self.needs - 1)
+    }
+
+    /// How it ends, when it has ended.
+    pub(crate) async fn ended(&self) -> End {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(end) = self.end() {
+                return end.clone();
+            }
+            let Some((left, part)) = self.decisive() else {
+                continue;
+            };
+            let clock = &part.requester.clock;
+            let deadline: Moment = clock.now().after(left);
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = crate::seam::clock::sleep_until(clock, deadline) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The engine: what all locks of a client share, and the three tasks that work for them.
+
+pub(crate) mod background;
+pub(crate) mod grant;
+pub(crate) mod part;
+pub(crate) mod pass;
+pub(crate) mod release;
+pub(crate) mod renewal;
+pub(crate) mod requester;
+pub(crate) mod settings;
+pub(crate) mod subscriptions;
+pub(crate) mod switch;
+pub(crate) mod terms;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::client::CloseReport;
+use crate::engine::background::Releaser;
+use crate::engine::part::Part;
+use crate::engine::pass::Pass;
+use crate::engine::pass::Passes;
+use crate::engine::renewal::Renewer;
+use crate::engine::requester::Requester;
+use crate::engine::settings::Settings;
+use crate::engine::subscriptions::Subscriptions;
+use crate::engine::subscriptions::presence::Presence;
+use crate::engine::subscriptions::presence::client_key;
+use crate::engine::switch::Switch;
+use crate::engine::terms::Terms;
+use crate::seam::protocol::Protocol;
+use crate::seam::store::Event;
+use crate::seam::store::Store;
+use crate::words::error::Error;
+use crate::words::error::Result;
+use crate::words::name::Name;
+use crate::words::owner::ClaimId;
+use crate::words::owner::Owner;
+
+/// How long the store may take to say goodbye to the server: for that it needs one round trip.
+const TAKING_LEAVE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) requester: Arc<Requester>,
+    pub(crate) renewer: Arc<Renewer>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) releaser: Releaser,
+    pub(crate) settings: Settings,
+    pub(crate) id: Uuid,
+    owners: AtomicU64,
+    parts: AtomicU64,
+    random: Mutex<fastrand::Rng>,
+    passes: Arc<Passes>,
+    /// No new work.
+    closed: Arc<Switch>,
+    /// No work at all.
+    finished: Arc<Switch>,
+}
+
+/// Closes the client when one of its tasks ends, however that comes: calls must fail then instead of waiting for ever.
+/// It happens when the runtime of the client is shut down while another one still uses it.
+struct CloseWithTask(Arc<Switch>);
+
+impl Drop for CloseWithTask {
+    fn drop(&mut self) {
+        self.0.throw();
+    }
+}
+
+/// Runs a task until it ends or `end` says so.
+async fn until(end: Arc<Switch>, task: impl Future<Output = ()>, _guard: CloseWithTask) {
+    tokio::select! {
+        biased;
+        () = end.thrown() => {}
+        () = task => {}
+    }
+}
+
+impl Engine {
+    /// Starts the tasks on `runtime`.
+    pub(crate) fn start(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        events: mpsc::UnboundedReceiver<Event>,
+        runtime: &runtime::Handle,
+    ) -> Arc<Self> {
+        let (observed, namespace) = (settings.observed.clone(), &settings.namespace);
+        let requester = Arc::new(Requester::new(
+            Arc::clone(&store),
+            observed,
+            namespace,
+            settings.store_name.clone(),
+        ));
+        let (releaser, posts) = Releaser::new();
+        let renewer = Arc::new(Renewer::new(Arc::clone(&requester), releaser.clone()));
+        let mut random = settings
+            .seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        let id = match settings.seed {
+            None => Uuid::new_v4(),
+            Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
+        };
+        let label = settings.label();
+        let presence = Presence {
+            id,
+            key: client_key(namespace, id),
+            label,
+        };
+        let (subscriptions, listening) =
+            Subscriptions::new(Arc::clone(&store), events, Arc::clone(&renewer), presence);
+        let releasing = posts.leave_for_all(Arc::clone(&requester), Arc::clone(&subscriptions));
+        let closed = Arc::<Switch>::default();
+        let finished = Arc::<Switch>::default();
+
+        let guard = || CloseWithTask(Arc::clone(&closed));
+        let watchdog = Arc::clone(&renewer);
+        let renewing = async move { watchdog.run().await };
+        runtime.spawn(until(Arc::clone(&closed), renewing, guard()));
+        runtime.spawn(until(Arc::clone(&closed), listening, guard()));
+        let releasing = until(Arc::clone(&finished), releasing, guard());
+        runtime.spawn(async move {
+            releasing.await;
+            store.close().await;
+        });
+
+        Arc::new(Self {
+            requester,
+            renewer,
+            subscriptions,
+            releaser,
+            settings,
+            id,
+            owners: AtomicU64::new(1),
+            parts: AtomicU64::new(1),
+            random: Mutex::new(random),
+            passes: Arc::default(),
+            closed,
+            finished,
+        })
+    }
+
+    pub(crate) fn new_owner(&self) -> Owner {
+        Owner::new(self.id, self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn name(&self, name: &str) -> Result<Name> {
+        Name::new(&self.settings.namespace, name)
+    }
+
+    /// A number for jitter and claims.
+    pub(crate) fn random(&self) -> u64 {
+        self.random
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .u64(..)
+    }
+
+    /// A claim of `owner` that has not been before.
+    pub(crate) fn claim(&self, owner: Owner) -> ClaimId {
+        let random = if mutant!(ReuseClaim) {
+            0
+        } else {
+            self.random()
+        };
+        ClaimId::new(owner, random)
+    }
+
+    /// A part for a claim, before anything is sent; one that is to replace another is limited to what that was limited to.
+    pub(crate) fn arm(
+        &self,
+        id: ClaimId,
+        protocol: &Arc<dyn Protocol>,
+        terms: Terms,
+        predecessor: Option<&Arc<Part>>,
+    ) -> Arc<Part> {
+        let number = self.parts.fetch_add(1, Ordering::Relaxed);
+        let requester = Arc::clone(&self.requester);
+        let part = Part::new(number, id, Arc::clone(protocol), terms, requester);
+        Arc::new(match predecessor {
+            Some(old) => part.in_place_of(Arc::clone(old)),
+            None => part,
+        })
+    }
+
+    /// Ends belief in a claim; from here on nothing but a leave is sent for it.
+    pub(crate) fn end(&self, part: &Arc<Part>) {
+        let now = self.requester.clock.now();
+        part.change(|claim| claim.end(now));
+        self.renewer.remove(part);
+    }
+
+    /// Waits until what was given up of these names has left them, for no longer than `longest`. What is given up from now on
+    /// is not waited for.
+    pub(crate) async fn departed(&self, names: &[&Name], longest: Duration) {
+        let Some(last) = self.releaser.departing(names) else {
+            return;
+        };
+        let all = async {
+            for name in names {
+                self.releaser.departed(name, last).await;
+            }
+        };
+        if tokio::time::timeout(longest, all).await.is_err() {
+            tracing::debug!(?longest, "what was given up has not left in time");
+        }
+    }
+
+    /// A pass for one acquisition or release; closing waits until it is dropped.
+    pub(crate) fn enter(&self) -> Result<Pass> {
+        let pass = self.passes.issue();
+        if self.closed.is_thrown() {
+            Err(Error::Closed)
+        } else {
+            Ok(pass)
+        }
+    }
+
+    /// Resolves when the client is closed.
+    pub(crate) async fn closed(&self) {
+        self.closed.thrown().await;
+    }
+
+    /// The same, or when there is no engine any more.
+    pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + use<> {
+        let closed = Arc::clone(&self.closed);
+        async move { closed.thrown().await }
+    }
+
+    /// See [`Client::close`](crate::Client::close).
+    pub(crate) async fn close(&self) -> CloseReport {
+        self.closed.throw();
+        let forsaken = self.renewer.forsake_all();
+        let orderly = async {
+            self.passes.all_returned().await;
+            self.releaser.drained().await;
+        };
+        let in_time = tokio::time::timeout(self.settings.release_timeout, orderly)
+            .await
+            .is_ok();
+        // Grants that were on their way when the client was closed.
+        let expiring = forsaken + self.renewer.forsake_all();
+        let (confirmed, unconfirmed) = self.releaser.counts();
+        let unconfirmed = unconfirmed + self.passes.out();
+        self.finished.throw();
+        // The store's tasks may live on a runtime that nobody drives any more.
+        let _ = tokio::time::timeout(TAKING_LEAVE, self.requester.store.close()).await;
+        tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
+        CloseReport {
+            confirmed,
+            expiring,
+            unconfirmed,
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.closed.throw();
+    }
+}

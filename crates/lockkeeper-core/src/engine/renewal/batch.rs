@@ -1,0 +1,68 @@
+//! Claims for which one script does the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::part::Part;
+use crate::seam::store::Store;
+use crate::words::answer::Verb;
+
+/// How many leases one script renews at most: some 50 µs on the server, which others wait for.
+const MOST: usize = 100;
+
+/// See the module. What is done is fixed with the batch: a claim that changes before it is sent concerns no other.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) verb: Verb,
+    pub(super) parts: Vec<Arc<Part>>,
+}
+
+/// What the claims of a batch have in common. One timeout too, or the leases that can wait for an answer would depend on those
+/// that cannot.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    script: &'static str,
+    verb: Verb,
+    group: u32,
+    timeout: Duration,
+}
+
+/// Gathers claims into batches, each with the server that has its keys; of those that are alike the first come first. A claim
+/// whose acquire is repeated goes alone.
+pub(super) fn gather(
+    store: &Arc<dyn Store>,
+    parts: Vec<Arc<Part>>,
+) -> impl Iterator<Item = (u32, Batch)> + use<> {
+    let mut alone = Vec::new();
+    let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
+    for part in parts {
+        let verb = part.claim().renewal();
+        let group = store.group(part.protocol.name().main());
+        if verb == Verb::Acquire {
+            let parts = vec![part];
+            alone.push((store.server_of(group), Batch { verb, parts }));
+            continue;
+        }
+        let alike = Alike {
+            script: part.protocol.batch(),
+            verb,
+            group,
+            timeout: part.terms.timeout,
+        };
+        let batches = batches.entry(alike).or_default();
+        match batches.last_mut() {
+            Some(batch) if batch.parts.len() < MOST => batch.parts.push(part),
+            _ => {
+                let parts = vec![part];
+                batches.push(Batch { verb, parts });
+            }
+        }
+    }
+    let store = Arc::clone(store);
+    let batches = batches.into_iter().flat_map(move |(alike, batches)| {
+        let server = store.server_of(alike.group);
+        batches.into_iter().map(move |batch| (server, batch))
+    });
+    alone.into_iter().chain(batches)
+}

@@ -1,0 +1,436 @@
+//! One request of one claim, from permission to verdict.
+//!
+//! Everything that changes a claim on a server goes through [`Requester::exchange`], or with others of its kind through
+//! [`Requester::renew`], so the laws of claims and time are kept in one place: permission and the send time are taken before
+//! the first byte, a missing answer is told to the claim as what it is, and a script that the server does not know is sent
+//! by its text only if nothing overtook it. The question of [`Requester::verify`] changes nothing and may stand beside another
+//! request.
+
+mod replicas;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_lua::Script;
+
+use crate::claim::Claim;
+use crate::claim::Departure;
+use crate::claim::NotNow;
+use crate::claim::Verdict;
+use crate::engine::part::Part;
+use crate::seam::clock::Clock;
+use crate::seam::observer::LeaseEvent;
+use crate::seam::observer::Observed;
+use crate::seam::protocol::Ask;
+use crate::seam::protocol::Item;
+use crate::seam::protocol::Together;
+use crate::seam::store::Call;
+use crate::seam::store::Form;
+use crate::seam::store::Reply;
+use crate::seam::store::Store;
+use crate::words::answer::Answer;
+use crate::words::answer::Verb;
+use crate::words::rules::Rules;
+use crate::words::store_error::Outcome;
+use crate::words::store_error::Request;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// Why an exchange has no verdict.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The laws forbid the request now; nothing was sent.
+    Forbidden(NotNow),
+    /// The store has no answer.
+    Store(StoreError),
+}
+
+/// A request on its way. Whoever drops it stops waiting for the answer: then nobody will ever know.
+struct Unanswered<'a> {
+    part: &'a Part,
+    request: Request,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        // Nothing, if the answer or the failure has already been told to the claim.
+        self.part
+            .change(|claim| claim.failed(self.request, Outcome::Unknown));
+    }
+}
+
+/// The way to the server that all claims of a client share.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observed: Observed,
+    /// What a user must be allowed for this client's namespace.
+    pub(crate) rules: Rules,
+    requests: AtomicU64,
+    /// What the store is called in every process, if it has a name.
+    store_name: Option<Arc<str>>,
+    /// The largest token seen on the store: no later grant may go below it, not even on a new primary.
+    floor: AtomicU64,
+}
+
+impl Requester {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        observed: Observed,
+        namespace: &str,
+        store_name: Option<Arc<str>>,
+    ) -> Self {
+        let clock = store.clock();
+        Self {
+            store,
+            clock,
+            observed,
+            rules: Rules::of(namespace),
+            store_name,
+            requests: AtomicU64::new(1),
+            floor: AtomicU64::new(0),
+        }
+    }
+
+    /// What its server is called, if that has a name or an address.
+    pub(crate) fn server(&self) -> Option<String> {
+        let name = self.store_name.as_deref().map(str::to_owned);
+        name.or_else(|| Some(self.store.address()).filter(|address| !address.is_empty()))
+    }
+
+    /// Sends one request of a claim and tells the claim what came of it.
+    ///
+    /// Dropping the future leaves the request unanswered, which the claim remembers.
+    pub(crate) async fn exchange(&self, part: &Part, verb: Verb) -> Result<Verdict, Failed> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let overtakes = {
+            let mut claim = part.claim();
+            let overtakes = claim.departure() == Departure::Overtaking;
+            claim
+                .send(verb, request, self.clock.now())
+                .map_err(Failed::Forbidden)?;
+            overtakes
+        };
+        let unanswered = Unanswered { part, request };
+        let item = || self.item(part, verb, overtakes);
+        let may_resend = || part.claim().may_resend(request);
+        let answer = self
+            .call(request, part.terms.timeout, item, may_resend)
+            .await;
+        let answer = answer.and_then(|(script, reply)| {
+            part.protocol
+                .decode(script, &reply)
+                .ok_or_else(|| bad_answer(&reply))
+        });
+        let verdict = self.told(part, request, answer);
+        drop(unanswered);
+        verdict
+    }
+
+    /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Belief in
+    /// the old one ends before the first byte unless it is kept.
+    ///
+    /// Dropping the future leaves the request unanswered, which both remember.
+    pub(crate) async fn swap(
+        &self,
+        old: &Part,
+        new: &Part,
+        keeps_belief: bool,
+    ) -> Result<Verdict, Failed> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let begin = |claim: &mut Claim| claim.begin_swap(request, keeps_belief, self.clock.now());
+        old.change(begin).map_err(Failed::Forbidden)?;
+        let unanswered = Unanswered { part: old, request };
+        let outcome = self.exchange(new, Verb::Acquire).await;
+        let now = self.clock.now();
+        old.change(|claim| match &outcome {
+            Ok(Verdict::Granted(_) | Verdict::More) => claim.swapped(request, now),
+            Ok(Verdict::Busy(_)) => claim.swap_refused(request, now),
+            Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
+            _ => claim.failed(request, Outcome::Unknown),
+        });
+        drop(unanswered);
+        outcome
+    }
+
+    /// Sends the renewer, or the beats, of claims of one kind and group by one script, and tells each claim what came of
+    /// it; the outcomes are in the order of the claims.
+    ///
+    /// Dropping the future leaves every one unanswered.
+    pub(crate) async fn renew(
+        &self,
+        batch: &[Arc<Part>],
+        verb: Verb,
+    ) -> Vec<Result<Verdict, Failed>> {
+        let item = |part: &Part| Some(self.item(part, verb, false));
+        self.exchange_all(batch, verb, item).await
+    }
+
+    /// Acquires claims on several names of one group by one script, all or none, or lets them go by one. Otherwise as
+    /// [`renew`](Self::renew).
+    pub(crate) async fn exchange_together(
+        &self,
+        group: &[Arc<Part>],
+        verb: Verb,
+    ) -> Vec<Result<Verdict, Failed>> {
+        let item = |part: &Part| {
+            let overtakes = part.claim().departure() == Departure::Overtaking;
+            let together = match verb {
+                Verb::Leave => Together::Leave { overtakes },
+                _ => Together::Acquire,
+            };
+            part.protocol.group_item(self.ask(part), together)
+        };
+        self.exchange_all(group, verb, item).await
+    }
+
+    async fn exchange_all(
+        &self,
+        batch: &[Arc<Part>],
+        verb: Verb,
+        item: impl Fn(&Part) -> Option<Item>,
+    ) -> Vec<Result<Verdict, Failed>> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let now = self.clock.now();
+        let permits: Vec<Result<(), NotNow>> = batch
+            .iter()
+            .map(|part| part.claim().send(verb, request, now))
+            .collect();
+        let sent = |index: &usize| permits[*index].is_ok();
+        let mut sent: Vec<usize> = (0..batch.len()).filter(sent).collect();
+        let _unanswered: Vec<Unanswered<'_>> = sent
+            .iter()
+            .map(|&index| Unanswered {
+                part: &batch[index],
+                request,
+            })
+            .collect();
+        let reply = if verb == Verb::Acquire && sent.len() < batch.len() {
+            Err(StoreError::not_sent("one of several claims has ended"))
+        } else {
+            self.call_all(batch, verb, &mut sent, request, item).await
+        };
+        let mut outcomes: Vec<Result<Verdict, Failed>> = permits
+            .into_iter()
+            .map(|permit| permit.map(|()| Verdict::Stale).map_err(Failed::Forbidden))
+            .collect();
+        for (place, &index) in sent.iter().enumerate() {
+            let part = &batch[index];
+            let answer = reply.as_ref().map_err(Clone::clone).and_then(|reply| {
+                let answer = reply.field(place).and_then(Answer::of_item);
+                answer.ok_or_else(|| bad_answer(reply))
+            });
+            outcomes[index] = self.told(part, request, answer);
+        }
+        outcomes
+    }
+
+    /// Sends one request for all of `sent`. If the server does not know the script, those whose claims have ended since
+    /// are taken out of `sent` before it goes again by its text: nothing may follow their leaves. Claims that are acquired
+    /// all or none are not asked for by the rest of them.
+    async fn call_all(
+        &self,
+        batch: &[Arc<Part>],
+        verb: Verb,
+        sent: &mut Vec<usize>,
+        request: Request,
+        item: impl Fn(&Part) -> Option<Item>,
+    ) -> Result<Reply, StoreError> {
+        let joined = |sent: &[usize]| {
+            let items: Option<Vec<Item>> = sent.iter().map(|&index| item(&batch[index])).collect();
+            let joined = items.and_then(Item::batch);
+            joined.ok_or_else(|| StoreError::not_sent("nothing to ask for"))
+        };
+        let timeout = sent
+            .iter()
+            .map(|&index| batch[index].terms.timeout)
+            .min()
+            .unwrap_or_default();
+        let by_sha = Call::new(joined(sent)?, request, Form::Sha, timeout);
+        match self.send(by_sha).await {
+            Err(error) if error.is_noscript() => {
+                let all = sent.len();
+                sent.retain(|&index| batch[index].claim().may_resend(request));
+                if verb == Verb::Acquire && sent.len() < all {
+                    return Err(error);
+                }
+                let by_text = Call::new(joined(sent)?, request, Form::Source, timeout);
+                self.send(by_text).await
+            }
+            reply => reply,
+        }
+    }
+
+    /// Asks the server whether a claim holds, out of turn: the question changes nothing there.
+    pub(crate) async fn verify(&self, part: &Part) -> Result<Answer, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let item = || part.protocol.verify(self.ask(part));
+        let (script, reply) = self
+            .call(request, part.terms.timeout, item, || true)
+            .await?;
+        part.protocol
+            .decode(script, &reply)
+            .ok_or_else(|| bad_answer(&reply))
+    }
+
+    /// Writes the largest token of a majority back to this server, out of turn: where the claim does not hold any more it
+    /// changes nothing, however late it is executed.
+    pub(crate) async fn raise(
+        &self,
+        part: &Part,
+        token: FencingToken,
+    ) -> Result<Answer, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let raise = || part.protocol.raise(self.ask(part), token);
+        let first = raise().ok_or_else(|| StoreError::not_sent("the kind writes no token back"))?;
+        let item = || raise().unwrap_or_else(|| first.clone());
+        let (script, reply) = self
+            .call(request, part.terms.timeout, item, || true)
+            .await?;
+        part.protocol
+            .decode(script, &reply)
+            .ok_or_else(|| bad_answer(&reply))
+    }
+
+    /// A token of a name on this store was seen elsewhere.
+    pub(crate) fn saw(&self, token: FencingToken) {
+        self.floor.fetch_max(token.get(), Ordering::Relaxed);
+    }
+
+    /// Runs a script that is of no claim and may be repeated.
+    pub(crate) async fn run(
+        &self,
+        item: impl Fn() -> Item,
+        timeout: Duration,
+    ) -> Result<Reply, StoreError> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (_, reply) = self.call(request, timeout, item, || true).await?;
+        Ok(reply)
+    }
+
+    fn ask<'a>(&self, part: &'a Part) -> Ask<'a> {
+        let (token, kept_until) = {
+            let claim = part.claim();
+            (claim.token(), claim.kept_until())
+        };
+        let keep = kept_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
+        let floor = self.floor.load(Ordering::Relaxed);
+        let terms = &part.terms;
+        Ask::new(&part.id, terms.ttl, floor, token)
+            .keeping(keep)
+            .queueing(terms.waiter_ttl, terms.queue_limit)
+            .of_known_owner(part.has_known_owner())
+    }
+
+    fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> Item {
+        Self::item_of(part, verb, overtakes, self.ask(part))
+    }
+
+    fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: Ask<'_>) -> Item {
+        match verb {
+            // Of the two claims of a swap the new one asks.
+            Verb::Acquire | Verb::Swap => match &part.predecessor {
+                Some(old) if ask.token.is_none() => {
+                    let overtakes = old.claim().departure() == Departure::Overtaking;
+                    part.protocol.swap(ask, &old.id, overtakes)
+                }
+                _ => part.protocol.acquire(ask),
+            },
+            Verb::Beat => part.protocol.beat(ask),
+            Verb::Renew => part.protocol.renew(ask),
+            Verb::Leave => part.protocol.leave(ask, overtakes),
+        }
+    }
+
+    /// Calls by SHA-1, and by text if the server does not know the script and `may_resend` still allows it.
+    async fn call(
+        &self,
+        request: Request,
+        timeout: Duration,
+        item: impl Fn() -> Item,
+        may_resend: impl Fn() -> bool,
+    ) -> Result<(&'static Script, Reply), StoreError> {
+        let by_sha = item();
+        let script = by_sha.script;
+        let by_sha = self.send(Call::new(by_sha, request, Form::Sha, timeout));
+        let reply = match by_sha.await {
+            Err(error) if error.is_noscript() && may_resend() => {
+                let by_text = Call::new(item(), request, Form::Source, timeout);
+                self.send(by_text).await?
+            }
+            reply => reply?,
+        };
+        Ok((script, reply))
+    }
+
+    /// Sends one request. A refusal for a missing right says what to allow.
+    async fn send(&self, call: Call) -> Result<Reply, StoreError> {
+        let reply = self.store.call(call).await;
+        reply.map_err(|error| error.advised(&self.rules))
+    }
+
+    /// Subscribes to a channel. A refusal for a missing right says what to allow.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
+        let done = self.store.subscribe(channel).await;
+        done.map_err(|error| error.advised(&self.rules))
+    }
+
+    /// Tells the claim of a grant that a message has told of.
+    pub(crate) fn granted_by_message(
+        &self,
+        part: &Part,
+        token: FencingToken,
+        request: Request,
+    ) -> Verdict {
+        let now = self.clock.now();
+        let verdict = part.change(|claim| claim.granted_by_message(token, request, now));
+        if let Verdict::Granted(token) = verdict {
+            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+        }
+        verdict
+    }
+
+    /// Tells the claim what came of its request.
+    fn told(
+        &self,
+        part: &Part,
+        request: Request,
+        answer: Result<Answer, StoreError>,
+    ) -> Result<Verdict, Failed> {
+        if let Ok(Answer::Granted(token)) = answer {
+            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+        }
+        let now = self.clock.now();
+        let (outcome, happened) = part.change(|claim| {
+            let deadline = claim.deadline();
+            let outcome = match answer {
+                Ok(answer) => Ok(claim.answered(request, answer, now)),
+                Err(error) => {
+                    claim.failed(request, error.outcome());
+                    Err(Failed::Store(error))
+                }
+            };
+            let happened = match (&outcome, deadline) {
+                (Ok(Verdict::Renewed), Some(deadline)) => Some(LeaseEvent::Renewed {
+                    slack: deadline.since(now),
+                }),
+                (Err(_), Some(deadline)) if now < deadline => Some(LeaseEvent::Uncertain),
+                _ => None,
+            };
+            (outcome, happened)
+        });
+        if let Some(event) = happened {
+            self.observed.tell(part, event);
+        }
+        outcome
+    }
+}
+
+fn bad_answer(reply: &Reply) -> StoreError {
+    StoreError::unknown(format!(
+        "a reply with status {} that the script cannot give",
+        reply.status().as_str()
+    ))
+}

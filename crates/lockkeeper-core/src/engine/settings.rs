@@ -1,0 +1,196 @@
+//! Settings of a client, checked once and then only read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::terms::Terms;
+use crate::schedule::Pace;
+use crate::seam::observer::Observed;
+use crate::words::error::Error;
+use crate::words::error::Result;
+
+/// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
+/// taken up within a minute; the same as Redisson's.
+const TTL: Duration = Duration::from_secs(30);
+
+/// How long a waiter in a queue is taken to be alive after each sign of it, and how long a grant that it was told of by a
+/// message lasts before it has said that it knows. A waiter that died at the head keeps the others for so long; one that
+/// lives tells so three times in it.
+const WAITER_TTL: Duration = Duration::from_secs(10);
+
+/// How often a waiter says that it is alive in this time.
+const BEATS_PER_TTL: u32 = 3;
+
+/// A lease is renewed when this part of it has passed, or a little sooner with others, so that two renewals may fail before
+/// it is lost.
+const RENEWAL_FRACTION: u32 = 3;
+
+/// The largest renewal fraction: more requests would only load the server.
+const MOST_RENEWALS: u32 = 100;
+
+/// How long a request is waited for. Above every healthy round trip, also between continents and through a short pause
+/// of the server; small against the default ttl.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long `release` and `close` wait for the server to confirm; the leave goes on in the background.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest lease. A mistake in units should not lock a name for a century.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A request may take at most this part of the lease, so that a lost one can be repeated before the deadline.
+const REQUESTS_PER_TTL: u32 = 6;
+
+/// The longest label: what people read at a glance.
+pub(crate) const LONGEST_LABEL: usize = 256;
+
+/// The machine's name and the number of the process, which is what one needs to find a holder.
+fn whereabouts() -> String {
+    #[cfg(unix)]
+    let machine = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    #[cfg(not(unix))]
+    let machine = std::env::var("COMPUTERNAME").unwrap_or_default();
+    format!("{machine}:{}", std::process::id())
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) namespace: String,
+    pub(crate) ttl: Duration,
+    pub(crate) waiter_ttl: Duration,
+    pub(crate) renewal_fraction: u32,
+    /// `None`: 1 % of the ttl + 5 ms.
+    pub(crate) margin: Option<Duration>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) release_timeout: Duration,
+    /// `None`: from the system.
+    pub(crate) seed: Option<u64>,
+    pub(crate) observed: Observed,
+    /// What the store is called in every process; `None`: it has no name.
+    pub(crate) store_name: Option<Arc<str>>,
+    /// `None`: where the client runs. Empty: none at all.
+    pub(crate) label: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespace: "lockkeeper".to_owned(),
+            ttl: TTL,
+            waiter_ttl: WAITER_TTL,
+            renewal_fraction: RENEWAL_FRACTION,
+            margin: None,
+            request_timeout: REQUEST_TIMEOUT,
+            release_timeout: RELEASE_TIMEOUT,
+            seed: None,
+            observed: Observed::default(),
+            store_name: None,
+            label: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks the relations between the settings.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(2..=MOST_RENEWALS).contains(&self.renewal_fraction) {
+            return Err(Error::config(
+                "the renewal fraction must be from 2, or a lease ends before it is renewed, to 100",
+            ));
+        }
+        let margin = self.margin.unwrap_or(Duration::from_millis(5));
+        if self.waiter_ttl < Duration::from_millis(100)
+            || self.waiter_ttl > LONGEST_TTL
+            || self.waiter_ttl < margin * 4
+        {
+            let waiter_ttl = self.waiter_ttl;
+            return Err(Error::config(format!(
+                "a waiter ttl of {waiter_ttl:?} cannot work: it must be from 100 ms to a year, and at least four times the margin of {margin:?}"
+            )));
+        }
+        if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
+            return Err(Error::config(
+                "the request timeout and the release timeout must be above zero",
+            ));
+        }
+        let length = self.label.as_ref().map_or(0, String::len);
+        if length > LONGEST_LABEL {
+            return Err(Error::config(format!(
+                "a client's label must be at most {LONGEST_LABEL} bytes long, this one has {length}: it is for people to read"
+            )));
+        }
+        crate::words::name::Name::new(&self.namespace, "name")?;
+        self.terms(None, true).map(drop)
+    }
+
+    /// As whom the client introduces itself, if at all.
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        let label = match &self.label {
+            Some(label) => label.clone(),
+            // What follows from a seed must be the same in every process.
+            None if self.seed.is_some() => String::new(),
+            None => whereabouts(),
+        };
+        (!label.is_empty()).then(|| label.into())
+    }
+
+    /// What one claim is to have: its own ttl or the client's, renewed or not.
+    pub(crate) fn terms(&self, ttl: Option<Duration>, renewed: bool) -> Result<Terms> {
+        let asked = ttl.unwrap_or(self.ttl);
+        // The server counts whole milliseconds; a fraction believed in here would not exist there.
+        let ttl = Duration::from_millis(asked.as_millis().try_into().unwrap_or(u64::MAX));
+        let margin = self.margin.unwrap_or(ttl / 100 + Duration::from_millis(5));
+        let margin = if mutant!(NoMargin) {
+            Duration::ZERO
+        } else {
+            margin
+        };
+        if ttl <= margin {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} is too short: it must be longer than the margin of {margin:?} by which a lease ends earlier for its holder"
+            )));
+        }
+        if ttl > LONGEST_TTL {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} is too long: at most a year is allowed"
+            )));
+        }
+        let steady = ttl / self.renewal_fraction;
+        let timeout = self.request_timeout.min(ttl / REQUESTS_PER_TTL);
+        if renewed && steady + timeout >= ttl - margin {
+            return Err(Error::config(format!(
+                "a ttl of {asked:?} with a margin of {margin:?} leaves no time to renew: a renewal is sent after \
+                 {steady:?} and may take {timeout:?} to be answered; choose a longer ttl, a smaller margin or no renewal"
+            )));
+        }
+        let margin_of_waiting = self
+            .margin
+            .unwrap_or(self.waiter_ttl / 100 + Duration::from_millis(5));
+        let beat = self.waiter_ttl / BEATS_PER_TTL;
+        let beats = Pace {
+            steady: beat,
+            hurried: beat / 2,
+        };
+        let pace = renewed.then_some(Pace {
+            steady,
+            hurried: steady / 2,
+        });
+        Ok(Terms {
+            ttl,
+            margin,
+            timeout,
+            pace,
+            beats,
+            waiter_ttl: self.waiter_ttl,
+            margin_of_waiting,
+            queue_limit: None,
+            max_hold: None,
+            min_hold: None,
+            known_owner: true,
+            wait_until: None,
+        })
+    }
+}

@@ -1,0 +1,419 @@
+//! The notification subscriptions: one event stream per client, one subscription per contended name.
+//!
+//! [`registry`] decides; the subscriptions carries out. Its task reads the store's events, subscribes and unsubscribes, and never
+//! waits for any one channel.
+
+mod place;
+pub(crate) mod presence;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, mpsc};
+use uuid::Uuid;
+
+use crate::engine::renewal::Renewer;
+use crate::engine::requester::Requester;
+use crate::registry::{Registry, Step, WaiterId};
+use crate::schedule::tally::Tally;
+use crate::seam::clock::Clock;
+use crate::seam::clock::sleep_until_some;
+use crate::seam::protocol::Grant;
+use crate::seam::protocol::Protocol;
+use crate::seam::protocol::Signal;
+use crate::seam::store::Event;
+use crate::seam::store::Store;
+use crate::words::moment::Moment;
+use crate::words::owner::Owner;
+use crate::words::store_error::Outcome;
+use crate::words::store_error::StoreError;
+pub(crate) use place::Place;
+use presence::{Introduction, Presence, Subscription, client_channel};
+
+/// Where acquisitions wait for messages.
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    state: Mutex<State>,
+    orders: mpsc::UnboundedSender<Order>,
+    clock: Arc<dyn Clock>,
+    presence: Presence,
+    /// The client has introduced itself, and does so again while it holds.
+    introduced: AtomicBool,
+    /// The client listens to what it is told. It does so for the rest of its life.
+    listening: AtomicBool,
+}
+
+/// Who reads the messages of a channel.
+#[derive(Debug, Clone)]
+enum Reader {
+    /// The kind whose waiters are told to look.
+    Waiters(Arc<dyn Protocol>),
+    /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
+    Client(Uuid),
+    /// Claims that wait in a queue and are told of their grants.
+    Queue,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    registry: Registry<Reader>,
+    bells: BTreeMap<WaiterId, Arc<Notify>>,
+    /// Rung when the channel is subscribed to.
+    openings: BTreeMap<String, Weak<Notify>>,
+    /// Subscriptions that failed, for the log.
+    failures: Tally,
+}
+
+/// What the task is told to do.
+#[derive(Debug)]
+enum Order {
+    Subscribe(String),
+    Unsubscribe(String),
+    /// Sleep no longer than until what the registry now says.
+    SetTimer,
+    /// Introduce the client.
+    Introduce,
+}
+
+impl Subscriptions {
+    /// A subscriptions on `store`, whose `events` it reads, and the future that runs it until every handle is gone.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        events: mpsc::UnboundedReceiver<Event>,
+        renewer: Arc<Renewer>,
+        presence: Presence,
+    ) -> (Arc<Self>, impl Future<Output = ()>) {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let subscriptions = Arc::new(Self {
+            state: Mutex::default(),
+            orders,
+            clock: store.clock(),
+            presence,
+            introduced: AtomicBool::new(false),
+            listening: AtomicBool::new(false),
+        });
+        let task = run(
+            Arc::downgrade(&subscriptions),
+            store,
+            events,
+            inbox,
+            renewer,
+        );
+        (subscriptions, task)
+    }
+
+    /// Whether anybody of this client already waits for the name.
+    pub(crate) fn crowded(&self, channel: &str) -> bool {
+        self.with(|state| state.registry.crowded(channel))
+    }
+
+    /// A claim of `owner` holds `protocol`'s name. With its first grant the client makes itself known and begins to listen to
+    /// what it is told. What the makers of other owners are told it hears as long as the returned subscription lives.
+    pub(crate) fn granted(
+        self: &Arc<Self>,
+        protocol: &dyn Protocol,
+        owner: Owner,
+    ) -> Option<Subscription> {
+        if protocol.reenters() {
+            let channel = protocol.channel();
+            self.change(|registry| registry.granted(&channel, owner));
+        }
+        self.introduce();
+        let own = owner.client() == self.presence.id;
+        if own && !self.listening.swap(true, Ordering::Relaxed) {
+            self.listen(self.presence.id);
+        }
+        (!own).then(|| {
+            self.listen(owner.client());
+            Subscription::new(self, client_channel(owner.client()))
+        })
+    }
+
+    /// Whether every message on the channel arrives.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        self.with(|state| state.registry.is_open(channel))
+    }
+
+    /// Goes on hearing of grants on the channel if every message on it arrives now.
+    pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Subscription> {
+        let now = self.clock.now();
+        let open = self.change_state(|state| {
+            if state.registry.is_open(channel) {
+                (true, state.registry.listen(channel, Reader::Queue, now))
+            } else {
+                (false, Vec::new())
+            }
+        });
+        open.then(|| Subscription::new(self, channel.to_owned()))
+    }
+
+    /// Hears of grants on the channel, and rings when it begins to.
+    pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Subscription, Arc<Notify>) {
+        let now = self.clock.now();
+        let opening = self.change_state(|state| {
+            let steps = state.registry.listen(channel, Reader::Queue, now);
+            let known = state.openings.get(channel).and_then(Weak::upgrade);
+            let opening = known.unwrap_or_default();
+            if !state.registry.is_open(channel) {
+                let weak = Arc::downgrade(&opening);
+                state.openings.insert(channel.to_owned(), weak);
+            }
+            (opening, steps)
+        });
+        (Subscription::new(self, channel.to_owned()), opening)
+    }
+
+    /// Makes the client known, unless it is.
+    fn introduce(&self) {
+        if !self.introduced.swap(true, Ordering::Relaxed) {
+            // Without a task the client is closed, and nobody is introduced.
+            let _ = self.orders.send(Order::Introduce);
+        }
+    }
+
+    /// Its label ages: makes the client known anew if it holds anything. Otherwise it has nothing to show for now, and the
+    /// next grant does it.
+    fn introduce_again(&self, renewer: &Renewer) {
+        // First, so that a lease which is too new to be seen below sends the order itself.
+        self.introduced.store(false, Ordering::Relaxed);
+        if !renewer.is_empty() {
+            self.introduce();
+        }
+    }
+
+    /// Begins to hear what is told of the claims of this client's owners.
+    fn listen(&self, client: Uuid) {
+        let now = self.clock.now();
+        self.change(|registry| {
+            registry.listen(&client_channel(client), Reader::Client(client), now)
+        });
+    }
+
+    /// Hears it no longer.
+    fn turn_away(&self, channel: &str) {
+        let now = self.clock.now();
+        self.change_state(|state| {
+            let deserted = |opening: &Weak<Notify>| opening.strong_count() == 0;
+            if state.openings.get(channel).is_some_and(deserted) {
+                state.openings.remove(channel);
+            }
+            ((), state.registry.turn_away(channel, now))
+        });
+    }
+
+    /// By this client's doing a claim has left the name whose waiters listen on `channel`; `told` says whether the server let
+    /// the wake out.
+    pub(crate) fn left(&self, channel: &str, told: bool) {
+        let now = self.clock.now();
+        self.change(|registry| registry.left(channel, told, now));
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the registry and sees to what follows from it.
+    fn change(&self, f: impl FnOnce(&mut Registry<Reader>) -> Vec<Step>) {
+        self.change_state(|state| ((), f(&mut state.registry)));
+    }
+
+    /// Changes the state and sees to what follows from it. Nobody is woken under the lock: a waker may do anything, also
+    /// drop another place.
+    fn change_state<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
+        let mut bells = Vec::new();
+        let mut orders = Vec::new();
+        let result = self.with(|state| {
+            let timer = state.registry.next();
+            let (result, steps) = f(state);
+            for step in steps {
+                match step {
+                    Step::Wake(waiter) => bells.extend(state.bells.get(&waiter).cloned()),
+                    Step::Subscribe(channel) => orders.push(Order::Subscribe(channel)),
+                    Step::Unsubscribe(channel) => orders.push(Order::Unsubscribe(channel)),
+                }
+            }
+            let sooner = |next| timer.is_none_or(|timer| next < timer);
+            if state.registry.next().is_some_and(sooner) {
+                orders.push(Order::SetTimer);
+            }
+            result
+        });
+        for order in orders {
+            // Without a task nothing can be subscribed to; the client is closed then and says so.
+            let _ = self.orders.send(order);
+        }
+        for bell in bells {
+            bell.notify_one();
+        }
+        result
+    }
+
+    fn message(&self, renewer: &Renewer, channel: &str, payload: &[u8]) {
+        let reader = self.with(|state| state.registry.reader(channel).cloned());
+        let signal = match reader {
+            Some(Reader::Client(_)) => return presence::told(renewer, payload),
+            Some(Reader::Queue) => match Grant::read(payload) {
+                Some(grant) => return renewer.granted(grant),
+                None => None,
+            },
+            Some(Reader::Waiters(protocol)) => protocol.signal(payload),
+            None => None,
+        };
+        let now = self.clock.now();
+        match signal {
+            Some(Signal::Look) => self.change(|registry| registry.message(channel, now)),
+            None => tracing::debug!(channel, "a message without meaning"),
+        }
+    }
+
+    /// Every channel of a silent server fails, and again and again: one requester for each cause says so, and later ones how often.
+    fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
+        let (news, due) = self.with(|state| {
+            let news = state.failures.count(&error.to_string(), now);
+            (news, state.failures.take_due(now))
+        });
+        if news {
+            tracing::warn!(channel, %error, "could not subscribe; polling meanwhile");
+        } else {
+            tracing::debug!(channel, %error, "could not subscribe; polling meanwhile");
+        }
+        for (error, channels) in due {
+            tracing::warn!(channels, error, "could not subscribe; polling meanwhile");
+        }
+    }
+
+    fn subscribed(&self, renewer: &Renewer, channel: &str, result: Result<(), StoreError>) {
+        let now = self.clock.now();
+        match result {
+            Ok(()) => {
+                let (opening, reader) = self.change_state(|state| {
+                    let opening = state.openings.remove(channel);
+                    let reader = state.registry.reader(channel).cloned();
+                    ((opening, reader), state.registry.subscribed(channel, now))
+                });
+                if let Some(Reader::Client(client)) = reader {
+                    renewer.hears(client);
+                }
+                if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
+                    opening.notify_waiters();
+                }
+            }
+            Err(error) => {
+                self.log_failure(channel, &error, now);
+                let refused = error.outcome() == Outcome::Refused && !error.is_transient();
+                let refusal = refused.then_some(error);
+                self.change(|registry| registry.subscription_failed(channel, refusal, now));
+            }
+        }
+    }
+}
+
+/// A subscription or unsubscription that has been answered.
+#[derive(Debug)]
+enum Settled {
+    Subscribed(String, Result<(), StoreError>),
+    Unsubscribed(String),
+    Introduced,
+}
+
+async fn subscribe(requester: Arc<Requester>, channel: String) -> Settled {
+    let result = requester.subscribe(&channel).await;
+    Settled::Subscribed(channel, result)
+}
+
+async fn unsubscribe(store: Arc<dyn Store>, channel: String) -> Settled {
+    if let Err(error) = store.unsubscribe(&channel).await {
+        tracing::debug!(channel, %error, "could not unsubscribe");
+    }
+    Settled::Unsubscribed(channel)
+}
+
+async fn introduce(renewer: Arc<Renewer>, presence: Presence) -> Settled {
+    presence::introduce(Arc::clone(&renewer.requester), presence).await;
+    Settled::Introduced
+}
+
+/// What the task woke up for.
+enum Wakeup {
+    Order(Order),
+    Settled(Settled),
+    Event(Event),
+    Timer,
+    End,
+}
+
+async fn run(
+    subscriptions: Weak<Subscriptions>,
+    store: Arc<dyn Store>,
+    mut events: mpsc::UnboundedReceiver<Event>,
+    mut inbox: mpsc::UnboundedReceiver<Order>,
+    renewer: Arc<Renewer>,
+) {
+    let clock = store.clock();
+    let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
+    let mut introduction = Introduction::default();
+    loop {
+        let next = subscriptions
+            .upgrade()
+            .and_then(|subscriptions| subscriptions.with(|state| state.registry.next()));
+        let next = next.into_iter().chain(introduction.next()).min();
+        let wakeup = tokio::select! {
+            biased;
+            order = inbox.recv() => order.map_or(Wakeup::End, Wakeup::Order),
+            event = events.recv() => event.map_or(Wakeup::End, Wakeup::Event),
+            Some(settled) = operations.next() => Wakeup::Settled(settled),
+            () = sleep_until_some(&clock, next) => Wakeup::Timer,
+        };
+        let Some(subscriptions) = subscriptions.upgrade() else {
+            return;
+        };
+        match wakeup {
+            Wakeup::Order(Order::Subscribe(channel)) => {
+                operations.push(Box::pin(subscribe(Arc::clone(&renewer.requester), channel)));
+            }
+            Wakeup::Order(Order::Unsubscribe(channel)) => {
+                operations.push(Box::pin(unsubscribe(Arc::clone(&store), channel)));
+            }
+            Wakeup::Order(Order::SetTimer) => {}
+            Wakeup::Order(Order::Introduce) => {
+                operations.push(Box::pin(introduce(
+                    Arc::clone(&renewer),
+                    subscriptions.presence.clone(),
+                )));
+                introduction.sent(clock.now());
+            }
+            Wakeup::Settled(Settled::Subscribed(channel, result)) => {
+                subscriptions.subscribed(&renewer, &channel, result);
+            }
+            Wakeup::Settled(Settled::Unsubscribed(channel)) => {
+                subscriptions.change(|registry| registry.unsubscribed(&channel));
+            }
+            Wakeup::Settled(Settled::Introduced) => {}
+            Wakeup::Event(Event::Message { channel, payload }) => {
+                subscriptions.message(&renewer, &channel, &payload);
+            }
+            Wakeup::Event(Event::Reconnected) => {
+                tracing::debug!("connected again: every waiter looks, every lease is renewed");
+                let now = clock.now();
+                if !mutant!(DeafToReconnect) {
+                    subscriptions.change(|registry| registry.gap(now));
+                }
+                renewer.all_due();
+                introduction.hurry(now);
+            }
+            Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
+            Wakeup::Timer => {
+                let now = clock.now();
+                subscriptions.change(|registry| registry.tick(now));
+            }
+            Wakeup::End => return,
+        }
+        if introduction.is_over(clock.now()) {
+            subscriptions.introduce_again(&renewer);
+        }
+    }
+}

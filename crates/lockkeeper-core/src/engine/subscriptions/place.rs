@@ -1,0 +1,112 @@
+//! A waiter's place in the requester for one name, of kinds without a queue on the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::engine::subscriptions::Reader;
+use crate::engine::subscriptions::Subscriptions;
+use crate::registry::Turn;
+use crate::registry::WaiterId;
+use crate::seam::clock::sleep_until;
+use crate::seam::protocol::Protocol;
+use crate::words::moment::Moment;
+use crate::words::owner::Owner;
+use crate::words::store_error::StoreError;
+
+/// A place in the requester for one name. Dropping it gives the place up and, if need be, the scout's role with it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    subscriptions: Arc<Subscriptions>,
+    channel: String,
+    waiter: WaiterId,
+    bell: Arc<Notify>,
+    patience: Duration,
+    granted: Option<Moment>,
+}
+
+impl Place {
+    /// Takes a place in the requester for `protocol`'s name, which is held, perhaps until `free`. The waiter waits for `owner`, and
+    /// for an unreachable server as long as its `patience`.
+    pub(crate) fn new(
+        subscriptions: &Arc<Subscriptions>,
+        protocol: &Arc<dyn Protocol>,
+        owner: Owner,
+        patience: Duration,
+        free: Option<Moment>,
+    ) -> Self {
+        let owner = protocol.reenters().then_some(owner);
+        let channel = protocol.channel();
+        let bell = Arc::new(Notify::new());
+        let now = subscriptions.clock.now();
+        let reader = Reader::Waiters(Arc::clone(protocol));
+        let waiter = subscriptions.change_state(|state| {
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
+            state.bells.insert(waiter, Arc::clone(&bell));
+            (waiter, steps)
+        });
+        Self {
+            subscriptions: Arc::clone(subscriptions),
+            channel,
+            waiter,
+            bell,
+            patience,
+            granted: None,
+        }
+    }
+
+    /// Waits until it is this waiter's turn to ask the server.
+    pub(crate) async fn turn(&self) -> Result<(), StoreError> {
+        loop {
+            let now = self.subscriptions.clock.now();
+            let turn = self.subscriptions.change_state(|state| {
+                let registry = &mut state.registry;
+                let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
+                (turn, Vec::new())
+            });
+            match turn {
+                Turn::Look => return Ok(()),
+                Turn::GiveUp(error) => return Err(error),
+                Turn::Wait(None) => self.bell.notified().await,
+                Turn::Wait(Some(moment)) => tokio::select! {
+                    biased;
+                    () = self.bell.notified() => {}
+                    () = sleep_until(&self.subscriptions.clock, moment) => {}
+                },
+            }
+        }
+    }
+
+    /// The look was answered: the name is held, perhaps until `free`.
+    pub(crate) fn busy(&self, free: Option<Moment>) {
+        let now = self.subscriptions.clock.now();
+        self.subscriptions.change(|registry| {
+            registry.busy(&self.channel, self.waiter, free, now);
+            Vec::new()
+        });
+    }
+
+    /// The server was out of reach for too long: everybody who waits here and has no more patience gives up.
+    pub(crate) fn unreachable(&self, error: &StoreError) {
+        self.subscriptions
+            .change(|registry| registry.unreachable(&self.channel, self.patience, error));
+    }
+
+    /// The look was answered: this waiter holds, until `until` if nothing else happens.
+    pub(crate) fn granted(mut self, until: Moment) {
+        self.granted = Some(until);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let now = self.subscriptions.clock.now();
+        self.subscriptions.change_state(|state| {
+            state.bells.remove(&self.waiter);
+            let registry = &mut state.registry;
+            let steps = registry.leave(&self.channel, self.waiter, self.granted, now);
+            ((), steps)
+        });
+    }
+}

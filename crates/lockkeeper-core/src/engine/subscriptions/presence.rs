@@ -1,0 +1,125 @@
+//! A client as others see it: its label on the server, and the channel on which it is told about its claims.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_lua::client;
+use uuid::Uuid;
+
+use crate::claim::Claim;
+use crate::engine::renewal::Renewer;
+use crate::engine::requester::Requester;
+use crate::engine::subscriptions::Subscriptions;
+use crate::seam::protocol::Item;
+use crate::words::moment::Moment;
+
+/// How long a label stands. A crashed client's is of use for as long as its leases last; a free name must leave nothing
+/// behind for more than ten minutes.
+const LABEL_TTL: Duration = Duration::from_secs(600);
+
+/// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
+const INTERVAL: Duration = Duration::from_secs(200);
+
+/// How long an introduction is waited for; nobody depends on it.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Who a client is.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence {
+    /// Its own id, which stands in the owners it makes.
+    pub(crate) id: Uuid,
+    /// The key of its label.
+    pub(crate) key: String,
+    /// As people read it; `None`: it does not introduce itself.
+    pub(crate) label: Option<Arc<str>>,
+}
+
+/// Where a client is told about the claims of the owners it made.
+pub(crate) fn client_channel(id: Uuid) -> String {
+    format!("lockkeeper.client:{id}")
+}
+
+/// Where the label of a client stands, for those of its namespace.
+pub(crate) fn client_key(namespace: &str, id: Uuid) -> String {
+    match namespace {
+        "" => format!("lockkeeper.client:{{{id}}}"),
+        _ => format!("lockkeeper.client:{{{namespace}:{id}}}"),
+    }
+}
+
+/// Writes the label down.
+pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
+    let Some(label) = &presence.label else { return };
+    let ttl = LABEL_TTL.as_millis().to_string();
+    let item = || {
+        let args = [label.to_string(), ttl.clone()];
+        Item::new(&client::INTRODUCE, [presence.key.clone()], args)
+    };
+    if let Err(error) = requester.run(item, TIMEOUT).await {
+        tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");
+    }
+}
+
+/// When the label is written down again.
+#[derive(Debug, Default)]
+pub(super) struct Introduction {
+    due: Option<Moment>,
+}
+
+impl Introduction {
+    /// When this one is over; `None` if the client is not introduced.
+    pub(super) const fn next(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// One has been sent.
+    pub(super) fn sent(&mut self, now: Moment) {
+        self.due = Some(now.after(INTERVAL));
+    }
+
+    /// The server may have forgotten the label.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.due = self.due.map(|_| now);
+    }
+
+    /// Whether the last one is over by now. That is told once.
+    pub(super) fn is_over(&mut self, now: Moment) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+}
+
+/// Does what a message on a client's channel says: `revoked <claim>` or `gone <claim>`.
+pub(super) fn told(renewer: &Renewer, payload: &[u8]) {
+    let words = str::from_utf8(payload)
+        .ok()
+        .and_then(|text| text.split_once(' '));
+    match words {
+        Some(("revoked", claim)) => renewer.end(claim, Claim::revoke),
+        Some(("gone", claim)) => renewer.end(claim, Claim::seen_gone),
+        _ => tracing::debug!("a message to the client without meaning"),
+    }
+}
+
+/// Listens on a channel until dropped: to what another client is told, for a claim of an owner that was made there, or for
+/// the grant of a claim that waits.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    subscriptions: Arc<Subscriptions>,
+    channel: String,
+}
+
+impl Subscription {
+    /// One that ends what has begun: the subscriptions listens already.
+    pub(super) fn new(subscriptions: &Arc<Subscriptions>, channel: String) -> Self {
+        Self {
+            subscriptions: Arc::clone(subscriptions),
+            channel,
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.subscriptions.turn_away(&self.channel);
+    }
+}

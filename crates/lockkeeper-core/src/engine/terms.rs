@@ -1,0 +1,72 @@
+//! What an acquisition agrees with its claims before anything is sent.
+
+use std::time::Duration;
+
+use crate::schedule::Pace;
+use crate::words::error::{Error, Result};
+use crate::words::moment::Moment;
+
+/// What was agreed for a claim before its first request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Length of the lease, whole milliseconds.
+    pub(crate) ttl: Duration,
+    /// How much earlier than on the server the lease ends for its holder.
+    pub(crate) margin: Duration,
+    /// How long one request is waited for.
+    pub(crate) timeout: Duration,
+    /// `None` for a fixed lease.
+    pub(crate) pace: Option<Pace>,
+    /// How often a waiting claim says that it is alive.
+    pub(crate) beats: Pace,
+    /// How long the claim may hold, however often it is renewed.
+    pub(crate) max_hold: Option<Duration>,
+    /// How long a waiting claim is taken to be alive after each sign of it.
+    pub(crate) waiter_ttl: Duration,
+    /// How much earlier a grant by message ends for its holder than on the server.
+    pub(crate) margin_of_waiting: Duration,
+    /// How many may wait, this claim included; `None`: any number.
+    pub(crate) queue_limit: Option<u64>,
+    /// How long nobody else may hold from the grant on.
+    pub(crate) min_hold: Option<Duration>,
+    /// The owner was not made for this claim alone.
+    pub(crate) known_owner: bool,
+    /// When the acquisition stops waiting; `None`: never.
+    pub(crate) wait_until: Option<Moment>,
+}
+
+impl Terms {
+    /// Bounds the time of holding from below and from above.
+    pub(crate) fn bound_hold(
+        &mut self,
+        min_hold: Option<Duration>,
+        max_hold: Option<Duration>,
+    ) -> Result<()> {
+        if max_hold.is_some_and(|longest| longest.is_zero()) {
+            return Err(Error::config(
+                "a max_hold of zero would end the lease before it begins",
+            ));
+        }
+        if let Some(shortest) = min_hold {
+            if self.pace.is_none() && shortest > self.ttl {
+                let ttl = self.ttl;
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is longer than the ttl of {ttl:?}, and the lease is not renewed: choose a longer ttl or renew it"
+                )));
+            }
+            if let Some(longest) = max_hold.filter(|longest| *longest < shortest) {
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is longer than the max_hold of {longest:?}"
+                )));
+            }
+            if shortest > crate::engine::settings::LONGEST_TTL {
+                return Err(Error::config(format!(
+                    "a min_hold of {shortest:?} is too long: at most a year is allowed"
+                )));
+            }
+        }
+        self.max_hold = max_hold;
+        self.min_hold = min_hold;
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Conversion: a hold goes on in another mode, by another claim of the same owner, with nobody in between.
+
+use std::sync::Arc;
+
+use crate::claim::{Belief, Ending, NotNow, Verdict};
+use crate::engine::part::{Part, Unreleased};
+use crate::engine::release::observe_released;
+use crate::engine::requester::Failed;
+use crate::grant::hold::Hold;
+use crate::schedule::pause::Pauses;
+use crate::seam::protocol::Protocol;
+use crate::words::ending::LossReason;
+use crate::words::error::{Error, Result};
+use crate::words::name::Name;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// What came of a conversion.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum Converted {
+    /// The new claim holds.
+    Done(Hold),
+    /// Others hold too, and the old claim holds as before.
+    Refused(Hold),
+}
+
+impl Hold {
+    /// Lets a new claim in another mode of the same name, by another protocol, take this one's place. If that mode excludes
+    /// whatever this one does, this hold may stay valid until the answer; otherwise it ends before anything is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, did not
+    /// answer within the client's release timeout, or answered that others hold too only after a request without answer,
+    /// which may still come through; [`Error::Closed`] if the client is closed. Nothing is held then: what the server may
+    /// still hold is released in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives both claims up.
+    pub async fn convert<P: Protocol>(
+        self,
+        protocol: impl FnOnce(Name) -> P + Send,
+        stays_valid: bool,
+    ) -> Result<Converted> {
+        self.ensure_held()?;
+        let old = Arc::clone(self.lease().grant().part(0));
+        let Some(engine) = self.engine() else {
+            return Err(Error::not_held(self.name()));
+        };
+        let started = old.now();
+        // Closing waits for the releases that are posted if this future is dropped: both claims are dropped before the pass, and
+        // the old one, which may be valid, before anything is sent for the new one.
+        let pass = engine.enter()?;
+        let mut terms = old.terms;
+        (terms.min_hold, terms.max_hold) = (None, None);
+        let protocol: Arc<dyn Protocol> = Arc::new(protocol(old.protocol.name().clone()));
+        let id = engine.claim(old.id.owner());
+        let new = engine.arm(id, &protocol, terms, Some(&old));
+        let claims = Unreleased {
+            engine: Arc::clone(&engine),
+            parts: vec![Arc::clone(&new)],
+            server: None,
+        };
+        let (_pass, claims, hold) = (pass, claims, self);
+        let granted = tokio::select! {
+            biased;
+            () = engine.closed() => return Err(Error::Closed),
+            granted = ask(&old, &new, stays_valid, engine.settings.release_timeout) => granted?,
+        };
+        let Some(token) = granted else {
+            hold.ensure_held()?;
+            return Ok(Converted::Refused(hold));
+        };
+        observe_released(&old);
+        let waited = old.now().since(started);
+        Ok(Converted::Done(Self::begin(
+            vec![claims],
+            vec![token],
+            1,
+            waited,
+        )))
+    }
+}
+
+/// Asks until the server answers, for no longer than `timeout`: the token of the new claim, or `None` if others hold too.
+async fn ask(
+    old: &Arc<Part>,
+    new: &Arc<Part>,
+    stays_valid: bool,
+    timeout: std::time::Duration,
+) -> Result<Option<FencingToken>> {
+    let backend = |error| Error::backend(format!("swap lock {:?}", old.name()), error);
+    let mut last = None;
+    let asking = async {
+        let mut pauses = Pauses::new(old.number);
+        loop {
+            match old.requester.swap(old, new, stays_valid).await {
+                Ok(Verdict::Granted(token)) => return Ok(Some(token)),
+                Ok(Verdict::Busy(_)) => {
+                    return match (old.belief().0, last.take()) {
+                        (Belief::Ended(Ending::Released), Some(error)) => Err(backend(error)),
+                        _ => Ok(None),
+                    };
+                }
+                Ok(Verdict::More) => continue,
+                Ok(Verdict::Spent) => return Err(old.lost(LossReason::Gone).into()),
+                Ok(verdict) => {
+                    let name = old.name().to_owned();
+                    let message = format!("a swap was answered by {verdict:?}");
+                    return Err(Error::Protocol { name, message });
+                }
+                // A renewal is on its way.
+                Err(Failed::Forbidden(NotNow::Unanswered)) => {}
+                Err(Failed::Forbidden(NotNow::OutOfOrder)) => {
+                    old.ensure_valid()?;
+                    return Err(Error::not_held(old.name()));
+                }
+                Err(Failed::Store(error)) if error.is_transient() => last = Some(error),
+                Err(Failed::Store(error)) => return Err(backend(error)),
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    };
+    match tokio::time::timeout(timeout, asking).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(backend(last.unwrap_or_else(|| {
+            StoreError::unknown(format!("no answer within {timeout:?}"))
+        }))),
+    }
+}

@@ -1,0 +1,118 @@
+//! What guards of every kind have in common.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::grant::hold::Hold;
+use crate::grant::lease::Lease;
+use crate::words::ending::Released;
+use crate::words::error::Result;
+
+/// A held lock of any kind, for code that is generic over kinds. Kinds declare theirs by [`guard!`](crate::guard).
+///
+/// # Examples
+///
+/// ```
+/// use lockkeeper_core::{Guard, Released};
+///
+/// async fn report_and_release(guard: impl Guard) -> lockkeeper_core::Result<Released> {
+///     println!("{} has token {}", guard.lease().name(), guard.lease().fencing_token());
+///     guard.release().await
+/// }
+/// ```
+pub trait Guard:
+    Deref<Target = Lease> + From<Hold> + Into<Hold> + fmt::Debug + Send + Sync + 'static
+{
+    /// A view of what is held, which may outlive the guard.
+    fn lease(&self) -> &Lease {
+        self
+    }
+
+    /// Releases the lock and waits until the server has confirmed it: see the guards' own `release`.
+    fn release(self) -> impl Future<Output = Result<Released>> + Send {
+        let hold: Hold = self.into();
+        hold.release()
+    }
+}
+
+/// Marks guards of locks whose waiters stand in a queue on the server, which can be bounded.
+pub trait Queued: Guard {}
+
+/// Marks guards of locks each of which is kept by one server: it can keep a lock after its release, and have replicas.
+pub trait SingleServer: Guard {}
+
+impl Guard for Hold {}
+impl Queued for Hold {}
+impl SingleServer for Hold {}
+
+/// Declares the guard of a kind, with what every guard has: it wraps a [`Hold`](crate::Hold), dereferences to its
+/// [`Lease`](crate::Lease), can be released, and has the marks named behind it.
+///
+/// # Examples
+///
+/// ```
+/// lockkeeper_core::guard! {
+///     /// A held lock of mine.
+///     pub struct MyGuard: SingleServer;
+/// }
+/// ```
+#[macro_export]
+macro_rules! guard {
+    ($(#[$about:meta])* pub struct $name:ident $(: $($mark:ident),+)?;) => {
+        $(#[$about])*
+        ///
+        /// Dropping it releases in the background; [`release`](Self::release) waits for the servers' word. A guard cannot be
+        /// cloned: `guard.clone()` gives another view, its [`Lease`]($crate::Lease).
+        ///
+        /// Bind it to a name: `let _guard = …` keeps it to the end of its block, while `let _ = …` drops it at once, and so
+        /// releases.
+        #[derive(Debug)]
+        #[must_use = "dropping a guard releases the lock"]
+        pub struct $name($crate::Hold);
+
+        impl $name {
+            /// Releases the lock and waits until the server has confirmed it.
+            ///
+            /// When it returns `Ok`, the lock is free or already another's, or what [`Released`]($crate::Released) says.
+            ///
+            /// # Errors
+            ///
+            /// [`Lost`]($crate::Error::Lost) at once if the lease had been lost before: treat `Lost` for
+            /// [`Revoked`]($crate::LossReason::Revoked) as "stopped as asked".
+            /// [`Backend`]($crate::Error::Backend) if the server did not confirm within the client's release timeout; of
+            /// several servers, if no majority did. [`Partial`]($crate::Error::Partial) if some of several locks were not
+            /// released; the others were. The guard is gone in every case, and what was not confirmed is repeated in the
+            /// background.
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: dropping the future is dropping the guard.
+            pub async fn release(self) -> $crate::Result<$crate::Released> {
+                self.0.release().await
+            }
+        }
+
+        impl ::std::ops::Deref for $name {
+            type Target = $crate::Lease;
+
+            fn deref(&self) -> &$crate::Lease {
+                &self.0
+            }
+        }
+
+        impl ::std::convert::From<$crate::Hold> for $name {
+            fn from(hold: $crate::Hold) -> Self {
+                Self(hold)
+            }
+        }
+
+        impl ::std::convert::From<$name> for $crate::Hold {
+            fn from(guard: $name) -> Self {
+                guard.0
+            }
+        }
+
+        impl $crate::Guard for $name {}
+        $($(impl $crate::$mark for $name {})+)?
+    };
+}

@@ -1,0 +1,282 @@
+//! The guard that every kind wraps.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::grant::Grant;
+use crate::engine::part::{Part, Unreleased};
+use crate::engine::release::{self, failed_on, is_gone};
+use crate::engine::subscriptions::presence::Subscription;
+use crate::grant::lease::Lease;
+use crate::seam::observer::LeaseEvent;
+use crate::words::ending::{End, LossReason, Lost, Released};
+use crate::words::error::{Error, Result};
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// A held lock, whatever it consists of: kinds wrap it in guards of their own. Dereferences to its [`Lease`].
+///
+/// Dropping it ends validity at once, of all its parts before anything is sent for one of them, and posts releases, which are
+/// sent in the background: dropping never blocks, spawns or panics, and works outside of a runtime too.
+#[must_use = "dropping a guard releases the lock"]
+pub struct Hold {
+    lease: Lease,
+    /// In the order of acquiring; what was acquired by one script together.
+    pub(super) claims: Vec<Unreleased>,
+    subscriptions: Vec<Subscription>,
+}
+
+impl Hold {
+    /// These claims were granted with these tokens, after so long; so many of them must stay valid.
+    pub(crate) fn begin(
+        claims: Vec<Unreleased>,
+        tokens: Vec<FencingToken>,
+        needs: usize,
+        waited: Duration,
+    ) -> Self {
+        let engines = claims.iter().flat_map(|it| {
+            let parts = it.parts.iter();
+            parts.map(|part| (&it.engine, part))
+        });
+        let engines: Vec<_> = engines.collect();
+        let parts = engines.iter().map(|(_, part)| Arc::clone(part));
+        let grant = Grant::new(needs, parts.zip(tokens).collect());
+        let mut subscriptions = Vec::new();
+        for (place, (engine, part)) in engines.iter().enumerate() {
+            engine.renewer.add(part);
+            // What the maker of the claim's owner is told about it, if that is another client.
+            let owner = part.id.owner();
+            subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
+            let token = grant.token(place);
+            tracing::debug!(claim = %part.id, %token, "granted");
+            let event = LeaseEvent::Granted { token, waited };
+            engine.requester.observed.tell(part, event);
+        }
+        for (engine, part) in engines {
+            engine.renewer.heed(part);
+        }
+        Self {
+            lease: Lease::new(grant),
+            claims,
+            subscriptions,
+        }
+    }
+
+    /// Joins what was acquired one after the other to one hold. From now on nobody else may hold any of it for `min_hold`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if one of them has been lost meanwhile: then all are released.
+    pub(crate) fn join(holds: Vec<Self>, min_hold: Option<Duration>) -> Result<Self> {
+        let (mut claims, mut subscriptions, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for mut hold in holds {
+            let grant = hold.lease.grant();
+            let tokens = (0..).map(|place| grant.token(place));
+            parts.extend(grant.parts().cloned().zip(tokens));
+            claims.append(&mut hold.claims);
+            subscriptions.append(&mut hold.subscriptions);
+        }
+        let hold = Self {
+            lease: Lease::new(Grant::new(parts.len(), parts)),
+            claims,
+            subscriptions,
+        };
+        // Whatever is lost from here on ends the whole; what was lost before is seen now.
+        hold.ensure_held()?;
+        if let Some(shortest) = min_hold {
+            for part in hold.lease.grant().parts() {
+                part.claim().keep_for(shortest, part.now());
+            }
+        }
+        Ok(hold)
+    }
+
+    /// The lease, for whoever wraps the guard.
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The engine of its first part.
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        self.claims.first().map(|it| Arc::clone(&it.engine))
+    }
+
+    /// Its parts, each with its engine.
+    pub(crate) fn parts_and_engines(&self) -> impl Iterator<Item = (&Arc<Part>, &Engine)> {
+        let claims = self.claims.iter();
+        claims.flat_map(|it| it.parts.iter().map(|part| (part, &*it.engine)))
+    }
+
+    /// Ends validity, of all parts before anything is sent for one of them.
+    fn end(&self) {
+        self.lease.grant().release();
+        for claims in self.claims.iter().rev() {
+            claims.end();
+        }
+    }
+
+    /// Releases the lock, in the reverse order of acquiring, and waits until the servers have confirmed it. Every part is tried,
+    /// whatever becomes of the others. Of a lock on several servers it waits for a majority, and a little for the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lease had been lost before; [`Error::Backend`] if the server did not answer within the client's
+    /// release timeout, and of several servers, which it names, if no majority did; [`Error::Partial`] with those of several
+    /// locks that were not released. In every case the guard is gone and validity has ended; releases without answer are
+    /// repeated in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future is dropping the guard.
+    pub async fn release(self) -> Result<Released> {
+        // Closing waits for a release under way, and for those that are posted if this future is dropped: the guard is
+        // dropped before the passes. A release that comes after closing is refused by the closed store.
+        let passes: Vec<_> = self
+            .claims
+            .iter()
+            .map(|it| it.engine.enter().ok())
+            .collect();
+        let under_way = (self, passes);
+        let (hold, _) = &under_way;
+        hold.end();
+        let grant = hold.lease.grant();
+        if let Some(End::Lost(lost)) = grant.end() {
+            return Err(lost.clone().into());
+        }
+        let needs = grant.needs();
+        let mut outcomes = release::release_all(&hold.claims, needs).await;
+        if needs < grant.parts().len() || hold.claims.iter().any(|it| it.server.is_some()) {
+            return hold.released_by_majority(outcomes);
+        }
+        match outcomes.len() {
+            1 => outcomes
+                .pop()
+                .flatten()
+                .unwrap_or_else(|| Err(Error::not_held(hold.name()))),
+            _ => hold.released_all(outcomes),
+        }
+    }
+
+    /// All that was released, as one; or what was not.
+    fn released_all(&self, outcomes: Vec<Option<Result<Released>>>) -> Result<Released> {
+        let members = outcomes.len();
+        let (mut released, mut failures) = (Released::Free, Vec::new());
+        for (part, outcome) in self.lease.grant().parts().zip(outcomes) {
+            match outcome.unwrap_or_else(|| Err(Error::not_held(part.name()))) {
+                Ok(it) => released = released.and(it),
+                Err(error) => failures.push((part.name().to_owned(), error)),
+            }
+        }
+        match failures.is_empty() {
+            true => Ok(released),
+            false => Err(Error::Partial { members, failures }),
+        }
+    }
+
+    fn released_by_majority(&self, outcomes: Vec<Option<Result<Released>>>) -> Result<Released> {
+        let (needs, parts) = (self.lease.grant().needs(), outcomes.len());
+        let (mut confirmed, mut gone, mut troubles) = (0, 0, Vec::new());
+        for (claims, outcome) in self.claims.iter().zip(outcomes) {
+            match outcome {
+                Some(Ok(_)) => confirmed += 1,
+                Some(Err(error)) if is_gone(&error) => gone += 1,
+                Some(Err(Error::Backend { cause, .. })) => troubles.push((claims, cause)),
+                Some(Err(other)) => {
+                    troubles.push((claims, StoreError::unknown(other.to_string())));
+                }
+                None => {}
+            }
+        }
+        if confirmed + gone < needs {
+            let troubles = troubles.iter().map(|(claims, cause)| {
+                let server = claims.server.as_deref().unwrap_or_default();
+                (server, cause)
+            });
+            let all = needs * 2 - 1;
+            return Err(failed_on(self.name(), all, "release", troubles.collect()));
+        }
+        // Fewer than a majority had it: somebody else may have held since.
+        if parts - gone < needs {
+            let name = self.name().to_owned();
+            let reason = LossReason::Gone;
+            let server = None;
+            return Err(Lost {
+                name,
+                server,
+                reason,
+            }
+            .into());
+        }
+        Ok(Released::Free)
+    }
+
+    /// Runs `work` under the lock and releases it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lease was lost before the work was done; it was stopped then at one of its awaits, or its
+    /// result is not to be trusted.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock.
+    pub async fn within<F, T>(self, work: F) -> Result<T>
+    where
+        F: AsyncFnOnce(Lease) -> T,
+    {
+        let output = self.lease.run(work(self.lease.clone())).await?;
+        let Err(error) = self.release().await else {
+            return Ok(output);
+        };
+        // The work was done while the lease was valid, and the releaser goes on trying. But what was lost was not held to the end.
+        match without_losses(error)? {
+            error @ (Error::Backend { .. } | Error::Partial { .. }) => {
+                tracing::warn!(%error, "the work is done, not all of its locks are released yet");
+                Ok(output)
+            }
+            error => Err(error),
+        }
+    }
+}
+
+/// The error, unless it says that a lock had been lost: that one by itself.
+fn without_losses(error: Error) -> Result<Error> {
+    let Error::Partial { members, failures } = error else {
+        return Ok(error);
+    };
+    let (lost, failures): (Vec<_>, Vec<_>) =
+        failures.into_iter().partition(|(_, error)| is_gone(error));
+    match lost.into_iter().next() {
+        Some((_, lost)) => Err(lost),
+        None => Ok(Error::Partial { members, failures }),
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Joined to another hold, it has none.
+        if !self.claims.is_empty() {
+            self.end();
+        }
+        while let Some(last) = self.claims.pop() {
+            drop(last);
+        }
+    }
+}
+
+impl Deref for Hold {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hold").field(&self.lease).finish()
+    }
+}

@@ -1,0 +1,415 @@
+//! Leases, as their holder sees them.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::claim::{Belief, Claim, Verdict};
+use crate::engine::grant::Grant;
+use crate::engine::part::Part;
+use crate::engine::renewal::report_lost;
+use crate::engine::requester::Failed;
+use crate::words::answer::{Answer, Verb};
+use crate::words::ending::{End, LeaseState, Lost};
+use crate::words::error::{Error, Result};
+use crate::words::kind::Kind;
+use crate::words::owner::Owner;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// A view of one grant, whatever it consists of. Clones watch the same grant; none of them ever releases it.
+///
+/// What a lease says is decided by a local, monotonic deadline that is counted from before the granting or renewing
+/// request was sent: a lease ends for its holder before it can end on the server.
+///
+/// A grant has parts: one of a lock on one server, one for each name of several locks held together, one for each server of a
+/// lock on several. It is valid while enough of them are: the one, all, or a majority. When it is lost, none of its parts is
+/// renewed any more, and [`Lost`] says which of them ended it.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// # use lockkeeper_core::{Client, End, LeaseState};
+/// # use lockkeeper_mutex::Mutex;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let guard = Mutex::new(&client, "report").acquire().await?;
+/// // Somebody who only watches, and never releases.
+/// let lease = guard.clone();
+/// let watcher = tokio::spawn(async move { lease.ended().await });
+/// assert_eq!(guard.state(), LeaseState::Held);
+/// assert!(guard.remaining() > Duration::from_secs(29));
+/// guard.release().await?;
+/// assert_eq!(watcher.await.ok(), Some(End::Released));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Lease {
+    grant: Arc<Grant>,
+    /// Of which part it says more than of the whole; `None`: of none.
+    place: Option<usize>,
+}
+
+impl Lease {
+    pub(crate) const fn new(grant: Arc<Grant>) -> Self {
+        Self { grant, place: None }
+    }
+
+    pub(crate) const fn grant(&self) -> &Arc<Grant> {
+        &self.grant
+    }
+
+    /// The part that it speaks of, where it speaks of one.
+    fn part(&self) -> &Arc<Part> {
+        self.grant.part(self.place.unwrap_or_default())
+    }
+
+    /// A lease for each part, in the order in which they were acquired: of several locks held together one for each name, of a
+    /// lock on several servers one for each server that granted it. Each has the part's name, owner, token and time; they end
+    /// together, with the grant.
+    pub fn parts(&self) -> Vec<Self> {
+        let places = 0..self.grant.parts().len();
+        let part = |place| Self {
+            grant: Arc::clone(&self.grant),
+            place: Some(place),
+        };
+        places.map(part).collect()
+    }
+
+    /// How many parts are valid now: of a lock on several servers, how many servers keep it.
+    pub fn valid_parts(&self) -> usize {
+        self.grant.count(Belief::holds)
+    }
+
+    /// The name of the lock; of several locks held together, all their names.
+    pub fn name(&self) -> &str {
+        match (&self.grant.names, self.place) {
+            (Some(names), None) => names,
+            _ => self.part().name(),
+        }
+    }
+
+    /// The kind of the lock; `multi` of several locks held together.
+    pub fn kind(&self) -> Kind {
+        match (&self.grant.names, self.place) {
+            (Some(_), None) => Kind::new("multi"),
+            _ => self.part().protocol.kind(),
+        }
+    }
+
+    /// Who holds; of several locks held together, the owner of the first.
+    pub fn owner(&self) -> Owner {
+        self.part().hand_out_owner()
+    }
+
+    /// The number to hand to whatever the lock protects, so that it can refuse a holder that came before the last.
+    ///
+    /// Of several locks held together it is that of the first in the order of acquiring, which increases for everybody who
+    /// takes the same set of them. What only one of the names protects wants the token of that [part](Self::parts).
+    pub fn fencing_token(&self) -> FencingToken {
+        self.grant.token(self.place.unwrap_or_default())
+    }
+
+    /// How long the lease is valid if no further renewal is answered; zero once it has ended.
+    pub fn remaining(&self) -> Duration {
+        if self.grant.end().is_some() {
+            return Duration::ZERO;
+        }
+        let left = match self.place {
+            Some(_) => self
+                .part()
+                .belief()
+                .1
+                .map(|end| end.since(self.part().now())),
+            None => self.grant.decisive().map(|(left, _)| left),
+        };
+        left.unwrap_or_default()
+    }
+
+    /// What the holder may assume now. Compares clocks when asked, so it is right even if no task ran in time.
+    pub fn state(&self) -> LeaseState {
+        match self.grant.end() {
+            Some(End::Lost(lost)) => LeaseState::Lost(lost.reason),
+            Some(End::Released) => LeaseState::Released,
+            None => {
+                let certain = match self.place {
+                    Some(_) => self.part().belief().0 == Belief::Held,
+                    None => self.grant.count(|it| it == Belief::Held) >= self.grant.needs(),
+                };
+                match certain {
+                    true => LeaseState::Held,
+                    false => LeaseState::Uncertain,
+                }
+            }
+        }
+    }
+
+    /// Checks locally that the lock is held, for use right before a step that matters.
+    ///
+    /// It cannot protect the time between the check and the step; only a fencing token that the resource checks can.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] with the part that was lost and the reason; [`Error::NotHeld`] if the guard has been released.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let ttl = Duration::from_secs(10);
+    /// let guard = Mutex::new(&client, "report").acquire().ttl(ttl).no_renewal().await?;
+    /// guard.ensure_held()?; // … and now the step that matters
+    /// tokio::time::sleep(ttl).await;
+    /// assert!(matches!(guard.ensure_held(), Err(Error::Lost { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ensure_held(&self) -> Result<()> {
+        self.grant
+            .end()
+            .map_or(Ok(()), |end| Err(self.ended_by(end.clone())))
+    }
+
+    /// Asks the server whether the claim holds; of a grant with several parts, all servers at once.
+    ///
+    /// `Ok` means that the server had the claim while the question was answered, and that the lease is valid: of several locks
+    /// held together all of them, of a lock on several servers a majority. A server that does not know its claim ends that part
+    /// here and now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] or [`Error::NotHeld`] as for [`ensure_held`](Self::ensure_held); [`Error::Backend`] if the server
+    /// did not answer, which changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the question changes nothing on the server, but for a lease whose acquire once got no answer: that is
+    /// verified by renewing it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::{Client, Error, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// guard.verify().await?;
+    /// // Somebody takes the lock away.
+    /// let holder = client.inspect("report").await?.holders.remove(0);
+    /// client.force_release("report", &holder.claim).await?;
+    /// let verified = guard.verify().await;
+    /// assert!(matches!(verified, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn verify(&self) -> Result<()> {
+        self.ensure_held()?;
+        let parts = match self.place {
+            Some(_) => vec![self.part()],
+            None => self.grant.parts().collect(),
+        };
+        let (all, needs) = (parts.len(), self.grant.needs().min(parts.len()));
+        let asked = join_all(parts.into_iter().map(ask)).await;
+        self.ensure_held()?;
+        let confirmed = asked.iter().filter(|it| matches!(it, Ok(true))).count();
+        if confirmed >= needs {
+            return Ok(());
+        }
+        let silence = asked.into_iter().find_map(std::result::Result::err);
+        let silence = silence.unwrap_or_else(|| StoreError::unknown("too few servers answered"));
+        let name = self.name();
+        let of_several = if needs < all {
+            " by a majority of its servers"
+        } else {
+            ""
+        };
+        Err(Error::backend(
+            format!("verify lock {name:?}{of_several}"),
+            silence,
+        ))
+    }
+
+    /// Resolves when the lease is lost; never if it is released. For `select!`.
+    ///
+    /// It resolves at most about 2 ms after the deadline on a runtime that is not blocked, at once if the server reports
+    /// the claim gone or revoked, and within a second of a sleeping machine waking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, LossReason};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// client.revoke("report").await?;
+    /// tokio::select! {
+    ///     lost = guard.lost() => assert_eq!(lost.reason, LossReason::Revoked),
+    ///     () = tokio::time::sleep(Duration::from_secs(60)) => unreachable!("the work was stopped"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lost(&self) -> UntilLost {
+        let grant = Arc::clone(&self.grant);
+        UntilLost(Box::pin(async move {
+            match grant.ended().await {
+                End::Lost(lost) => lost,
+                End::Released => std::future::pending().await,
+            }
+        }))
+    }
+
+    /// Resolves when the lease has ended, one way or the other. For watchers that must not wait for ever.
+    pub fn ended(&self) -> UntilEnded {
+        let grant = Arc::clone(&self.grant);
+        UntilEnded(Box::pin(async move { grant.ended().await }))
+    }
+
+    /// Runs a future for as long as the lease lasts, and stops it by dropping it when the lease ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lease was lost first, [`Error::NotHeld`] if its guard was released first; the future was
+    /// dropped then, at one of its awaits.
+    ///
+    /// # Cancel safety
+    ///
+    /// As cancel safe as `future`; the lease is not touched.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let guard = Mutex::new(&client, "report").acquire().await?;
+    /// assert_eq!(guard.run(async { 12 }).await?, 12);
+    ///
+    /// client.revoke("report").await?;
+    /// let outcome = guard.run(tokio::time::sleep(Duration::from_secs(60))).await;
+    /// assert!(matches!(outcome, Err(Error::Lost { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
+        tokio::select! {
+            biased;
+            end = self.grant.ended() => Err(self.ended_by(end)),
+            // It may have blocked past the deadline.
+            output = future => self.ensure_held().map(|()| output),
+        }
+    }
+
+    pub(crate) fn ended_by(&self, end: End) -> Error {
+        match end {
+            End::Lost(lost) => lost.into(),
+            End::Released => Error::not_held(self.name()),
+        }
+    }
+}
+
+/// Asks one server whether it has the claim. True if it has; a claim that it has not is lost.
+async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
+    if part.claim().renewal() == Verb::Acquire {
+        // Only the token tells whether the claim on the server is still the one that was granted.
+        return match part.requester.exchange(part, Verb::Acquire).await {
+            Err(Failed::Store(error)) => Err(error),
+            Err(Failed::Forbidden(_)) => Err(StoreError::not_sent(
+                "a renewal is under way and will tell; ask again",
+            )),
+            Ok(Verdict::Lost(reason)) => {
+                report_lost(part, reason);
+                Ok(false)
+            }
+            Ok(Verdict::Renewed | Verdict::Stale) => Ok(true),
+            Ok(verdict) => Err(StoreError::unknown(format!(
+                "an unexpected answer, {verdict:?}"
+            ))),
+        };
+    }
+    let (held, lost) = match part.requester.verify(part).await? {
+        Answer::Gone => (false, part.lose(Claim::seen_gone)),
+        Answer::Revoked => (false, part.lose(Claim::revoke)),
+        _ => (true, None),
+    };
+    if let Some(reason) = lost {
+        report_lost(part, reason);
+    }
+    Ok(held)
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Lease");
+        shown
+            .field("name", &self.name())
+            .field("kind", &self.kind().as_str())
+            .field("owner", &self.part().id.owner().to_string())
+            .field("fencing_token", &self.fencing_token().get());
+        if self.grant.parts().len() > 1 {
+            shown.field("valid_parts", &self.valid_parts());
+        }
+        shown.field("state", &self.state()).finish()
+    }
+}
+
+/// The future of [`Lease::lost`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct UntilLost(Pin<Box<dyn Future<Output = Lost> + Send>>);
+
+impl Future for UntilLost {
+    type Output = Lost;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lost> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for UntilLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UntilLost")
+    }
+}
+
+/// The future of [`Lease::ended`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct UntilEnded(Pin<Box<dyn Future<Output = End> + Send>>);
+
+impl Future for UntilEnded {
+    type Output = End;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for UntilEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UntilEnded")
+    }
+}

@@ -1,0 +1,239 @@
+//! One channel: its line of waiters, its subscription, and when it needs to be looked after. Pure, like its registry.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::registry::line::Line;
+use crate::words::moment::Moment;
+use crate::words::owner::Owner;
+use crate::words::store_error::StoreError;
+
+/// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it once,
+/// short enough that a name used once leaves nothing behind.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
+
+/// How long a scout trusts silence at least. Every known way to lose a message is noticed otherwise; this is for the unknown.
+pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
+
+/// How far the looks of all scouts of a client are apart on average, at least: whoever waits for very many names looks at each
+/// of them less often instead of at the server without end.
+pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
+
+/// How long after a failed subscription it is tried again, unless the store reports a new connection before.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// The same if the server refused it and nobody waits for it: it will go on refusing until somebody changes its rules.
+pub(super) const REFUSED_RETRY: Duration = Duration::from_secs(60);
+
+/// How long a scout may leave its turn untaken: its task may be blocked, or its future kept and not polled.
+const TURN: Duration = Duration::from_secs(1);
+
+/// How long a scout's look may take before another one looks beside it.
+const LONGEST_LOOK: Duration = SAFETY_POLL;
+
+/// One waiting acquisition, numbered in the order of arrival.
+pub(crate) type WaiterId = u64;
+
+/// What the hub has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Subscribe to a channel and report.
+    Subscribe(String),
+    /// Unsubscribe from a channel and report.
+    Unsubscribe(String),
+    /// Let a waiter ask for its [`Turn`] again.
+    Wake(WaiterId),
+}
+
+/// What a waiter does next.
+#[derive(Debug, Clone)]
+pub(crate) enum Turn {
+    /// Ask the server now.
+    Look,
+    /// Nothing before this moment unless woken; `None`: nothing until woken.
+    Wait(Option<Moment>),
+    /// Give up: waiting is not possible, for this reason.
+    GiveUp(StoreError),
+}
+
+#[derive(Debug)]
+pub(super) enum Subscription {
+    None,
+    Opening,
+    Open,
+    Closing,
+    Failed {
+        retry: Moment,
+        refusal: Option<StoreError>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Channel<R> {
+    pub(super) reader: R,
+    /// How long its scout trusts silence, as things stand.
+    pub(super) poll: Duration,
+    pub(super) line: Line,
+    /// How many want the messages without ever looking.
+    pub(super) listeners: usize,
+    pub(super) subscription: Subscription,
+    /// Since when something may have changed that no look has seen.
+    pub(super) unseen: Option<Moment>,
+    /// Who is asking the server, and since when.
+    pub(super) looking: Option<(WaiterId, Moment)>,
+    /// When the scout looks even if nobody speaks.
+    pub(super) look_at: Moment,
+    /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
+    pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
+    /// Who may look past the line because their owner holds now.
+    pub(super) beside: BTreeSet<WaiterId>,
+    /// While the line is empty: when the subscription goes.
+    pub(super) linger: Option<Moment>,
+    /// When [`Registry::tick`] comes by.
+    pub(super) timer: Option<Moment>,
+}
+
+impl<R> Channel<R> {
+    pub(super) fn new(reader: R, now: Moment) -> Self {
+        Self {
+            reader,
+            poll: SAFETY_POLL,
+            line: Line::default(),
+            listeners: 0,
+            subscription: Subscription::None,
+            unseen: None,
+            looking: None,
+            look_at: now.after(SAFETY_POLL),
+            unreachable: None,
+            beside: BTreeSet::new(),
+            linger: None,
+            timer: None,
+        }
+    }
+
+    pub(super) fn turn(&mut self, waiter: WaiterId, patience: Duration, now: Moment) -> Turn {
+        if let Subscription::Failed {
+            refusal: Some(refusal),
+            ..
+        } = &self.subscription
+        {
+            return Turn::GiveUp(refusal.clone());
+        }
+        if let Some((last, longest, error)) = &self.unreachable
+            && waiter <= *last
+            && patience <= *longest
+        {
+            return Turn::GiveUp(error.clone());
+        }
+        if self.beside.remove(&waiter) {
+            return Turn::Look;
+        }
+        if self.line.front() != Some(waiter) {
+            return Turn::Wait(None);
+        }
+        if self.unseen.is_none() && now < self.look_at {
+            return Turn::Wait(Some(self.look_at));
+        }
+        self.unseen = None;
+        self.looking = Some((waiter, now));
+        self.look_at = now.after(self.poll);
+        Turn::Look
+    }
+
+    /// A claim of `owner` holds: whoever waits for the same owner may come in beside it.
+    pub(super) fn let_in(&mut self, owner: Owner) -> Vec<Step> {
+        let same: Vec<WaiterId> = self.line.of(owner).collect();
+        self.beside.extend(&same);
+        same.into_iter().map(Step::Wake).collect()
+    }
+
+    /// The waiter looks no more; whether it did.
+    pub(super) fn answered(&mut self, waiter: WaiterId) -> bool {
+        self.looking
+            .take_if(|(looking, _)| *looking == waiter)
+            .is_some()
+    }
+
+    /// Whether nobody waits and nobody listens.
+    pub(super) fn deserted(&self) -> bool {
+        self.line.is_empty() && self.listeners == 0
+    }
+
+    /// Subscribes if somebody waits or listens and nothing is under way; an unsubscription under way is waited for.
+    pub(super) fn open(&mut self, name: &str) -> Vec<Step> {
+        let idle = matches!(
+            self.subscription,
+            Subscription::None | Subscription::Failed { .. }
+        );
+        if !idle || self.deserted() {
+            return Vec::new();
+        }
+        self.subscription = Subscription::Opening;
+        vec![Step::Subscribe(name.to_owned())]
+    }
+
+    pub(super) fn wake(&mut self, now: Moment) -> Vec<Step> {
+        let Some(scout) = self.line.front() else {
+            return Vec::new();
+        };
+        self.unseen.get_or_insert(now);
+        vec![Step::Wake(scout)]
+    }
+
+    pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
+        let safety = now.after(self.poll);
+        self.look_at = free.map_or(safety, |free| free.min(safety));
+    }
+
+    /// When [`tick`](Self::tick) is needed; `None` if only something else can change anything.
+    pub(super) fn due(&self) -> Option<Moment> {
+        if self.deserted() {
+            let closing = matches!(
+                self.subscription,
+                Subscription::Opening | Subscription::Closing
+            );
+            return self.linger.filter(|_| !closing);
+        }
+        let overdue = (!self.line.is_empty()).then(|| self.overdue());
+        match self.subscription {
+            Subscription::Failed { retry, .. } => {
+                Some(overdue.map_or(retry, |overdue| overdue.min(retry)))
+            }
+            _ => overdue,
+        }
+    }
+
+    /// From when on the scout has had its turn for too long.
+    fn overdue(&self) -> Moment {
+        match (self.looking, self.unseen) {
+            (Some((_, since)), _) => since.after(LONGEST_LOOK),
+            (None, Some(since)) => since.after(TURN),
+            (None, None) => self.look_at.after(TURN),
+        }
+    }
+
+    pub(super) fn look_after(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        if self.deserted() {
+            if self.due().is_none_or(|linger| now < linger) {
+                return Vec::new();
+            }
+            self.linger = None;
+            if !matches!(self.subscription, Subscription::Open) {
+                return Vec::new();
+            }
+            self.subscription = Subscription::Closing;
+            return vec![Step::Unsubscribe(name.to_owned())];
+        }
+        let mut steps = Vec::new();
+        if !self.line.is_empty() && now >= self.overdue() {
+            self.line.rotate();
+            self.looking = None;
+            self.unseen = None;
+            steps.extend(self.wake(now));
+        }
+        if matches!(self.subscription, Subscription::Failed { retry, .. } if now >= retry) {
+            steps.extend(self.open(name));
+        }
+        steps
+    }
+}

@@ -1,0 +1,101 @@
+//! The waiters of one channel, in order. None of its operations goes through all of them but [`Line::iter`]. Pure, like its
+//! registry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::registry::WaiterId;
+use crate::words::owner::Owner;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// By the order of standing.
+    order: BTreeMap<u64, WaiterId>,
+    /// Where each stands, and for whom it waits if owners are let in again.
+    waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
+    owners: BTreeSet<(Owner, WaiterId)>,
+    end: u64,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(super) fn front(&self) -> Option<WaiterId> {
+        self.order.first_key_value().map(|(_, waiter)| *waiter)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = WaiterId> {
+        self.order.values().copied()
+    }
+
+    /// Those who wait for this owner.
+    pub(super) fn of(&self, owner: Owner) -> impl Iterator<Item = WaiterId> {
+        let all = (owner, WaiterId::MIN)..=(owner, WaiterId::MAX);
+        self.owners.range(all).map(|(_, waiter)| *waiter)
+    }
+
+    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>) {
+        self.end += 1;
+        self.order.insert(self.end, waiter);
+        self.waiters.insert(waiter, (self.end, owner));
+        self.owners.extend(owner.map(|owner| (owner, waiter)));
+    }
+
+    /// Takes a waiter out; for whom it waited.
+    pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
+        let (place, owner) = self.waiters.remove(&waiter)?;
+        self.order.remove(&place);
+        if let Some(owner) = owner {
+            self.owners.remove(&(owner, waiter));
+        }
+        owner
+    }
+
+    /// Sends the first to the back.
+    pub(super) fn rotate(&mut self) {
+        if let Some(first) = self.front() {
+            let owner = self.remove(first);
+            self.push_back(first, owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_arrival_but_for_those_sent_to_the_back() {
+        let mut line = Line::default();
+        for waiter in 1..=4 {
+            line.push_back(waiter, None);
+        }
+        line.rotate();
+        line.remove(3);
+        line.remove(3);
+        assert_eq!(line.iter().collect::<Vec<_>>(), [2, 4, 1]);
+        assert_eq!((line.front(), line.len()), (Some(2), 3));
+    }
+
+    #[test]
+    fn an_owners_waiters_are_found_wherever_they_stand_and_forgotten_with_them() {
+        let (one, other) = (Owner::new(Uuid::nil(), 1), Owner::new(Uuid::nil(), 2));
+        let mut line = Line::default();
+        for (waiter, owner) in [(1, one), (2, other), (3, one)] {
+            line.push_back(waiter, Some(owner));
+        }
+        line.rotate();
+        assert_eq!(line.of(one).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(line.remove(3), Some(one));
+        assert_eq!(line.of(one).collect::<Vec<_>>(), [1]);
+        assert_eq!(line.of(other).collect::<Vec<_>>(), [2]);
+    }
+}

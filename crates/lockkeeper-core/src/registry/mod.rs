@@ -1,0 +1,318 @@
+//! Who waits on which channel, who of them looks, and what is subscribed to. Pure: no socket, no task, no clock.
+//!
+//! On each channel the waiters of this client stand in a line. The first is the *scout*: the only one who asks the
+//! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter; a
+//! scout that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
+
+mod channel;
+mod line;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::words::moment::Moment;
+use crate::words::owner::Owner;
+use crate::words::store_error::StoreError;
+use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
+pub(crate) use channel::{Step, Turn, WaiterId};
+
+/// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
+#[derive(Debug)]
+pub(crate) struct Registry<R> {
+    channels: BTreeMap<String, Channel<R>>,
+    /// The timer of each channel that has one.
+    timers: BTreeSet<(Moment, String)>,
+    arrivals: WaiterId,
+}
+
+impl<R> Default for Registry<R> {
+    fn default() -> Self {
+        Self {
+            channels: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            arrivals: 0,
+        }
+    }
+}
+
+impl<R> Registry<R> {
+    /// Whether anybody waits on the channel.
+    pub(crate) fn crowded(&self, channel: &str) -> bool {
+        self.channels
+            .get(channel)
+            .is_some_and(|channel| !channel.line.is_empty())
+    }
+
+    /// Whether the channel is subscribed to.
+    pub(crate) fn is_open(&self, channel: &str) -> bool {
+        let channel = self.channels.get(channel);
+        channel.is_some_and(|channel| matches!(channel.subscription, Subscription::Open))
+    }
+
+    /// Who reads the channel's messages; `None` if nobody has waited there lately.
+    pub(crate) fn reader(&self, channel: &str) -> Option<&R> {
+        self.channels.get(channel).map(|channel| &channel.reader)
+    }
+
+    /// When [`tick`](Self::tick) next has something to do; `None` if never.
+    pub(crate) fn next(&self) -> Option<Moment> {
+        self.timers.first().map(|&(moment, _)| moment)
+    }
+
+    /// A waiter arrives; `owner` if owners of this kind are let in again. It has looked, and was told that the name is held,
+    /// perhaps until `free`: without messages the first looks again then.
+    pub(crate) fn join(
+        &mut self,
+        name: &str,
+        reader: R,
+        owner: Option<Owner>,
+        free: Option<Moment>,
+        now: Moment,
+    ) -> (WaiterId, Vec<Step>) {
+        self.arrivals += 1;
+        let waiter = self.arrivals;
+        self.channels
+            .entry(name.to_owned())
+            .or_insert_with(|| Channel::new(reader, now));
+        let steps = self.at(name, |channel| {
+            channel.line.push_back(waiter, owner);
+            channel.linger = None;
+            if channel.line.len() == 1 {
+                channel.set_look_at(free, now);
+                // What happened between its own look and now was told to nobody.
+                let open = matches!(channel.subscription, Subscription::Open);
+                channel.unseen = open.then_some(now);
+            }
+            channel.open(name)
+        });
+        (waiter, steps)
+    }
+
+    /// Somebody wants the channel's messages without waiting for anything.
+    pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
+        self.channels
+            .entry(name.to_owned())
+            .or_insert_with(|| Channel::new(reader, now));
+        self.at(name, |channel| {
+            channel.listeners += 1;
+            channel.linger = None;
+            channel.open(name)
+        })
+    }
+
+    /// One who listened does so no longer.
+    pub(crate) fn turn_away(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            channel.listeners = channel.listeners.saturating_sub(1);
+            if channel.deserted() {
+                channel.linger = Some(now.after(LINGER));
+            }
+            Vec::new()
+        })
+    }
+
+    /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
+    /// [`unreachable`](Self::unreachable).
+    pub(crate) fn turn(
+        &mut self,
+        name: &str,
+        waiter: WaiterId,
+        patience: Duration,
+        now: Moment,
+    ) -> Turn {
+        let mut turn = Turn::Wait(None);
+        self.at(name, |channel| {
+            turn = channel.turn(waiter, patience, now);
+            Vec::new()
+        });
+        turn
+    }
+
+    /// The waiter's look was answered: another claim holds, perhaps until `free`.
+    pub(crate) fn busy(&mut self, name: &str, waiter: WaiterId, free: Option<Moment>, now: Moment) {
+        self.at(name, |channel| {
+            if channel.answered(waiter) {
+                channel.set_look_at(free, now);
+            }
+            Vec::new()
+        });
+    }
+
+    /// The server was out of reach for `patience`: everybody who has no more than that gives up together.
+    pub(crate) fn unreachable(
+        &mut self,
+        name: &str,
+        patience: Duration,
+        error: &StoreError,
+    ) -> Vec<Step> {
+        let last = self.arrivals;
+        self.at(name, |channel| {
+            channel.unreachable = Some((last, patience, error.clone()));
+            channel.line.iter().map(Step::Wake).collect()
+        })
+    }
+
+    /// A claim of `owner` holds, of a kind that lets it in again.
+    pub(crate) fn granted(&mut self, name: &str, owner: Owner) -> Vec<Step> {
+        self.at(name, |channel| channel.let_in(owner))
+    }
+
+    /// A waiter goes; `granted` says until when its own lease lasts if it was made the holder.
+    pub(crate) fn leave(
+        &mut self,
+        name: &str,
+        waiter: WaiterId,
+        granted: Option<Moment>,
+        now: Moment,
+    ) -> Vec<Step> {
+        self.at(name, |channel| {
+            let scout = channel.line.front() == Some(waiter);
+            let owner = channel.line.remove(waiter);
+            channel.beside.remove(&waiter);
+            if channel.answered(waiter) && granted.is_none() {
+                channel.unseen.get_or_insert(now);
+            }
+            if granted.is_some() {
+                channel.set_look_at(granted, now);
+            }
+            if channel.deserted() {
+                channel.linger = Some(now.after(LINGER));
+            }
+            let mut steps = match (granted, owner) {
+                (Some(_), Some(owner)) => channel.let_in(owner),
+                _ => Vec::new(),
+            };
+            let next = channel.line.front().filter(|_| scout);
+            steps.extend(next.map(Step::Wake));
+            steps
+        })
+    }
+
+    /// A subscription is in place: whatever happened before it went unheard.
+    pub(crate) fn subscribed(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            channel.subscription = Subscription::Open;
+            channel.wake(now)
+        })
+    }
+
+    /// A subscription failed. `refusal`: the server will not allow it, so nobody can wait on this channel.
+    pub(crate) fn subscription_failed(
+        &mut self,
+        name: &str,
+        refusal: Option<StoreError>,
+        now: Moment,
+    ) -> Vec<Step> {
+        self.at(name, |channel| {
+            let all = if refusal.is_some() {
+                channel.line.iter().map(Step::Wake).collect()
+            } else {
+                Vec::new()
+            };
+            let unwanted = refusal.is_some() && channel.line.is_empty();
+            let retry = now.after(if unwanted { REFUSED_RETRY } else { RETRY });
+            channel.subscription = Subscription::Failed { retry, refusal };
+            all
+        })
+    }
+
+    /// A subscription has gone; somebody may have arrived meanwhile.
+    pub(crate) fn unsubscribed(&mut self, name: &str) -> Vec<Step> {
+        self.at(name, |channel| {
+            channel.subscription = Subscription::None;
+            channel.open(name)
+        })
+    }
+
+    /// A message that says "look".
+    pub(crate) fn message(&mut self, name: &str, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| channel.wake(now))
+    }
+
+    /// A claim of this client has left. Its message comes back to this client too, unless nobody sent it (`told`) or
+    /// nobody here hears it.
+    pub(crate) fn left(&mut self, name: &str, told: bool, now: Moment) -> Vec<Step> {
+        self.at(name, |channel| {
+            let heard = told && matches!(channel.subscription, Subscription::Open);
+            if heard { Vec::new() } else { channel.wake(now) }
+        })
+    }
+
+    /// Messages may have been missed on any channel: all scouts look, failed subscriptions are tried again.
+    pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
+        let names: Vec<String> = self.channels.keys().cloned().collect();
+        let mut steps = Vec::new();
+        for name in names {
+            steps.extend(self.at(&name, |channel| {
+                let mut steps = channel.wake(now);
+                if let Subscription::Failed { .. } = channel.subscription {
+                    steps.extend(channel.open(&name));
+                }
+                steps
+            }));
+        }
+        steps
+    }
+
+    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again, a scout that has
+    /// not taken its turn goes to the back.
+    pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while self.next().is_some_and(|moment| moment <= now) {
+            let Some((_, name)) = self.timers.pop_first() else {
+                break;
+            };
+            steps.extend(self.at(&name, |channel| {
+                channel.timer = None;
+                channel.look_after(&name, now)
+            }));
+        }
+        steps
+    }
+
+    /// Changes one channel, and keeps its timer; forgets it if nothing is left to remember.
+    fn at(&mut self, name: &str, change: impl FnOnce(&mut Channel<R>) -> Vec<Step>) -> Vec<Step> {
+        let poll = self.poll();
+        let Some(channel) = self.channels.get_mut(name) else {
+            return Vec::new();
+        };
+        channel.poll = poll;
+        let steps = change(channel);
+        let (due, timer) = (channel.due(), channel.timer);
+        // A timer that is early does no harm: it finds nothing to do and is set again.
+        if let Some(due) = due.filter(|due| timer.is_none_or(|timer| *due < timer)) {
+            if let Some(timer) = timer {
+                self.timers.remove(&(timer, name.to_owned()));
+            }
+            channel.timer = Some(due);
+            self.timers.insert((due, name.to_owned()));
+        }
+        let idle = matches!(
+            channel.subscription,
+            Subscription::None | Subscription::Failed { .. }
+        );
+        if channel.deserted() && channel.linger.is_none() && idle {
+            if let Some(timer) = channel.timer {
+                self.timers.remove(&(timer, name.to_owned()));
+            }
+            self.channels.remove(name);
+        }
+        steps
+    }
+
+    /// How long a scout trusts silence, with so many names.
+    fn poll(&self) -> Duration {
+        let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
+        SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.timers.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

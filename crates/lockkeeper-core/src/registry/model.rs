@@ -1,0 +1,341 @@
+//! A model of one channel under random events, against which the registry is held: no wake is lost, nobody sleeps too
+//! long, a subscription is there for whoever waits, and nothing is kept when everybody has gone.
+
+use std::collections::BTreeMap;
+
+use crate::registry::*;
+
+const CHANNEL: &str = "channel";
+
+/// That of every waiter.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many random stories are tried.
+const SEEDS: u64 = 20_000;
+
+/// What a waiter's task is doing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Doing {
+    /// It has been woken, or has just come, and will ask for its turn.
+    Ready,
+    Asleep(Option<Moment>),
+    /// It asks the server.
+    Looking,
+}
+
+/// What the hub is carrying out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Operation {
+    Subscribe,
+    Unsubscribe,
+}
+
+#[derive(Debug)]
+struct Model {
+    seed: u64,
+    random: fastrand::Rng,
+    registry: Registry<()>,
+    now: Moment,
+    waiters: BTreeMap<WaiterId, Doing>,
+    operation: Option<Operation>,
+    /// Something has happened that a look must begin after.
+    owed: bool,
+    story: Vec<String>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            registry: Registry::default(),
+            now: Moment::from_elapsed(Duration::ZERO),
+            waiters: BTreeMap::new(),
+            operation: None,
+            owed: false,
+            story: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, event: impl std::fmt::Debug) {
+        self.story.push(format!("{:?} {event:?}", self.now));
+    }
+
+    #[track_caller]
+    fn check(&self, holds: bool, what: &str) {
+        let story = self.story.join("\n");
+        assert!(
+            holds,
+            "seed {}: {what}\n{story}\n{:?}",
+            self.seed, self.registry
+        );
+    }
+
+    fn scout(&self) -> Option<WaiterId> {
+        self.registry.channels.get(CHANNEL)?.line.front()
+    }
+
+    /// Whose look counts: not that of a scout which has been sent to the back meanwhile.
+    fn looking(&self) -> Option<WaiterId> {
+        let channel = self.registry.channels.get(CHANNEL)?;
+        channel.looking.map(|(waiter, _)| waiter)
+    }
+
+    /// Does what the registry asks for, as the hub would.
+    fn carry_out(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            self.tell(&step);
+            let operation = match step {
+                Step::Wake(waiter) => {
+                    // Who looks finds the bell rung when it asks for its next turn, which it does in any case.
+                    match self.waiters.get_mut(&waiter) {
+                        Some(Doing::Looking) | None => {}
+                        Some(doing) => *doing = Doing::Ready,
+                    }
+                    continue;
+                }
+                Step::Subscribe(_) => Operation::Subscribe,
+                Step::Unsubscribe(_) => Operation::Unsubscribe,
+            };
+            self.check(self.operation.is_none(), "two operations at once");
+            self.operation = Some(operation);
+        }
+    }
+
+    /// Something has changed on the server, or may have.
+    fn owe(&mut self) {
+        self.owed = !self.waiters.is_empty();
+    }
+
+    /// A waiter whose next step it is, by chance.
+    fn any(&mut self, who: impl Fn(Doing) -> bool) -> Option<WaiterId> {
+        let fitting = |(&waiter, &doing)| who(doing).then_some(waiter);
+        let fitting: Vec<WaiterId> = self.waiters.iter().filter_map(fitting).collect();
+        self.random.choice(fitting)
+    }
+
+    /// Everybody who can run does so, in any order, until nobody can.
+    fn settle(&mut self) {
+        let now = self.now;
+        let ready = |doing| match doing {
+            Doing::Ready => true,
+            Doing::Asleep(until) => until.is_some_and(|until| until <= now),
+            Doing::Looking => false,
+        };
+        while let Some(waiter) = self.any(ready) {
+            let turn = self.registry.turn(CHANNEL, waiter, PATIENCE, now);
+            self.tell((waiter, &turn));
+            match turn {
+                Turn::Look => {
+                    self.check(self.scout() == Some(waiter), "another than the scout looks");
+                    self.owed = false;
+                    self.waiters.insert(waiter, Doing::Looking);
+                }
+                Turn::Wait(until) => {
+                    let ahead = until.is_none_or(|until| until > now);
+                    self.check(ahead, "a turn that is over before it is waited for");
+                    self.waiters.insert(waiter, Doing::Asleep(until));
+                }
+                Turn::GiveUp(_) => self.goes(waiter, None),
+            }
+        }
+        let Some(scout) = self.scout() else {
+            self.owed = false;
+            return;
+        };
+        match self.waiters[&scout] {
+            Doing::Looking => {}
+            Doing::Asleep(Some(until)) => {
+                self.check(!self.owed, "a wake was lost");
+                let soon = until.since(now) <= SAFETY_POLL;
+                self.check(soon, "the scout sleeps for too long");
+            }
+            doing => self.check(false, &format!("the scout {scout} is {doing:?}")),
+        }
+    }
+
+    fn goes(&mut self, waiter: WaiterId, granted: Option<Moment>) {
+        self.waiters.remove(&waiter);
+        // A look without answer has seen nothing.
+        if self.looking() == Some(waiter) && granted.is_none() {
+            self.owe();
+        }
+        // Whoever comes to an empty line looks once it listens, and so needs no word of what was before.
+        self.owed &= !self.waiters.is_empty();
+        let steps = self.registry.leave(CHANNEL, waiter, granted, self.now);
+        self.carry_out(steps);
+    }
+
+    /// Some moment of the next nine seconds.
+    fn soon(&mut self) -> Moment {
+        let later = self.random.u64(0..9000);
+        self.now.after(Duration::from_millis(later))
+    }
+
+    /// One event, by chance.
+    fn happen(&mut self) {
+        let now = self.now;
+        match self.random.u8(0..15) {
+            0..=2 => {
+                let (waiter, steps) = self.registry.join(CHANNEL, (), None, None, now);
+                self.tell(("joins", waiter));
+                self.waiters.insert(waiter, Doing::Ready);
+                self.carry_out(steps);
+            }
+            3 | 4 => {
+                self.tell("message");
+                self.owe();
+                let steps = self.registry.message(CHANNEL, now);
+                self.carry_out(steps);
+            }
+            5 => {
+                self.tell("gap");
+                self.owe();
+                let steps = self.registry.gap(now);
+                self.carry_out(steps);
+            }
+            6 => {
+                let told = self.random.bool();
+                self.tell(("left", told));
+                let channel = self.registry.channels.get(CHANNEL);
+                let open =
+                    |channel: &Channel<()>| matches!(channel.subscription, Subscription::Open);
+                // If it was told and is heard, the message comes by itself.
+                if !told || !channel.is_some_and(open) {
+                    self.owe();
+                }
+                let steps = self.registry.left(CHANNEL, told, now);
+                self.carry_out(steps);
+            }
+            7 | 8 => {
+                if let Some(waiter) = self.any(|doing| doing == Doing::Looking) {
+                    let free = self.random.bool().then(|| self.soon());
+                    self.tell(("busy", waiter, free));
+                    self.registry.busy(CHANNEL, waiter, free, now);
+                    self.waiters.insert(waiter, Doing::Ready);
+                }
+            }
+            9 => {
+                if let Some(waiter) = self.any(|doing| doing == Doing::Looking) {
+                    let until = self.soon();
+                    self.tell(("granted", waiter, until));
+                    self.goes(waiter, Some(until));
+                }
+            }
+            10 => {
+                if let Some(waiter) = self.any(|_| true) {
+                    self.tell(("dropped", waiter));
+                    self.goes(waiter, None);
+                }
+            }
+            11 => {
+                if self.random.u8(0..4) == 0
+                    && let Some(waiter) = self.any(|doing| doing == Doing::Looking)
+                {
+                    self.tell(("unreachable", waiter));
+                    let error = StoreError::unknown("no answer");
+                    let steps = self.registry.unreachable(CHANNEL, PATIENCE, &error);
+                    self.carry_out(steps);
+                    self.goes(waiter, None);
+                }
+            }
+            12 | 13 => self.answer(),
+            _ => {
+                let later = self.random.u64(0..7000);
+                self.pass(Duration::from_millis(later));
+            }
+        }
+    }
+
+    /// Time passes, and its timer goes off for each moment it was set for.
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+        self.tell("tick");
+        let looking = self.looking();
+        let steps = self.registry.tick(self.now);
+        if looking.is_some() && self.looking().is_none() {
+            // Its look took too long to be waited for; another one has to begin.
+            self.owe();
+        }
+        self.carry_out(steps);
+        let ahead = self.registry.next().is_none_or(|next| next > self.now);
+        self.check(ahead, "a timer that is over stands");
+    }
+
+    /// What the hub was carrying out is answered.
+    fn answer(&mut self) {
+        let now = self.now;
+        let steps = match (self.operation.take(), self.random.u8(0..6)) {
+            (None, _) => return,
+            (Some(Operation::Unsubscribe), _) => {
+                self.tell("unsubscribed");
+                self.registry.unsubscribed(CHANNEL)
+            }
+            (Some(Operation::Subscribe), 0) => {
+                self.tell("subscription failed");
+                self.registry.subscription_failed(CHANNEL, None, now)
+            }
+            (Some(Operation::Subscribe), 1) => {
+                self.tell("subscription refused");
+                let refusal = Some(StoreError::refused("NOPERM"));
+                self.registry.subscription_failed(CHANNEL, refusal, now)
+            }
+            (Some(Operation::Subscribe), _) => {
+                self.tell("subscribed");
+                self.owe();
+                self.registry.subscribed(CHANNEL, now)
+            }
+        };
+        self.carry_out(steps);
+    }
+
+    /// Whoever waits is told of what happens, now or once what is under way has been answered, or tried again.
+    fn check_subscription(&self) {
+        let Some(channel) = self.registry.channels.get(CHANNEL) else {
+            return self.check(self.waiters.is_empty(), "waiters without a channel");
+        };
+        let wanted = match channel.subscription {
+            Subscription::Open => true,
+            Subscription::Opening => self.operation == Some(Operation::Subscribe),
+            Subscription::Closing => self.operation == Some(Operation::Unsubscribe),
+            Subscription::Failed { .. } => self.registry.next().is_some(),
+            Subscription::None => false,
+        };
+        self.check(
+            wanted || channel.line.is_empty(),
+            "waiters that hear nothing",
+        );
+    }
+
+    /// Everybody goes, and in time all that was kept for them.
+    fn end(&mut self) {
+        while let Some(waiter) = self.any(|_| true) {
+            self.goes(waiter, None);
+        }
+        for _ in 0..4 {
+            while self.operation.is_some() {
+                self.answer();
+            }
+            self.pass(LINGER);
+        }
+        let nothing = self.registry.is_empty() && self.registry.next().is_none();
+        self.check(nothing, "something is kept for nobody");
+    }
+}
+
+#[test]
+fn whatever_happens_no_wake_is_lost_and_nothing_is_kept() {
+    for seed in 0..SEEDS {
+        let mut model = Model::new(seed);
+        for _ in 0..model.random.usize(1..40) {
+            // Often several events come before anybody runs.
+            if model.random.bool() {
+                model.settle();
+            }
+            model.happen();
+        }
+        model.settle();
+        model.check_subscription();
+        model.end();
+    }
+}

@@ -1,0 +1,209 @@
+use std::time::Duration;
+
+use crate::registry::*;
+
+const C: &str = "channel";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn at(ms: u64) -> Moment {
+    Moment::from_elapsed(Duration::from_millis(ms))
+}
+
+fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
+    matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Look)
+}
+
+/// A registry whose channel is open with these many waiters, the scout having looked in vain.
+fn waiting(waiters: u64) -> Registry<()> {
+    let mut registry = Registry::<()>::default();
+    for _ in 0..waiters {
+        registry.join(C, (), None, None, at(0));
+    }
+    registry.subscribed(C, at(0));
+    assert!(looks(&mut registry, 1, 0));
+    registry.busy(C, 1, Some(at(4000)), at(0));
+    registry
+}
+
+#[test]
+fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
+    let mut registry = Registry::<()>::default();
+    assert_eq!(
+        registry.join(C, (), None, None, at(0)),
+        (1, vec![Step::Subscribe(C.into())])
+    );
+    assert_eq!(registry.join(C, (), None, None, at(0)), (2, vec![]));
+    assert!(
+        !looks(&mut registry, 1, 0),
+        "not before the subscription is confirmed"
+    );
+    assert_eq!(registry.subscribed(C, at(0)), [Step::Wake(1)]);
+    assert!(looks(&mut registry, 1, 0));
+    assert!(!looks(&mut registry, 2, 0), "one scout is enough");
+}
+
+#[test]
+fn a_message_wakes_the_scout_alone_and_is_kept_while_it_looks() {
+    let mut registry = waiting(2);
+    assert_eq!(registry.message(C, at(1)), [Step::Wake(1)]);
+    assert!(looks(&mut registry, 1, 1));
+    assert_eq!(registry.message(C, at(1)), [Step::Wake(1)]);
+    registry.busy(C, 1, None, at(2));
+    assert!(
+        looks(&mut registry, 1, 2),
+        "the second message came during the look"
+    );
+}
+
+#[test]
+fn a_scout_that_goes_in_the_middle_of_a_look_hands_it_on() {
+    let mut registry = waiting(2);
+    registry.message(C, at(1));
+    assert!(looks(&mut registry, 1, 1));
+    assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(2)]);
+    assert!(looks(&mut registry, 2, 1));
+}
+
+#[test]
+fn a_scout_that_goes_before_it_looked_hands_the_wake_on() {
+    let mut registry = waiting(2);
+    registry.message(C, at(1));
+    assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(2)]);
+    assert!(looks(&mut registry, 2, 1));
+}
+
+#[test]
+fn a_scout_that_was_granted_lets_the_next_wait_for_its_own_lease() {
+    let mut registry = waiting(2);
+    registry.message(C, at(1));
+    assert!(looks(&mut registry, 1, 1));
+    assert_eq!(registry.leave(C, 1, Some(at(301)), at(1)), [Step::Wake(2)]);
+    assert!(
+        matches!(registry.turn(C, 2, PATIENCE, at(2)), Turn::Wait(Some(until)) if until == at(301))
+    );
+    assert!(looks(&mut registry, 2, 301));
+}
+
+#[test]
+fn a_message_during_the_granted_look_is_not_lost() {
+    let mut registry = waiting(2);
+    registry.message(C, at(1));
+    assert!(looks(&mut registry, 1, 1));
+    registry.message(C, at(1));
+    registry.leave(C, 1, Some(at(301)), at(2));
+    assert!(looks(&mut registry, 2, 2));
+}
+
+#[test]
+fn a_waiter_in_the_middle_goes_without_noise() {
+    let mut registry = waiting(3);
+    assert_eq!(registry.leave(C, 2, None, at(1)), []);
+    assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(3)]);
+    assert!(
+        !looks(&mut registry, 3, 1),
+        "the last look was answered and nothing has happened since"
+    );
+}
+
+#[test]
+fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
+    let mut registry = waiting(1);
+    assert!(!looks(&mut registry, 1, 3999));
+    assert!(
+        looks(&mut registry, 1, 4000),
+        "the holder's lease has ended"
+    );
+    registry.busy(C, 1, Some(at(99_000)), at(4000));
+    assert!(looks(&mut registry, 1, 9000), "the safety poll");
+}
+
+#[test]
+fn after_a_gap_every_scout_looks() {
+    let mut registry = waiting(2);
+    registry.join("other", (), None, None, at(1));
+    let steps = registry.gap(at(5000));
+    assert_eq!(steps, [Step::Wake(1), Step::Wake(3)]);
+}
+
+#[test]
+fn a_subscription_lingers_and_is_found_again() {
+    let mut registry = waiting(1);
+    assert_eq!(registry.leave(C, 1, None, at(1)), []);
+    assert_eq!(registry.tick(at(5000)), []);
+    let (second, steps) = registry.join(C, (), None, None, at(5000));
+    assert_eq!(steps, [], "still subscribed");
+    assert!(
+        looks(&mut registry, second, 5000),
+        "what it missed before it joined was told to nobody"
+    );
+    registry.leave(C, second, None, at(6000));
+    assert_eq!(
+        registry.tick(at(5001)),
+        [],
+        "the first linger was cut short"
+    );
+    assert_eq!(registry.next(), Some(at(11_000)));
+    assert_eq!(registry.tick(at(11_000)), [Step::Unsubscribe(C.into())]);
+    assert_eq!(registry.unsubscribed(C), []);
+    assert!(registry.is_empty());
+}
+
+#[test]
+fn who_arrives_while_a_subscription_goes_gets_a_new_one() {
+    let mut registry = waiting(1);
+    registry.leave(C, 1, None, at(0));
+    registry.tick(at(5000));
+    assert_eq!(registry.join(C, (), None, None, at(5000)).1, []);
+    assert_eq!(registry.unsubscribed(C), [Step::Subscribe(C.into())]);
+}
+
+#[test]
+fn a_failed_subscription_is_tried_again_and_the_scout_polls_meanwhile() {
+    let mut registry = Registry::<()>::default();
+    registry.join(C, (), None, None, at(0));
+    assert_eq!(registry.subscription_failed(C, None, at(0)), []);
+    assert_eq!(registry.next(), Some(at(1000)));
+    assert_eq!(registry.tick(at(1000)), [Step::Subscribe(C.into())]);
+    assert!(looks(&mut registry, 1, 5000));
+    registry.subscription_failed(C, None, at(5000));
+    assert_eq!(
+        registry.gap(at(5000)),
+        [Step::Wake(1), Step::Subscribe(C.into())]
+    );
+}
+
+#[test]
+fn a_refused_subscription_is_told_to_every_waiter() {
+    let mut registry = Registry::<()>::default();
+    registry.join(C, (), None, None, at(0));
+    registry.join(C, (), None, None, at(0));
+    let steps = registry.subscription_failed(C, Some(StoreError::refused("NOPERM")), at(0));
+    assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
+    assert!(matches!(
+        registry.turn(C, 2, PATIENCE, at(0)),
+        Turn::GiveUp(_)
+    ));
+}
+
+#[test]
+fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
+    const NAMES: u64 = 10_000;
+    let mut registry = Registry::<()>::default();
+    let name = |number| format!("channel {number}");
+    for number in 0..NAMES {
+        registry.join(&name(number), (), None, None, at(0));
+        registry.subscribed(&name(number), at(0));
+    }
+    let mut wait = |number: u64, free| {
+        let (name, waiter) = (name(number), number + 1);
+        let look = registry.turn(&name, waiter, PATIENCE, at(0));
+        assert!(matches!(look, Turn::Look));
+        registry.busy(&name, waiter, free, at(0));
+        match registry.turn(&name, waiter, PATIENCE, at(0)) {
+            Turn::Wait(Some(until)) => until,
+            turn => panic!("{turn:?}"),
+        }
+    };
+    assert_eq!(wait(0, None), at(25_000), "400 looks a second in all");
+    assert_eq!(wait(1, Some(at(9_000))), at(9_000), "the lease ends before");
+}

@@ -1,0 +1,99 @@
+//! Local time: a monotonic [`Moment`] from the [`Clock`] of the store in use.
+//!
+//! A lease is believed in by this time only. Over a server it is boot time, which goes on while the machine sleeps, so a
+//! lease that ended during the sleep is seen to have ended. In the embedded engine it is tokio's time, so that tests
+//! with paused time run leases at once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use crate::words::moment::Moment;
+
+/// A source of local time that never steps back.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The present moment.
+    fn now(&self) -> Moment;
+}
+
+/// Time since the machine booted, the time it slept included (`CLOCK_BOOTTIME` on Linux and Android). Elsewhere the
+/// system's monotonic clock, which stands still while a Windows or BSD machine sleeps; on macOS it does not.
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "the machine has one boot time: there is nothing to set"
+)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    #[cfg(unix)]
+    fn now(&self) -> Moment {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+        let time = rustix::time::clock_gettime(CLOCK);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+        Moment::from_elapsed(Duration::new(seconds, nanos))
+    }
+
+    #[cfg(not(unix))]
+    fn now(&self) -> Moment {
+        use std::sync::LazyLock;
+        use std::time::Instant;
+        static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+        Moment::from_elapsed(BEGINNING.elapsed())
+    }
+}
+
+/// Tokio's time, which tests can pause and advance.
+#[derive(Debug, Clone, Copy)]
+pub struct TokioClock {
+    beginning: tokio::time::Instant,
+}
+
+impl TokioClock {
+    /// A clock whose time begins now.
+    pub fn new() -> Self {
+        Self {
+            beginning: tokio::time::Instant::now(),
+        }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Moment {
+        Moment::from_elapsed(self.beginning.elapsed())
+    }
+}
+
+/// The longest sleep between two looks at the clock. Timers stand still while the machine sleeps and boot time does
+/// not, so a longer sleep could end late by as long as the machine slept.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits until `clock` shows `moment` or later; never less, at most about a millisecond more, and within [`LOOK`] of a
+/// machine waking.
+pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
+    loop {
+        let left = moment.since(clock.now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
+}
+
+/// As [`sleep_until`]; for ever if there is no moment.
+pub(crate) async fn sleep_until_some(clock: &Arc<dyn Clock>, moment: Option<Moment>) {
+    match moment {
+        Some(moment) => sleep_until(clock, moment).await,
+        None => std::future::pending().await,
+    }
+}

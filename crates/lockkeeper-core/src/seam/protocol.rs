@@ -1,0 +1,386 @@
+//! The protocol of one kind of lock: which scripts it runs with which keys, and what their replies mean.
+//!
+//! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
+//! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
+
+mod common;
+
+use std::fmt;
+use std::time::Duration;
+
+use lockkeeper_lua::{Script, Status};
+
+use crate::seam::store::Reply;
+use crate::seam::store::Value;
+use crate::words::name::Name;
+use crate::words::owner::ClaimId;
+use crate::words::store_error::Request;
+
+pub use crate::words::answer::{Answer, Verb};
+pub use crate::words::kind::Kind;
+pub use crate::words::token::FencingToken;
+
+/// One run of a script that a kind wants: everything but the request number, which the engine adds.
+///
+/// Items of one batch script can be run together, whatever claims they are of: that is how renewals go out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Item {
+    /// What to run.
+    pub script: &'static Script,
+    /// `KEYS`.
+    pub keys: Vec<String>,
+    /// `ARGV` from its second on.
+    pub args: Vec<String>,
+    /// Of a script without keys: where it runs, one of [`Store::servers`](crate::seam::store::Store::servers); any of them if
+    /// that is `None`.
+    pub server: Option<u32>,
+}
+
+impl Item {
+    /// A run of `script`.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the numbers of keys and arguments are not those that the script's contract names.
+    pub fn new<K, A>(script: &'static Script, keys: K, args: A) -> Self
+    where
+        K: IntoIterator<Item = String>,
+        A: IntoIterator<Item = String>,
+    {
+        let item = Self {
+            script,
+            keys: keys.into_iter().collect(),
+            args: args.into_iter().collect(),
+            server: None,
+        };
+        debug_assert_eq!(item.keys.len(), script.keys.len(), "{}: KEYS", script.name);
+        debug_assert_eq!(
+            item.args.len() + 1,
+            script.args.len(),
+            "{}: ARGV",
+            script.name
+        );
+        item
+    }
+
+    /// The same on this server. The script has no keys.
+    #[must_use]
+    pub const fn on(mut self, server: u32) -> Self {
+        self.server = Some(server);
+        self
+    }
+
+    /// Many items of one batch script as one run of it; `None` of no items.
+    pub(crate) fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
+        items.into_iter().reduce(|mut batch, item| {
+            debug_assert!(batch.script.batch && batch.script == item.script);
+            batch.keys.extend(item.keys);
+            batch.args.extend(item.args);
+            batch
+        })
+    }
+}
+
+/// What an item is built from.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Ask<'a> {
+    /// Whose request it is.
+    pub claim: &'a ClaimId,
+    /// Length of the lease.
+    pub ttl: Duration,
+    /// The largest token this client has seen on the store.
+    pub floor: u64,
+    /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
+    pub token: Option<FencingToken>,
+    /// For how long a leave keeps the name from others.
+    pub keep: Duration,
+    /// How long a waiting claim is taken to be alive after each sign of it.
+    pub waiter_ttl: Duration,
+    /// How many may wait, this claim included; `None`: any number.
+    pub queue_limit: Option<u64>,
+    /// Whether the owner may have other claims: it was given, or handed out, and not made for this claim alone.
+    pub known_owner: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// A request of `claim`.
+    pub const fn new(
+        claim: &'a ClaimId,
+        ttl: Duration,
+        floor: u64,
+        token: Option<FencingToken>,
+    ) -> Self {
+        Self {
+            claim,
+            ttl,
+            floor,
+            token,
+            keep: Duration::ZERO,
+            waiter_ttl: Duration::ZERO,
+            queue_limit: None,
+            known_owner: true,
+        }
+    }
+
+    /// The same for a claim that may wait in a queue.
+    #[must_use]
+    pub const fn queueing(mut self, waiter_ttl: Duration, queue_limit: Option<u64>) -> Self {
+        self.waiter_ttl = waiter_ttl;
+        self.queue_limit = queue_limit;
+        self
+    }
+
+    /// The same for an owner that is known to others, or not.
+    #[must_use]
+    pub const fn of_known_owner(mut self, known: bool) -> Self {
+        self.known_owner = known;
+        self
+    }
+
+    /// Whether the owner is known to others, as a script takes it: 1 or 0.
+    pub fn known_owner(&self) -> String {
+        u8::from(self.known_owner).to_string()
+    }
+
+    /// The waiter's ttl as a script takes it, whole milliseconds.
+    pub fn waiter_ttl_ms(&self) -> String {
+        self.waiter_ttl.as_millis().to_string()
+    }
+
+    /// The limit of the queue as a script takes it: -1 for none.
+    pub fn queue_limit(&self) -> String {
+        self.queue_limit
+            .map_or_else(|| "-1".to_owned(), |limit| limit.to_string())
+    }
+
+    /// The same for a leave that keeps the name from others for so long.
+    #[must_use]
+    pub const fn keeping(mut self, keep: Duration) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// The time to keep as a script takes it: whole milliseconds, never less.
+    pub fn keep_ms(&self) -> String {
+        self.keep.as_micros().div_ceil(1000).to_string()
+    }
+
+    /// The token as a script takes it: 0 for none.
+    pub fn token(&self) -> String {
+        self.token.map_or(0, FencingToken::get).to_string()
+    }
+
+    /// The ttl as a script takes it, whole milliseconds.
+    pub fn ttl_ms(&self) -> String {
+        self.ttl.as_millis().to_string()
+    }
+}
+
+/// What claims on several names can ask of the server by one script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there are two scripts")]
+pub enum Together {
+    /// To be made holders, all or none.
+    Acquire,
+    /// To go.
+    Leave {
+        /// An acquire of this claim is unanswered and may be executed later.
+        overtakes: bool,
+    },
+}
+
+impl Answer {
+    /// Reads one outcome of a batch: a status, or a list of it and its fields.
+    pub fn of_item(outcome: &Value) -> Option<Self> {
+        let (status, fields) = match outcome {
+            Value::List(outcome) => outcome.split_first()?,
+            status => (status, &[][..]),
+        };
+        match (Status::parse(status.as_str()?)?, fields) {
+            // That of a single acquire says before that for how long the holder holds.
+            (Status::Waiting, [place]) => Some(Self::Waiting(place.as_i64()?.try_into().ok()?)),
+            (status, fields) => Self::of(status, fields),
+        }
+    }
+
+    /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
+    pub fn read(reply: &Reply) -> Option<Self> {
+        Self::of(reply.status(), reply.fields())
+    }
+
+    fn of(status: Status, fields: &[Value]) -> Option<Self> {
+        let field = |index: usize| fields.get(index).and_then(Value::as_i64);
+        let (number, second) = (|| field(0), || field(1));
+        Some(match status {
+            Status::Granted => {
+                let token = FencingToken::new(number()?.try_into().ok()?);
+                Self::Granted((token < FencingToken::END).then_some(token)?)
+            }
+            Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
+            Status::Out => Self::Out(Duration::from_millis(number()?.try_into().unwrap_or(0))),
+            Status::Raised => Self::Raised,
+            Status::Free => Self::Free,
+            Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
+            Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
+            Status::WouldDeadlock => Self::WouldDeadlock,
+            Status::More => Self::More,
+            Status::Renewed => Self::Renewed,
+            Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
+            Status::Left => Self::Left {
+                told: number()? == 1,
+                holds: second()?.try_into().ok()?,
+            },
+            Status::Kept => Self::Kept {
+                told: number()? == 1,
+                left: Duration::from_millis(second()?.try_into().unwrap_or(0)),
+            },
+            Status::Revoked => Self::Revoked,
+            Status::NotHeld => Self::NotHeld {
+                holds: number()?.try_into().ok()?,
+            },
+            Status::Gone => Self::Gone,
+            Status::WrongKind => Self::WrongKind,
+            _ => return None,
+        })
+    }
+}
+
+/// What a message on one of a kind's channels means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// Somebody left, at once or for later: one waiter of the name should look.
+    Look,
+}
+
+/// A grant that a message has told of: `G <claim> <token> <request>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Grant<'a> {
+    /// Whose it is.
+    pub claim: &'a str,
+    /// Its token.
+    pub token: FencingToken,
+    /// The last request of the claim that the server had executed.
+    pub request: Request,
+}
+
+impl<'a> Grant<'a> {
+    /// Reads a message; `None` if it is none.
+    pub fn read(payload: &'a [u8]) -> Option<Self> {
+        let mut words = str::from_utf8(payload).ok()?.split(' ');
+        let (Some("G"), Some(claim), Some(token), Some(request), None) = (
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+        ) else {
+            return None;
+        };
+        Some(Self {
+            claim,
+            token: FencingToken::new(token.parse().ok()?),
+            request: request.parse().ok()?,
+        })
+    }
+}
+
+/// One kind of lock on one name: builds requests, reads answers.
+///
+/// The provided methods are for kinds that need them; a kind without a queue, without modes or without groups leaves
+/// them as they are. The engine's own promise for every item: it is sent at most once at a time for a claim, in the
+/// order that [`claim`](crate::claim) allows.
+pub trait Protocol: fmt::Debug + Send + Sync + 'static {
+    /// The kind.
+    fn kind(&self) -> Kind;
+
+    /// The name.
+    fn name(&self) -> &Name;
+
+    /// Makes the claim a holder, if it can be one now.
+    fn acquire(&self, ask: Ask<'_>) -> Item;
+
+    /// Whether claims of this kind can be acquired together with others by one script, see [`group_item`](Self::group_item).
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// What acquires the claim, or lets it go, together with claims on other names of its group by one run of
+    /// [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE): an item of it. `None`
+    /// of a kind that those scripts do not know; its claims are acquired one after the other.
+    fn group_item(&self, _ask: Ask<'_>, _verb: Together) -> Option<Item> {
+        None
+    }
+
+    /// Arms the claim's lease again: an item of a batch script, with exactly one key.
+    fn renew(&self, ask: Ask<'_>) -> Item;
+
+    /// Says that the waiting claim is alive: an item of a batch script. Of a kind without a queue this is a renewal, and
+    /// never asked for: no claim of it waits.
+    fn beat(&self, ask: Ask<'_>) -> Item {
+        self.renew(ask)
+    }
+
+    /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
+    /// must then see to it that it creates nothing.
+    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
+
+    /// Makes the claim a holder in the place of `old`, a claim of its owner that holds by another protocol of the same name;
+    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same. Of a kind without modes
+    /// this is an acquire, and never asked for.
+    fn swap(&self, ask: Ask<'_>, _old: &ClaimId, _overtakes: bool) -> Item {
+        self.acquire(ask)
+    }
+
+    /// What renewer, and beats, of this protocol are batched by: those with the same word are items of the same scripts.
+    fn batch(&self) -> &'static str {
+        self.kind().as_str()
+    }
+
+    /// Asks whether the claim holds; changes nothing. Exactly one key.
+    fn verify(&self, ask: Ask<'_>) -> Item;
+
+    /// Writes the largest token of a majority back to a server on which the claim holds. `None` of a kind that is decided by
+    /// one server.
+    fn raise(&self, _ask: Ask<'_>, _token: FencingToken) -> Option<Item> {
+        None
+    }
+
+    /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
+    fn reenters(&self) -> bool {
+        false
+    }
+
+    /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing. `None` of a kind without a
+    /// queue.
+    fn queue(&self, _claim: &str) -> Option<Item> {
+        None
+    }
+
+    /// Whether claims wait in a queue on the server, and are granted by it.
+    fn queues(&self) -> bool {
+        false
+    }
+
+    /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
+    /// clients are told of their grants.
+    fn channel(&self) -> String {
+        self.name().part("wake")
+    }
+
+    /// What a message on [`channel`](Self::channel) means; `None` if nothing.
+    fn signal(&self, payload: &[u8]) -> Option<Signal> {
+        matches!(payload, b"free" | b"kept").then_some(Signal::Look)
+    }
+
+    /// What a reply means; `None` if it is not one that the script's contract names.
+    fn decode(&self, item: &'static Script, reply: &Reply) -> Option<Answer> {
+        item.replies
+            .contains(&reply.status())
+            .then(|| Answer::read(reply))
+            .flatten()
+    }
+}

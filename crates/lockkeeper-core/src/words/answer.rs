@@ -1,0 +1,74 @@
+//! What a claim asks of the server, and what it is answered.
+
+use std::time::Duration;
+
+use crate::words::token::FencingToken;
+
+/// What a claim can ask of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// To be made a holder.
+    Acquire,
+    /// To be known as alive while it waits in a queue.
+    Beat,
+    /// To have its lease armed again.
+    Renew,
+    /// To be replaced by another claim of its owner, in another mode.
+    Swap,
+    /// To go.
+    Leave,
+}
+
+/// A reply in the engine's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The claim holds.
+    Granted(FencingToken),
+    /// Another claim holds, for as long as this unless it renews; `None` means without end.
+    Busy(Option<Duration>),
+    /// The server may have lost claims: it grants nothing for as long as this.
+    Out(Duration),
+    /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
+    Free,
+    /// The claim waits in the queue, at this place counted from one.
+    Waiting(u64),
+    /// The queue holds as many as it may.
+    QueueFull(u64),
+    /// The claim would wait for another one of its own owner.
+    WouldDeadlock,
+    /// The server has more to do: the same is to be asked again at once.
+    More,
+    /// The claim holds and its lease has been armed.
+    Renewed,
+    /// The claim holds, and the next token on this server is larger than the one that was written back.
+    Raised,
+    /// The claim holds, for as long as this.
+    Held(Duration),
+    /// The claim held and is gone.
+    Left {
+        /// False if the server refused to publish: waiters find out by their timers.
+        told: bool,
+        /// How many claims its owner still holds.
+        holds: u64,
+    },
+    /// The claim held and is gone; nobody else may hold for a while.
+    Kept {
+        /// False if the server refused to publish: waiters find out by their timers.
+        told: bool,
+        /// For how long.
+        left: Duration,
+    },
+    /// There was nothing to leave.
+    NotHeld {
+        /// How many claims its owner holds.
+        holds: u64,
+    },
+    /// The claim holds, is to leave, and is not armed again.
+    Revoked,
+    /// The claim is not there.
+    Gone,
+    /// The name holds another kind's data.
+    WrongKind,
+}

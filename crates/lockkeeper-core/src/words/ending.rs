@@ -1,0 +1,128 @@
+//! How a hold ends, and what is left of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::words::error::Error;
+
+/// What a holder may believe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseState {
+    /// The lock is held.
+    Held,
+    /// The lock is still held; the last renewal was not answered and the deadline has not come yet.
+    Uncertain,
+    /// The lock is no longer held, and was not let go.
+    Lost(LossReason),
+    /// The guard has been released or dropped.
+    Released,
+}
+
+/// How a lease ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// The guard was released or dropped.
+    Released,
+    /// The lease was lost.
+    Lost(Lost),
+}
+
+impl End {
+    /// Why the lease was lost; `None` if it was released.
+    pub const fn reason(&self) -> Option<LossReason> {
+        match self {
+            Self::Released => None,
+            Self::Lost(lost) => Some(lost.reason),
+        }
+    }
+}
+
+/// A loss: of which part of the grant, and why. Of a lock on one server there is one part; of several locks held together it is
+/// the one that ended all, of a lock on several servers the one that says most about why a majority is none any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The name of the lock.
+    pub name: String,
+    /// What its server is called: its [name](crate::ClientBuilder::store_name), or its address. `None` of an engine in this
+    /// process that has no name.
+    pub server: Option<String>,
+    /// Why it was lost.
+    pub reason: LossReason,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, reason, .. } = self;
+        write!(f, "lock {name:?} was lost: {reason}")
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost {
+            name: lost.name,
+            server: lost.server,
+            reason: lost.reason,
+        }
+    }
+}
+
+/// Why a lease was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The deadline passed: no renewal was answered in time, or the lease was a fixed one.
+    Expired,
+    /// The server said that the claim is not there: the key was deleted, also by
+    /// [`Client::force_release`](crate::Client::force_release), or the server lost its data.
+    Gone,
+    /// Somebody has asked for the lock back, by [`Client::revoke`](crate::Client::revoke). The lock stays taken until the
+    /// guard is gone, or the lease ends on the server.
+    Revoked,
+    /// The longest time to hold, which was set for this acquisition, is over.
+    MaxHold,
+    /// The client was closed while the guard lived.
+    ClientClosed,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its deadline passed",
+            Self::Gone => "the server no longer knows the claim",
+            Self::Revoked => "it was revoked",
+            Self::MaxHold => "the longest time to hold it is over",
+            Self::ClientClosed => "the client was closed",
+        })
+    }
+}
+
+/// What is left of a lock after a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Released {
+    /// The lock is free, or goes to the next in line.
+    Free,
+    /// The same owner still holds it by this many other claims.
+    StillHeld(u64),
+    /// Nobody holds it, and nobody may for this much longer: it was let go before its
+    /// [`min_hold`](crate::Acquire::min_hold) was over.
+    Kept(Duration),
+}
+
+impl Released {
+    /// What is left of two locks that were held together: what keeps others out for longest.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::StillHeld(one), Self::StillHeld(two)) => Self::StillHeld(one.max(two)),
+            (held @ Self::StillHeld(_), _) | (_, held @ Self::StillHeld(_)) => held,
+            (Self::Kept(one), Self::Kept(two)) => Self::Kept(one.max(two)),
+            (kept @ Self::Kept(_), _) | (_, kept @ Self::Kept(_)) => kept,
+            (Self::Free, Self::Free) => Self::Free,
+        }
+    }
+}

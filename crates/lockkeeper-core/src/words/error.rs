@@ -1,0 +1,173 @@
+//! What can go wrong, in few words.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::words::ending::LossReason;
+use crate::words::store_error::StoreError;
+
+/// `Result` with Lockkeeper's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+///
+/// That a lock is held by somebody else is no error: `try_acquire` answers `None`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server did not answer, or refused. The client library's own error is the
+    /// [`source`](std::error::Error::source).
+    #[error("could not {context}: {cause}")]
+    #[non_exhaustive]
+    Backend {
+        /// What was being done.
+        context: String,
+        /// What the store said.
+        cause: StoreError,
+        /// The client library's own error, if there is one.
+        source: Option<Arc<dyn StdError + Send + Sync>>,
+    },
+    /// The client has been closed, or the runtime that it was made on is gone.
+    #[error("the client is closed")]
+    Closed,
+    /// A setting, a name or a URL that cannot work; nothing has been touched.
+    #[error("{message}")]
+    #[non_exhaustive]
+    Config {
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The lease on the lock was lost before it was released.
+    #[error("lock {name:?} was lost: {reason}")]
+    #[non_exhaustive]
+    Lost {
+        /// The lock; of several held together the one that was lost.
+        name: String,
+        /// What its server is called, if that has a name or an address.
+        server: Option<String>,
+        /// Why.
+        reason: LossReason,
+    },
+    /// The guard of this lease has been released or dropped.
+    #[error("lock {name:?} is not held: its guard has been released")]
+    #[non_exhaustive]
+    NotHeld {
+        /// The lock.
+        name: String,
+    },
+    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) asks for had the grant in time. It has been given
+    /// back.
+    #[error("lock {name:?} was granted, but {reached} of {wanted} replicas had it in time")]
+    #[non_exhaustive]
+    NotReplicated {
+        /// The lock.
+        name: String,
+        /// How many replicas were to have it.
+        wanted: u32,
+        /// How many confirmed that they have it.
+        reached: u64,
+    },
+    /// Some members of a multi-lock were not released, the others were. Belief in all of them has ended; leaves without answer
+    /// are repeated in the background.
+    #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
+    #[non_exhaustive]
+    Partial {
+        /// How many there were.
+        members: usize,
+        /// The names of those that were not released, and why, in the order of the leases.
+        failures: Vec<(String, Self)>,
+    },
+    /// The server answered something that no script of ours says; another program uses the same keys or scripts.
+    #[error("lock {name:?}: {message}")]
+    #[non_exhaustive]
+    Protocol {
+        /// The lock.
+        name: String,
+        /// What was answered.
+        message: String,
+    },
+    /// As many wait for the lock as may, by this acquisition's [`max_queue`](crate::Acquire::max_queue).
+    #[error("lock {name:?} has a queue of {length} already")]
+    #[non_exhaustive]
+    QueueFull {
+        /// The lock.
+        name: String,
+        /// How many wait.
+        length: u64,
+    },
+    /// The lock did not become free in time.
+    #[error("lock {name:?} did not become free within {waited:?}")]
+    #[non_exhaustive]
+    Timeout {
+        /// The lock.
+        name: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The owner holds the lock in a way that its own acquisition would wait for for ever: it reads, and asked to write.
+    #[error(
+        "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
+    )]
+    #[non_exhaustive]
+    WouldDeadlock {
+        /// The lock.
+        name: String,
+    },
+    /// The name holds data of another kind of lock, or of another program.
+    #[error(
+        "lock {name:?} is no {kind} lock: its key {key:?} holds something else; choose another name or namespace"
+    )]
+    #[non_exhaustive]
+    WrongKind {
+        /// The lock.
+        name: String,
+        /// The kind that was asked for.
+        kind: &'static str,
+        /// The key.
+        key: String,
+    },
+}
+
+/// The first failure, which most often is that of all.
+fn first(failures: &[(String, Error)]) -> String {
+    failures
+        .first()
+        .map_or_else(String::new, |(_, error)| error.to_string())
+}
+
+impl Error {
+    /// A [`Error::Config`] that says what is wrong and what to do.
+    #[doc(hidden)]
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::Config {
+            message: message.into(),
+        }
+    }
+
+    /// A [`Error::Backend`]: the store failed when it was to `context`, as in "acquire lock".
+    #[doc(hidden)]
+    pub fn backend(context: impl Into<String>, cause: StoreError) -> Self {
+        Self::Backend {
+            context: context.into(),
+            source: cause.client_error(),
+            cause,
+        }
+    }
+
+    /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
+    #[doc(hidden)]
+    pub fn not_held(name: impl Into<String>) -> Self {
+        Self::NotHeld { name: name.into() }
+    }
+
+    /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, its replicas were, or
+    /// the lock was held for as long as the caller would wait.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Backend { cause, .. } => cause.is_transient(),
+            Self::Timeout { .. } | Self::QueueFull { .. } | Self::NotReplicated { .. } => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The words that everything else is said in: names, owners, tokens, answers, endings, errors.
+
+pub(crate) mod answer;
+pub(crate) mod ending;
+pub(crate) mod error;
+pub(crate) mod kind;
+pub(crate) mod moment;
+pub(crate) mod name;
+pub(crate) mod owner;
+pub(crate) mod rules;
+pub(crate) mod store_error;
+pub(crate) mod token;

@@ -1,0 +1,310 @@
+//! Names of locks and the keys and channels that belong to them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::words::error::Error;
+use crate::words::error::Result;
+use crate::words::owner::ClaimId;
+
+/// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.
+const LONGEST: usize = 1024;
+
+/// Where derived keys begin. A main key may not begin so, or two names could share a key.
+pub(crate) const DERIVED: &str = "lockkeeper.";
+
+/// The name of a lock: what the user calls it, and the main key it lives under, `<namespace>:<name>`.
+///
+/// All keys of a name lie in one slot of a cluster. Names that hold the same Redis hash tag (`{…}`) lie together.
+///
+/// # Examples
+///
+/// ```
+/// use lockkeeper_core::Name;
+///
+/// let name = Name::new("lockkeeper", "invoice:42")?;
+/// assert_eq!(name.main(), "lockkeeper:invoice:42");
+/// assert_eq!(name.part("fence"), "lockkeeper.fence:{lockkeeper:invoice:42}");
+///
+/// let tagged = Name::new("lockkeeper", "{customer:7}:a")?;
+/// assert_eq!(tagged.part("fence"), "lockkeeper.fence.{customer:7}:{lockkeeper:{{customer:7}:a}");
+/// # Ok::<(), lockkeeper_core::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    main: Arc<str>,
+    /// Where in `main` the user's part begins.
+    user: usize,
+}
+
+impl Name {
+    /// The name `name` in `namespace`; an empty namespace makes the name itself the main key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the name is empty; if the name or the namespace is longer than 1,024 bytes; if it has braces other than those of one hash
+    /// tag; if the namespace has a colon or a brace in it; or if the main key could be taken for a derived key.
+    pub fn new(namespace: &str, name: &str) -> Result<Self> {
+        check_namespace(namespace)?;
+        if name.is_empty() {
+            return Err(Error::config("a lock's name must not be empty"));
+        }
+        if name.len() > LONGEST {
+            let length = name.len();
+            return Err(Error::config(format!(
+                "a lock's name must be at most {LONGEST} bytes long, this one has {length}"
+            )));
+        }
+        let braces: Vec<_> = name.match_indices(['{', '}']).collect();
+        match braces[..] {
+            [] => {}
+            [(open, "{"), (close, "}")] if close > open + 1 => {}
+            _ => {
+                return Err(Error::config(format!(
+                    "{name:?} has a stray brace: write none at all, or one whole hash tag like `{{customer}}`"
+                )));
+            }
+        }
+        let main = if namespace.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{namespace}:{name}")
+        };
+        if main.starts_with(DERIVED) {
+            return Err(Error::config(format!(
+                "{main:?} begins with {DERIVED:?}, which is kept for derived keys: choose another namespace or name"
+            )));
+        }
+        let user = main.len() - name.len();
+        Ok(Self {
+            main: main.into(),
+            user,
+        })
+    }
+
+    /// The name that lives under this main key.
+    pub(crate) fn of_main(namespace: &str, main: &str) -> Option<Self> {
+        let name = match namespace {
+            "" => main,
+            _ => main.strip_prefix(namespace)?.strip_prefix(':')?,
+        };
+        Self::new(namespace, name).ok()
+    }
+
+    /// The name whose [`part`](Self::part) this key is.
+    pub(crate) fn of_part(namespace: &str, part: &str, key: &str) -> Option<Self> {
+        let rest = key.strip_prefix(DERIVED)?.strip_prefix(part)?;
+        let rest = match rest.strip_prefix(".{") {
+            Some(tagged) => tagged.split_once("}:{")?.1,
+            None => rest.strip_prefix(":{")?,
+        };
+        let main = rest.strip_suffix('}')?.replace("{{", "{");
+        Self::of_main(namespace, &main).filter(|name| name.part(part) == key)
+    }
+
+    /// What the user calls the lock.
+    pub fn as_str(&self) -> &str {
+        &self.main[self.user..]
+    }
+
+    /// The main key.
+    pub fn main(&self) -> &str {
+        &self.main
+    }
+
+    /// A derived key or channel: `lockkeeper.<part>:{<main>}`. If the main key has a hash tag of its own, that goes first,
+    /// and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either lies in the main key's slot,
+    /// and of all that is there `:{<namespace>:` is in the keys of this namespace alone.
+    ///
+    /// It is made anew for each request that names it. A lease that is held and renewed names its main key alone, and
+    /// there may be a hundred thousand of those: what they do not keep is memory saved.
+    pub fn part(&self, part: &str) -> String {
+        match hash_tag(&self.main) {
+            None => [DERIVED, part, ":{", &self.main, "}"].concat(),
+            Some(tag) => {
+                let main = self.main.replace('{', "{{");
+                [DERIVED, part, ".{", tag, "}:{", &main, "}"].concat()
+            }
+        }
+    }
+
+    /// The mark of a leave that overtook an acquire of this claim.
+    pub fn gone(&self, claim: &ClaimId) -> String {
+        self.part("gone") + ":" + claim.as_str()
+    }
+}
+
+/// With a colon, namespace `a` and name `b:c` would be namespace `a:b` and name `c`. With a brace, the patterns of keys that a
+/// user of one namespace is allowed would allow keys of another.
+fn check_namespace(namespace: &str) -> Result<()> {
+    if namespace.contains([':', '{', '}']) {
+        return Err(Error::config(format!(
+            "the namespace {namespace:?} has a colon or a brace in it, so its keys could be those of another one: write a \
+             dash or a dot instead"
+        )));
+    }
+    if namespace.len() > LONGEST {
+        let length = namespace.len();
+        return Err(Error::config(format!(
+            "a namespace must be at most {LONGEST} bytes long, this one has {length}"
+        )));
+    }
+    Ok(())
+}
+
+/// A text as a part of a pattern: what stands for something there stands for itself.
+pub(crate) fn in_pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for character in text.chars() {
+        if "*?[]\\".contains(character) {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({:?})", &*self.main)
+    }
+}
+
+/// What Redis hashes instead of the whole key: the text between the first `{` and the next `}`, unless it is empty.
+/// Source: the cluster specification, "Hash tags".
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The slot of a key as the cluster specification defines it, by a CRC of its own.
+    fn slot(key: &str) -> u16 {
+        let hashed = hash_tag(key).unwrap_or(key);
+        crc::Crc::<u16>::new(&crc::CRC_16_XMODEM).checksum(hashed.as_bytes()) % 16384
+    }
+
+    fn keys(name: &Name) -> Vec<String> {
+        let mut keys = vec![name.main().to_owned()];
+        keys.extend(["fence", "gone", "wake"].map(|part| name.part(part)));
+        // The channel of the grants to one client.
+        keys.push(name.part("grant") + ":0c5e7a4e-6b1f-4a53-8a51-3f4f52d4a8c9");
+        keys
+    }
+
+    #[test]
+    fn the_slot_function_is_the_one_of_redis() {
+        // CLUSTER KEYSLOT of redis-server 7.0.
+        assert_eq!(slot("foo"), 12182);
+        assert_eq!(slot("{user1000}.following"), slot("user1000"));
+        assert_eq!(slot("somekey"), 11058);
+    }
+
+    #[test]
+    fn bad_names_are_refused_with_a_reason() {
+        for (namespace, name, reason) in [
+            ("lockkeeper", "", "empty"),
+            ("lockkeeper", &*"x".repeat(2048), "1024 bytes"),
+            ("lockkeeper", "a}b", "stray brace"),
+            ("lockkeeper", "a{b", "stray brace"),
+            ("lockkeeper", "a{}b", "stray brace"),
+            ("lockkeeper", "{a}{b}", "stray brace"),
+            ("lockkeeper", "{a{b}", "stray brace"),
+            ("lockkeeper", "}{", "stray brace"),
+            ("a:b", "c", "has a colon"),
+            ("{a}", "c", "or a brace"),
+            (&*"x".repeat(2048), "c", "1024 bytes"),
+            ("", "lockkeeper.fence:{x}", "derived keys"),
+            ("lockkeeper.fence", "x", "derived keys"),
+        ] {
+            let error = Name::new(namespace, name).unwrap_err().to_string();
+            assert!(error.contains(reason), "{name:?}: {error}");
+        }
+    }
+
+    /// Whether the patterns `<namespace>:*` or `lockkeeper.*:{<namespace>:*` are of this key.
+    fn allowed(namespace: &str, key: &str) -> bool {
+        let derived = key.strip_prefix(DERIVED);
+        key.starts_with(&format!("{namespace}:"))
+            || derived.is_some_and(|it| it.contains(&format!(":{{{namespace}:")))
+    }
+
+    fn any_namespace() -> impl Strategy<Value = String> {
+        prop_oneof!["[ab.:{}]{0,3}", Just("a".to_owned()), Just("ab".to_owned())]
+    }
+
+    fn any_name() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[ab{}:.]{1,8}",
+            "[ab:]{0,2}[{][ab:]{1,4}[}][ab:]{0,3}",
+            "\\PC{1,20}",
+            "[a-z]{1,4}\\{[a-z]{1,3}\\}[a-z]{0,3}"
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn all_keys_of_a_name_lie_in_one_slot(namespace in "[a-z{}:]{0,4}", name in any_name()) {
+            if let Ok(name) = Name::new(&namespace, &name) {
+                for key in keys(&name) {
+                    prop_assert_eq!(slot(&key), slot(name.main()), "{}", key);
+                }
+            }
+        }
+
+        #[test]
+        fn a_name_is_known_by_its_main_key_and_its_derived_ones(
+            namespace in "[a-z*.]{0,4}",
+            name in any_name(),
+        ) {
+            if let Ok(name) = Name::new(&namespace, &name) {
+                prop_assert_eq!(Name::of_main(&namespace, name.main()), Some(name.clone()));
+                let key = name.part("readers");
+                prop_assert_eq!(Name::of_part(&namespace, "readers", &key), Some(name.clone()));
+                prop_assert_eq!(Name::of_part(&namespace, "queue", &key), None);
+            }
+        }
+
+        #[test]
+        fn no_two_names_share_a_key(
+            (namespace, one) in (any_namespace(), any_name()),
+            (neighbour, other) in (any_namespace(), any_name()),
+        ) {
+            prop_assume!((&namespace, &one) != (&neighbour, &other));
+            // Names in the empty namespace are keys as they are, also those of another one.
+            prop_assume!(namespace == neighbour || !(namespace.is_empty() || neighbour.is_empty()));
+            if let (Ok(one), Ok(other)) = (Name::new(&namespace, &one), Name::new(&neighbour, &other)) {
+                for key in keys(&one) {
+                    prop_assert!(!keys(&other).contains(&key), "{}", key);
+                }
+            }
+        }
+
+        #[test]
+        fn the_patterns_of_a_namespace_are_those_of_its_keys_alone(
+            (namespace, name) in (any_namespace(), any_name()),
+            neighbour in any_namespace(),
+        ) {
+            prop_assume!(!namespace.is_empty());
+            if let Ok(name) = Name::new(&namespace, &name) {
+                for key in keys(&name) {
+                    prop_assert!(allowed(&namespace, &key), "{}", key);
+                    let alien = !neighbour.is_empty() && neighbour != namespace;
+                    prop_assert!(!(alien && allowed(&neighbour, &key)), "{} {}", neighbour, key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Who holds: a logical [`Owner`], and the [`ClaimId`] of one acquisition by it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::words::error::Error;
+use crate::words::error::Result;
+
+/// A logical holder, `<client uuid>:<number>`.
+///
+/// A task is not an owner and neither is a thread: async work moves between threads. Clones and copies of an `Owner` are
+/// the same holder. It can be written as text and read back, also by another process.
+///
+/// # Examples
+///
+/// ```
+/// use lockkeeper_core::Owner;
+///
+/// let owner: Owner = "67e55044-10b1-426f-9247-bb680e5fe0c8:7".parse()?;
+/// assert_eq!(owner.to_string(), "67e55044-10b1-426f-9247-bb680e5fe0c8:7");
+/// # Ok::<(), lockkeeper_core::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    client: Uuid,
+    number: u64,
+}
+
+impl Owner {
+    pub(crate) const fn new(client: Uuid, number: u64) -> Self {
+        Self { client, number }
+    }
+
+    /// The client that made it.
+    pub(crate) const fn client(self) -> Uuid {
+        self.client
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.client, self.number)
+    }
+}
+
+impl FromStr for Owner {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = text.split_once(':').and_then(|(client, number)| {
+            Some(Self {
+                client: Uuid::try_parse(client).ok()?,
+                number: number.parse().ok()?,
+            })
+        });
+        parsed
+            .filter(|owner| owner.to_string() == text)
+            .ok_or_else(|| {
+                Error::config(format!(
+                    "{text:?} is not an owner, which reads `<uuid>:<number>`"
+                ))
+            })
+    }
+}
+
+/// One acquisition by one owner, `<owner>/<64 random bits in hex>`. One guard is one claim, and a claim lives once.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId {
+    text: Arc<str>,
+    owner: Owner,
+}
+
+impl ClaimId {
+    /// A claim of `owner`, told from its others by `random`.
+    pub fn new(owner: Owner, random: u64) -> Self {
+        Self {
+            text: format!("{owner}/{random:016x}").into(),
+            owner,
+        }
+    }
+
+    /// Who claims.
+    pub const fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The claim as it is written on the server.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimId({})", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_owner_reads_back_as_written_and_nothing_else_does() {
+        let owner = Owner::new(Uuid::from_u128(7), 42);
+        assert_eq!(owner.to_string().parse::<Owner>().unwrap(), owner);
+        for text in [
+            "",
+            ":",
+            "x:1",
+            "00000000-0000-0000-0000-000000000007:",
+            "00000000-0000-0000-0000-000000000007:+1",
+        ] {
+            assert!(text.parse::<Owner>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_its_owner_and_sixteen_hex_digits() {
+        let claim = ClaimId::new(Owner::new(Uuid::from_u128(7), 1), 0xab);
+        assert_eq!(
+            claim.as_str(),
+            "00000000-0000-0000-0000-000000000007:1/00000000000000ab"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_owner_that_writes_itself_so_or_an_error(
+            text in prop_oneof!["\\PC*", "[0-9a-fA-F-]{30,40}:[+0-9]{0,21}", "[{(]?[0-9a-f]{32}[)}]?:7"],
+        ) {
+            match text.parse::<Owner>() {
+                Ok(owner) => prop_assert_eq!(owner.to_string(), text),
+                Err(error) => prop_assert!(error.to_string().contains("is not an owner")),
+            }
+        }
+
+        #[test]
+        fn every_owner_reads_back(client: u128, number: u64) {
+            let owner = Owner::new(Uuid::from_u128(client), number);
+            prop_assert_eq!(owner.to_string().parse::<Owner>().unwrap(), owner);
+        }
+    }
+}

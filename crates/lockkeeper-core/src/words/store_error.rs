@@ -1,0 +1,189 @@
+//! What is known about a request that was not answered.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::words::rules::Rules;
+
+/// The number of one request, unlike that of any other request of the same client.
+pub type Request = u64;
+
+/// What is known about a request that got no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It did not reach the server and never will.
+    NotSent,
+    /// It may have been executed, be executed later, or never.
+    Unknown,
+    /// The server answered with an error instead of executing it to its end.
+    Refused,
+}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    outcome: Outcome,
+    message: String,
+    /// What to do about it.
+    remedy: Option<Arc<str>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl StoreError {
+    /// The request did not reach the server and never will.
+    pub fn not_sent(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::NotSent,
+            message: message.into(),
+            remedy: None,
+            source: None,
+        }
+    }
+
+    /// Nobody knows whether the request was executed.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            message: message.into(),
+            remedy: None,
+            source: None,
+        }
+    }
+
+    /// The server's error reply, whole: its first word is the code.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Refused,
+            message: message.into(),
+            remedy: None,
+            source: None,
+        }
+    }
+
+    /// Keeps the client library's own error behind this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What is known about the request.
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The client library's own error.
+    pub(crate) fn client_error(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
+        self.source.clone()
+    }
+
+    /// What happened, without saying again what is known about the request; an error reply as the server sent it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The code word of the server's error reply (`NOPERM`, `READONLY`, …); `None` if the server did not answer.
+    pub fn code(&self) -> Option<&str> {
+        match self.outcome {
+            Outcome::Refused => self.message.split_whitespace().next(),
+            Outcome::NotSent | Outcome::Unknown => None,
+        }
+    }
+
+    /// Says what to do about a missing right. The server names a command, and neither keys nor channels.
+    pub(crate) fn advised(mut self, rules: &Rules) -> Self {
+        if self.code() == Some("NOPERM") {
+            self.remedy = rules.remedy(&self.message);
+        }
+        self
+    }
+
+    /// Whether the server does not know the script: it has executed nothing.
+    pub fn is_noscript(&self) -> bool {
+        self.code() == Some("NOSCRIPT")
+    }
+
+    /// Whether the server refused this very request, so that a part of it may pass: it is not about the server's state,
+    /// but for `TRYAGAIN`, which is about several keys at once.
+    pub(crate) fn blames_request(&self) -> bool {
+        self.outcome == Outcome::Refused
+            && (!self.is_transient() || self.code() == Some("TRYAGAIN"))
+    }
+
+    /// Whether the same request may well succeed later: nobody answered, or the server is not ready just now.
+    pub fn is_transient(&self) -> bool {
+        match self.code() {
+            None => true,
+            Some(code) => matches!(
+                code,
+                "LOADING"
+                    | "BUSY"
+                    | "READONLY"
+                    | "MASTERDOWN"
+                    | "CLUSTERDOWN"
+                    | "TRYAGAIN"
+                    | "NOREPLICAS"
+                    | "MISCONF"
+                    | "OOM"
+                    | "UNBLOCKED"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outcome {
+            Outcome::NotSent => write!(f, "{}", Printable(&self.message)),
+            Outcome::Unknown => write!(f, "no answer: {}", Printable(&self.message)),
+            Outcome::Refused => {
+                write!(f, "the server refused: {}", Printable(&self.message))?;
+                self.remedy.iter().try_for_each(|it| write!(f, "; {it}"))
+            }
+        }
+    }
+}
+
+/// A text that a server may have chosen, its control characters escaped: they could rewrite a terminal or forge lines of a log.
+struct Printable<'a>(&'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(char::is_control) {
+            let plain = part.trim_end_matches(char::is_control);
+            f.write_str(plain)?;
+            write!(f, "{}", part[plain.len()..].escape_default())?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_cannot_act_on_a_terminal_or_forge_a_line() {
+        let text = "ERR \u{1b}[2J\u{1b}]0;owned\u{7}\r\nWARN lost \u{9b}31m grün\u{0}";
+        for error in [
+            StoreError::refused(text),
+            StoreError::unknown(text),
+            StoreError::not_sent(text),
+        ] {
+            let shown = crate::Error::backend("acquire lock \"a\"", error).to_string();
+            assert!(!shown.contains(char::is_control), "{shown:?}");
+            let escaped = r"ERR \u{1b}[2J\u{1b}]0;owned\u{7}\r\nWARN lost \u{9b}31m grün\u{0}";
+            assert!(shown.ends_with(escaped), "{shown}");
+        }
+        let plain = StoreError::refused("ERR plain").to_string();
+        assert_eq!(plain, "the server refused: ERR plain");
+    }
+}
