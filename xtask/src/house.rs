@@ -10,7 +10,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Everything that a law may ask about.
 #[derive(Debug, Clone)]
 pub(crate) struct House {
-    pub(crate) members: Vec<Target>,
+    pub(crate) members: Vec<Member>,
     /// The text of the top `Cargo.toml`, for what its comments say.
     pub(crate) manifest: String,
     /// Names of the files and folders at the top.
@@ -25,7 +25,7 @@ pub(crate) struct House {
 
 /// A package of the workspace.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) version: String,
     /// `1.95`, if it is given.
@@ -76,7 +76,7 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(metadata.target_directory.into())
 }
 
-fn member(package: &Package) -> Target {
+fn member(package: &Package) -> Member {
     let needed = |dev: bool| {
         let dependencies = package.dependencies.iter();
         dependencies
@@ -97,7 +97,7 @@ fn member(package: &Package) -> Target {
     let enabled = needed_features
         .chain(own_features.map(|feature| feature.replace('?', "")))
         .collect();
-    Target {
+    Member {
         enabled,
         name: package.name.to_string(),
         version: package.version.to_string(),

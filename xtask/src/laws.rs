@@ -2,7 +2,10 @@
 //!
 //! A law looks at a [`House`] and returns what offends against it, one sentence each.
 
-use crate::house::{House, Target};
+use std::collections::BTreeMap;
+
+use crate::house::{House, Member};
+use crate::layers::Imports;
 
 /// A law: what it says, and how it is checked.
 pub(crate) type Law = (&'static str, fn(&House) -> Vec<String>);
@@ -16,6 +19,14 @@ pub(crate) const LAWS: &[Law] = &[
     (
         "only the store over fred knows fred, only the embedded store knows mlua",
         client_and_interpreter_are_known_to_their_stores,
+    ),
+    (
+        "imports of the core point down, layer by layer",
+        imports_of_the_core_point_down,
+    ),
+    (
+        "no more than four source files import one another in a circle",
+        circles_of_files_are_small,
     ),
     (
         "the facade depends on crates of this house only",
@@ -113,6 +124,37 @@ fn client_and_interpreter_are_known_to_their_stores(house: &House) -> Vec<String
         }
     }
     offences
+}
+
+fn imports_of_the_core_point_down(house: &House) -> Vec<String> {
+    match imports(house).remove("lockkeeper-core") {
+        Some(core) => core.against_layers(),
+        None => vec!["the core has no source files".to_owned()],
+    }
+}
+
+fn circles_of_files_are_small(house: &House) -> Vec<String> {
+    let crates = imports(house).into_iter();
+    let circles = crates.flat_map(|(name, imports)| {
+        let circles = imports.circles().into_iter();
+        circles.map(move |circle| format!("{name}: {circle}"))
+    });
+    circles.collect()
+}
+
+/// Which file imports which, of each crate that has a folder `src` below `crates`.
+fn imports(house: &House) -> BTreeMap<&str, Imports> {
+    let mut crates: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for (path, text) in &house.sources {
+        let below = path.rsplit_once("crates/").map(|(_, below)| below);
+        if let Some((name, file)) = below.and_then(|below| below.split_once("/src/")) {
+            crates.entry(name).or_default().push((file, text));
+        }
+    }
+    let crates = crates.into_iter();
+    crates
+        .map(|(name, files)| (name, Imports::of(files)))
+        .collect()
 }
 
 fn facade_depends_on_the_house(house: &House) -> Vec<String> {
@@ -228,7 +270,7 @@ fn rust_version_is_tested(house: &House) -> Vec<String> {
 }
 
 /// What a member depends on that does not fit.
-fn foreign(member: &Target, fits: impl Fn(&str) -> bool) -> Vec<String> {
+fn foreign(member: &Member, fits: impl Fn(&str) -> bool) -> Vec<String> {
     member
         .dependencies
         .iter()

@@ -8,6 +8,7 @@ mod examples;
 mod house;
 mod launch;
 mod laws;
+mod layers;
 mod pictures;
 mod programs;
 mod prove;

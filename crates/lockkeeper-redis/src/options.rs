@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_core::{Error, Result};
 
-use crate::store::RedisStore;
-
-/// Settings of a [`RedisStore`] that a URL does not carry.
+/// Settings of a [`RedisStore`](crate::RedisStore) that a URL does not carry.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -78,38 +76,7 @@ impl RedisOptions {
         self
     }
 
-    /// Connects to the server at `url`. When it returns `Ok`, both connections have answered a `PING`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] if the URL or a setting cannot work. [`Error::Backend`] if the server is out of reach, does not
-    /// answer within the connect timeout, or refuses: its source says which, and has the server's code word
-    /// (`WRONGPASS`, `NOAUTH`, …).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes whatever has been opened.
-    pub async fn connect(self, url: &str) -> Result<RedisStore> {
-        self.check()?;
-        RedisStore::open(url, self, false).await
-    }
-
-    /// The same for one server of several, which may be down: when it returns `Ok`, the server has answered, or it was out
-    /// of reach and is connected to as soon as it answers.
-    ///
-    /// # Errors
-    ///
-    /// As for [`connect`](Self::connect), except that a server that is out of reach is no error.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`connect`](Self::connect).
-    pub async fn connect_later(self, url: &str) -> Result<RedisStore> {
-        self.check()?;
-        RedisStore::open(url, self, true).await
-    }
-
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         for (name, value) in [
             ("connect_timeout", self.connect_timeout),
             ("silence_timeout", self.silence_timeout),

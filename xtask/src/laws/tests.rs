@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn member(name: &str, dependencies: &[&str]) -> Target {
-    Target {
+fn member(name: &str, dependencies: &[&str]) -> Member {
+    Member {
         name: name.to_owned(),
         version: "0.1.0".to_owned(),
         rust_version: Some("1.95".to_owned()),
@@ -12,6 +12,10 @@ fn member(name: &str, dependencies: &[&str]) -> Target {
         enabled: Vec::new(),
         dev_dependencies: Vec::new(),
     }
+}
+
+fn source(path: &str, text: &str) -> (String, String) {
+    (path.to_owned(), text.to_owned())
 }
 
 fn good() -> House {
@@ -32,7 +36,7 @@ fn good() -> House {
         top: ["Cargo.toml", "crates", "docs", "examples", "lua", "tests"]
             .map(str::to_owned)
             .to_vec(),
-        sources: vec![("src/lib.rs".to_owned(), "//! Fine.\n".to_owned())],
+        sources: vec![source("crates/lockkeeper-core/src/lib.rs", "//! Fine.\n")],
         compiler: "rustc 1.95.0 (59807616e 2026-04-14)\n".to_owned(),
         ci: true,
     }
@@ -45,7 +49,7 @@ fn offences(law: fn(&House) -> Vec<String>, spoil: impl FnOnce(&mut House)) -> V
     law(&house)
 }
 
-fn named<'a>(house: &'a mut House, name: &str) -> &'a mut Target {
+fn named<'a>(house: &'a mut House, name: &str) -> &'a mut Member {
     let mut members = house.members.iter_mut();
     members.find(|member| member.name == name).unwrap()
 }
@@ -192,4 +196,32 @@ fn a_promise_that_is_not_tested_is_found_where_it_is_to_be_tested() {
         named(house, "lockkeeper-core").rust_version = None;
     });
     assert_eq!(found, ["lockkeeper-core has no rust-version"]);
+}
+
+#[test]
+fn an_import_upwards_in_the_core_is_an_offence() {
+    let upwards = source(
+        "crates/lockkeeper-core/src/words/name.rs",
+        "use crate::engine::Engine;\n",
+    );
+    let engine = source("crates/lockkeeper-core/src/engine/mod.rs", "");
+    let offences = offences(imports_of_the_core_point_down, |house| {
+        house.sources.extend([upwards, engine]);
+    });
+    assert_eq!(
+        offences,
+        ["`words::name` imports `engine`, which is not below it"]
+    );
+}
+
+#[test]
+fn a_circle_of_many_files_is_an_offence() {
+    let offences = offences(circles_of_files_are_small, |house| {
+        for (file, next) in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "a")] {
+            let path = format!("crates/lockkeeper-redis/src/{file}.rs");
+            let text = format!("use crate::{next}::It;\n");
+            house.sources.push(source(&path, &text));
+        }
+    });
+    assert_eq!(offences.len(), 1, "{offences:?}");
 }

@@ -13,10 +13,10 @@ use crate::acquire::plan::{Plan, Target};
 use crate::acquire::turn::Turn;
 use crate::claim::{Departure, Verdict};
 use crate::engine::Engine;
-use crate::engine::part::Unreleased;
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
 use crate::engine::terms::Terms;
+use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::quorum::Quorum;
 use crate::schedule::pause::Pauses;
@@ -457,7 +457,7 @@ impl Acquisition {
             .first()
             .and_then(|it| it.parts.get(self.awaited));
         if let Some(part) = awaited {
-            part.requester.observed.tell(part, LeaseEvent::Waiting);
+            part.tell(LeaseEvent::Waiting);
         }
     }
 

@@ -9,16 +9,12 @@ use lockkeeper_lua::{Status, client, name};
 use crate::engine::Engine;
 use crate::engine::settings::LONGEST_LABEL;
 use crate::engine::subscriptions::presence::client_key;
-use crate::seam::protocol::Item;
-use crate::seam::protocol::Protocol;
-use crate::seam::store::Reply;
-use crate::seam::store::Value;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::seam::protocol::{Item, Protocol};
+use crate::seam::store::{Reply, Value};
+use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::owner::Owner;
-use crate::words::store_error::Outcome;
-use crate::words::store_error::StoreError;
+use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
 
 /// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.

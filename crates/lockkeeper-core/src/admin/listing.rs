@@ -8,13 +8,10 @@ use lockkeeper_lua::{Status, server};
 
 use crate::admin::glob;
 use crate::admin::inspection::put;
-use crate::client::Client;
 use crate::engine::Engine;
 use crate::seam::protocol::Item;
-use crate::seam::store::Reply;
-use crate::seam::store::Value;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::seam::store::{Reply, Value};
+use crate::words::error::{Error, Result};
 use crate::words::name;
 use crate::words::name::Name;
 
@@ -24,14 +21,14 @@ const PAGE: &str = "500";
 /// The derived key of those who read.
 const READERS: &str = "readers";
 
-/// The names that match a pattern and hold something, page by page; made by [`Client::names`].
+/// The names that match a pattern and hold something, page by page; made by [`Client::names`](crate::Client::names).
 ///
 /// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
 /// found; one that begins or ends to meanwhile may be, and one that goes from reading to writing. A page may be empty, and a
 /// name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
 /// that wanders from one to another meanwhile may be missed.
 pub struct Names {
-    client: Client,
+    engine: Arc<Engine>,
     pattern: String,
     /// The keys that are still to be looked for, and on which server; the ones of now last.
     searches: Vec<(u32, String)>,
@@ -39,12 +36,12 @@ pub struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(client: &Client, pattern: &str) -> Self {
-        let wanted = searches(&client.engine.settings.namespace, pattern);
-        let servers = client.engine.requester.store.servers().into_iter().rev();
+    pub(crate) fn new(engine: &Arc<Engine>, pattern: &str) -> Self {
+        let wanted = searches(&engine.settings.namespace, pattern);
+        let servers = engine.requester.store.servers().into_iter().rev();
         let on = |server| wanted.iter().map(move |search| (server, search.clone()));
         Self {
-            client: client.clone(),
+            engine: Arc::clone(engine),
             pattern: pattern.to_owned(),
             searches: servers.flat_map(on).collect(),
             cursor: "0".to_owned(),
@@ -65,7 +62,7 @@ impl Names {
     ///
     /// # Examples
     ///
-    /// See [`Client::names`].
+    /// See [`Client::names`](crate::Client::names).
     pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
         if is_unfinished(&self.pattern) {
             return Err(Error::config(format!(
@@ -80,7 +77,7 @@ impl Names {
             let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
             Item::new(&server::SCAN, [], args).on(*server)
         };
-        let engine = Arc::clone(&self.client.engine);
+        let engine = Arc::clone(&self.engine);
         let reply = ask(&engine, "list locks", item).await?;
         let (Status::Page, Some(next), Some(Value::List(keys))) = (
             reply.status(),
@@ -157,7 +154,7 @@ fn name_of(namespace: &str, key: &str) -> Option<String> {
     Some(name.to_string())
 }
 
-/// What a server is; see [`Client::server_facts`]. What it does not say is `None`: not every user may ask, and the embedded
+/// What a server is; see [`Client::server_facts`](crate::Client::server_facts). What it does not say is `None`: not every user may ask, and the embedded
 /// engine has nothing to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,10 +9,8 @@ use crate::engine::Engine;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::presence::client_channel;
 use crate::seam::protocol::Item;
-use crate::seam::store::Reply;
-use crate::seam::store::Value;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::seam::store::{Reply, Value};
+use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::rules::CLIENTS;
 

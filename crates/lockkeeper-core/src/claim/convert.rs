@@ -6,11 +6,7 @@
 //! more, for the swap may have replaced it. Nor is it believed in any longer after a refusal if another request for the
 //! swap may still be executed.
 
-use crate::claim::Claim;
-use crate::claim::Ending;
-use crate::claim::NotNow;
-use crate::claim::Pending;
-use crate::claim::Phase;
+use crate::claim::{Claim, Ending, NotNow, Pending, Phase};
 use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 use crate::words::store_error::Request;

@@ -26,13 +26,11 @@ use queue::Queue;
 pub(crate) use state::Course;
 pub use state::{Belief, Departure, Ending, NotNow, Verdict};
 
-use crate::words::answer::Answer;
-use crate::words::answer::Verb;
+use crate::words::answer::{Answer, Verb};
 use crate::words::ending::LossReason;
 use crate::words::moment::Moment;
 use crate::words::owner::ClaimId;
-use crate::words::store_error::Outcome;
-use crate::words::store_error::Request;
+use crate::words::store_error::{Outcome, Request};
 use crate::words::token::FencingToken;
 
 /// One claim, from before its first request until after its leave.

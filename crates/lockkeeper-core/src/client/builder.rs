@@ -6,11 +6,9 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::settings::Settings;
-use crate::seam::observer::Observed;
-use crate::seam::observer::Observer;
+use crate::seam::observer::{Observed, Observer};
 use crate::seam::store::Store;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 
 /// Settings for a new [`Client`]. Every one has a default that fits most services.
 ///

@@ -6,17 +6,14 @@ pub(crate) mod lock;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::admin::inspection;
-use crate::admin::inspection::Inspection;
-use crate::admin::inspection::Waiter;
-use crate::admin::listing;
-use crate::admin::listing::Names;
-use crate::admin::listing::ServerFacts;
+use crate::admin::inspection::{Inspection, Waiter};
+use crate::admin::listing::{Names, ServerFacts};
 use crate::admin::rights::Question;
+use crate::admin::{inspection, listing};
 use crate::client::builder::ClientBuilder;
 use crate::engine::Engine;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::words::ending::CloseReport;
+use crate::words::error::{Error, Result};
 use crate::words::owner::Owner;
 
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
@@ -26,19 +23,6 @@ use crate::words::owner::Owner;
 #[derive(Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
-}
-
-/// What [`Client::close`] found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CloseReport {
-    /// Claims that nobody held any more and that the server has confirmed to be gone, since the client was made.
-    pub confirmed: usize,
-    /// Leases whose guards were alive: lost to their holders, and held on the server until their ttl ends.
-    pub expiring: usize,
-    /// Claims that nobody held any more, or that were just being acquired or released, and that the server has not
-    /// confirmed to be gone: it did not answer in time, or refused. Those that are there end with their ttl.
-    pub unconfirmed: usize,
 }
 
 impl Client {
@@ -161,7 +145,7 @@ impl Client {
     /// # }
     /// ```
     pub fn names(&self, pattern: &str) -> Names {
-        Names::new(self, pattern)
+        Names::new(&self.engine, pattern)
     }
 
     /// What the server is, as far as it says so.

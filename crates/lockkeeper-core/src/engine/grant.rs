@@ -4,6 +4,7 @@
 //! What becomes of the rest when a grant is lost is one rule: its remaining parts are not renewed any more, and released when
 //! the guard is gone. Until then whoever works under it has time to stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Grant {
     parts: Box<[(Arc<Part>, FencingToken)]>,
     /// What it is called, if its parts have several names.
     pub(crate) names: Option<Box<str>>,
+    /// The guard has released it before it was lost.
+    released: AtomicBool,
     /// How it ended, once somebody has seen that.
     end: OnceLock<End>,
     /// Notified when a part comes to another phase.
@@ -45,6 +48,7 @@ impl Grant {
             needs,
             parts: parts.into(),
             names,
+            released: AtomicBool::new(false),
             end: OnceLock::new(),
             changed: Notify::new(),
         });
@@ -75,10 +79,10 @@ impl Grant {
         self.parts.get(place).unwrap_or(&self.parts[0]).1
     }
 
-    /// The guard releases it: unless the lease was lost before, it ends by that.
+    /// The guard is about to end its parts: unless the lease was lost before, it ends by that.
     pub(crate) fn release(&self) {
         if self.end().is_none() {
-            let _ = self.end.set(End::Released);
+            self.released.store(true, Ordering::Relaxed);
         }
     }
 
@@ -109,6 +113,9 @@ impl Grant {
             Belief::Ended(Ending::Lost(reason)) => Some((part, reason)),
             _ => None,
         });
+        if self.released.load(Ordering::Relaxed) {
+            return End::Released;
+        }
         // The first of those that weigh most.
         let worst = lost.reduce(|worst, next| match weight(next.1) > weight(worst.1) {
             true => next,

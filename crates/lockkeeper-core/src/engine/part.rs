@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::claim::{Belief, Claim, Departure, Ending};
-use crate::engine::Engine;
 use crate::engine::grant::Grant;
 use crate::engine::requester::Requester;
 use crate::engine::terms::Terms;
 use crate::schedule::LeaseId;
+use crate::seam::observer::LeaseEvent;
 use crate::seam::protocol::Protocol;
 use crate::words::ending::{LossReason, Lost};
 use crate::words::error::{Error, Result};
@@ -109,6 +109,13 @@ impl Part {
     /// The name of the lock.
     pub(crate) fn name(&self) -> &str {
         self.protocol.name().as_str()
+    }
+
+    /// Tells the client's observer that this has happened.
+    pub(crate) fn tell(&self, event: LeaseEvent) {
+        self.requester
+            .observed
+            .tell(&*self.protocol, &self.id, event);
     }
 
     /// The present moment, by the clock that its deadline is compared with.
@@ -249,41 +256,4 @@ impl Part {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Claims of one client that the server may hold and that nobody has released. They exist before their first request is sent.
-/// Several of them were acquired by one script, and are released by one.
-///
-/// Dropped, their validity ends at once, and a release is posted for what the server may hold.
-#[derive(Debug)]
-pub(crate) struct Unreleased {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) parts: Vec<Arc<Part>>,
-    /// What errors call its server, of a lock on several servers.
-    pub(crate) server: Option<Arc<str>>,
-}
-
-impl Unreleased {
-    /// The only one, where there is one; otherwise the first.
-    pub(crate) fn first(&self) -> Option<&Arc<Part>> {
-        self.parts.first()
-    }
-
-    /// Ends validity; from here on nothing but a release is sent for the claims.
-    pub(crate) fn end(&self) {
-        for part in self.parts.iter().rev() {
-            self.engine.end(part);
-        }
-    }
-}
-
-impl Drop for Unreleased {
-    fn drop(&mut self) {
-        self.end();
-        self.parts.retain(|part| part.take_departure());
-        if !self.parts.is_empty() {
-            let parts = std::mem::take(&mut self.parts);
-            self.engine.releaser.post(&self.engine.requester, parts);
-        }
-    }
 }

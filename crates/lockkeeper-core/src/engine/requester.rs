@@ -14,27 +14,15 @@ use std::time::Duration;
 
 use lockkeeper_lua::Script;
 
-use crate::claim::Claim;
-use crate::claim::Departure;
-use crate::claim::NotNow;
-use crate::claim::Verdict;
+use crate::claim::{Claim, Departure, NotNow, Verdict};
 use crate::engine::part::Part;
 use crate::seam::clock::Clock;
-use crate::seam::observer::LeaseEvent;
-use crate::seam::observer::Observed;
-use crate::seam::protocol::Ask;
-use crate::seam::protocol::Item;
-use crate::seam::protocol::Together;
-use crate::seam::store::Call;
-use crate::seam::store::Form;
-use crate::seam::store::Reply;
-use crate::seam::store::Store;
-use crate::words::answer::Answer;
-use crate::words::answer::Verb;
+use crate::seam::observer::{LeaseEvent, Observed};
+use crate::seam::protocol::{Ask, Item, Together};
+use crate::seam::store::{Call, Form, Reply, Store};
+use crate::words::answer::{Answer, Verb};
 use crate::words::rules::Rules;
-use crate::words::store_error::Outcome;
-use crate::words::store_error::Request;
-use crate::words::store_error::StoreError;
+use crate::words::store_error::{Outcome, Request, StoreError};
 use crate::words::token::FencingToken;
 
 /// Why an exchange has no verdict.
@@ -368,13 +356,13 @@ impl Requester {
     /// Sends one request. A refusal for a missing right says what to allow.
     async fn send(&self, call: Call) -> Result<Reply, StoreError> {
         let reply = self.store.call(call).await;
-        reply.map_err(|error| error.advised(&self.rules))
+        reply.map_err(|error| self.rules.advise(error))
     }
 
     /// Subscribes to a channel. A refusal for a missing right says what to allow.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         let done = self.store.subscribe(channel).await;
-        done.map_err(|error| error.advised(&self.rules))
+        done.map_err(|error| self.rules.advise(error))
     }
 
     /// Tells the claim of a grant that a message has told of.
@@ -422,7 +410,7 @@ impl Requester {
             (outcome, happened)
         });
         if let Some(event) = happened {
-            self.observed.tell(part, event);
+            part.tell(event);
         }
         outcome
     }

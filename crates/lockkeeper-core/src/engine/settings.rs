@@ -6,8 +6,7 @@ use std::time::Duration;
 use crate::engine::terms::Terms;
 use crate::schedule::Pace;
 use crate::seam::observer::Observed;
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 
 /// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
 /// taken up within a minute; the same as Redisson's.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::claim::{Belief, Ending, NotNow, Verdict};
-use crate::engine::part::{Part, Unreleased};
+use crate::engine::part::Part;
 use crate::engine::release::observe_released;
 use crate::engine::requester::Failed;
+use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::schedule::pause::Pauses;
 use crate::seam::protocol::Protocol;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::grant::Grant;
-use crate::engine::part::{Part, Unreleased};
-use crate::engine::release::{self, failed_on, is_gone};
+use crate::engine::part::Part;
 use crate::engine::subscriptions::presence::Subscription;
+use crate::engine::unreleased::Unreleased;
 use crate::grant::lease::Lease;
+use crate::grant::release::{self, failed_on, is_gone};
 use crate::seam::observer::LeaseEvent;
 use crate::words::ending::{End, LossReason, Lost, Released};
 use crate::words::error::{Error, Result};
@@ -53,7 +54,7 @@ impl Hold {
             let token = grant.token(place);
             tracing::debug!(claim = %part.id, %token, "granted");
             let event = LeaseEvent::Granted { token, waited };
-            engine.requester.observed.tell(part, event);
+            part.tell(event);
         }
         for (engine, part) in engines {
             engine.renewer.heed(part);

@@ -4,3 +4,4 @@ pub(crate) mod convert;
 pub(crate) mod guard;
 pub(crate) mod hold;
 pub(crate) mod lease;
+pub(crate) mod release;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::engine::part::Part;
+use crate::seam::protocol::Protocol;
 use crate::words::ending::LossReason;
 use crate::words::kind::Kind;
-use crate::words::owner::Owner;
+use crate::words::owner::{ClaimId, Owner};
 use crate::words::token::FencingToken;
 
 /// Told of everything that happens to the leases of a client.
@@ -92,13 +92,13 @@ pub enum LeaseEvent {
 pub(crate) struct Observed(pub(crate) Option<std::sync::Arc<dyn Observer>>);
 
 impl Observed {
-    pub(crate) fn tell(&self, part: &Part, event: LeaseEvent) {
+    pub(crate) fn tell(&self, protocol: &dyn Protocol, claim: &ClaimId, event: LeaseEvent) {
         if let Some(observer) = &self.0 {
             let observation = Observation {
-                name: part.protocol.name().as_str(),
-                kind: part.protocol.kind(),
-                claim: part.id.as_str(),
-                owner: part.id.owner(),
+                name: protocol.name().as_str(),
+                kind: protocol.kind(),
+                claim: claim.as_str(),
+                owner: claim.owner(),
                 event,
             };
             // A panic would end the task that keeps the leases of all, or fail an acquisition that has succeeded.

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use lockkeeper_lua::{Script, Status};
 
-use crate::seam::store::Reply;
-use crate::seam::store::Value;
+use crate::seam::store::{Reply, Value};
 use crate::words::name::Name;
 use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;

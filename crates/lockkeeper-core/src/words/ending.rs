@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::words::error::Error;
-
 /// What a holder may believe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -57,16 +55,6 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, reason, .. } = self;
         write!(f, "lock {name:?} was lost: {reason}")
-    }
-}
-
-impl From<Lost> for Error {
-    fn from(lost: Lost) -> Self {
-        Self::Lost {
-            name: lost.name,
-            server: lost.server,
-            reason: lost.reason,
-        }
     }
 }
 
@@ -125,4 +113,17 @@ impl Released {
             (Self::Free, Self::Free) => Self::Free,
         }
     }
+}
+
+/// What [`Client::close`](crate::Client::close) found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseReport {
+    /// Claims that nobody held any more and that the server has confirmed to be gone, since the client was made.
+    pub confirmed: usize,
+    /// Leases whose guards were alive: lost to their holders, and held on the server until their ttl ends.
+    pub expiring: usize,
+    /// Claims that nobody held any more, or that were just being acquired or released, and that the server has not
+    /// confirmed to be gone: it did not answer in time, or refused. Those that are there end with their ttl.
+    pub unconfirmed: usize,
 }

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::words::ending::LossReason;
+use crate::words::ending::{LossReason, Lost};
 use crate::words::store_error::StoreError;
 
 /// `Result` with Lockkeeper's [`Error`].
@@ -168,6 +168,16 @@ impl Error {
             Self::Backend { cause, .. } => cause.is_transient(),
             Self::Timeout { .. } | Self::QueueFull { .. } | Self::NotReplicated { .. } => true,
             _ => false,
+        }
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::Lost {
+            name: lost.name,
+            server: lost.server,
+            reason: lost.reason,
         }
     }
 }

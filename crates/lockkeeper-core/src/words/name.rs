@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 use crate::words::owner::ClaimId;
 
 /// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::words::error::Error;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 
 /// A logical holder, `<client uuid>:<number>`.
 ///

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::words::name;
+use crate::words::store_error::StoreError;
 
 /// The rules of `ACL SETUSER` that let a user have the locks of one namespace, and no key of another's.
 #[derive(Debug)]
@@ -32,8 +33,19 @@ impl Rules {
         }
     }
 
+    /// The error, which says what to do if it is about a missing right. The server names a command, and neither keys nor channels.
+    pub(crate) fn advise(&self, error: StoreError) -> StoreError {
+        match error.code() {
+            Some("NOPERM") => {
+                let remedy = self.remedy(error.message());
+                error.with_remedy(remedy)
+            }
+            _ => error,
+        }
+    }
+
     /// What to do about a `NOPERM` of this text; `None` if it is about something else.
-    pub(crate) fn remedy(&self, text: &str) -> Option<Arc<str>> {
+    fn remedy(&self, text: &str) -> Option<Arc<str>> {
         let Self { keys, names } = self;
         let remedy = match text {
             _ if text.contains("channel") => format!("allow the user {names} {CLIENTS}"),

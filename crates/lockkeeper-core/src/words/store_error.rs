@@ -4,8 +4,6 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::words::rules::Rules;
-
 /// The number of one request, unlike that of any other request of the same client.
 pub type Request = u64;
 
@@ -92,11 +90,9 @@ impl StoreError {
         }
     }
 
-    /// Says what to do about a missing right. The server names a command, and neither keys nor channels.
-    pub(crate) fn advised(mut self, rules: &Rules) -> Self {
-        if self.code() == Some("NOPERM") {
-            self.remedy = rules.remedy(&self.message);
-        }
+    /// Says what to do about it.
+    pub(crate) fn with_remedy(mut self, remedy: Option<Arc<str>>) -> Self {
+        self.remedy = remedy;
         self
     }
 

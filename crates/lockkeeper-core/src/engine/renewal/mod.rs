@@ -19,19 +19,15 @@ use futures_util::stream::{self, FuturesUnordered};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::claim::Claim;
-use crate::claim::Verdict;
-use crate::engine::background::Releaser;
+use crate::claim::{Claim, Verdict};
 use crate::engine::part::Part;
-use crate::engine::requester::Failed;
-use crate::engine::requester::Requester;
+use crate::engine::posts::Releaser;
+use crate::engine::requester::{Failed, Requester};
 use crate::schedule::Schedule;
-use crate::seam::clock::LOOK;
-use crate::seam::clock::sleep_until_some;
+use crate::seam::clock::{LOOK, sleep_until_some};
 use crate::seam::observer::LeaseEvent;
 use crate::seam::protocol::Grant;
-use crate::words::answer::Answer;
-use crate::words::answer::Verb;
+use crate::words::answer::{Answer, Verb};
 use crate::words::ending::LossReason;
 use crate::words::moment::Moment;
 use crate::words::name::Name;
@@ -239,7 +235,7 @@ impl Renewer {
     /// Leaves for a claim that has ended and that nobody else leaves for.
     fn leave_for(&self, part: &Arc<Part>) {
         if part.take_departure() {
-            self.releaser.post(&self.requester, vec![Arc::clone(part)]);
+            self.releaser.post(vec![Arc::clone(part)]);
         }
     }
 
@@ -438,5 +434,5 @@ impl Renewer {
 /// Tells that a lease is lost.
 pub(crate) fn report_lost(part: &Part, reason: LossReason) {
     tracing::warn!(name = part.name(), claim = %part.id, %reason, "lost");
-    part.requester.observed.tell(part, LeaseEvent::Lost(reason));
+    part.tell(LeaseEvent::Lost(reason));
 }

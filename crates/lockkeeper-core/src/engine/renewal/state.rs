@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::claim::Claim;
-use crate::claim::Course;
+use crate::claim::{Claim, Course};
 use crate::engine::part::Part;
-use crate::schedule::LeaseId;
-use crate::schedule::Schedule;
 use crate::schedule::tally::Tally;
+use crate::schedule::{LeaseId, Schedule};
 use crate::words::moment::Moment;
 
 /// How many words about claims without a lease are remembered. Between an answer and the word that overtook it there is

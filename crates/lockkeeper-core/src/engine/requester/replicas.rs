@@ -5,13 +5,8 @@ use std::time::Duration;
 
 use crate::claim::Verdict;
 use crate::engine::part::Part;
-use crate::engine::requester::Failed;
-use crate::engine::requester::Requester;
-use crate::engine::requester::Unanswered;
-use crate::engine::requester::bad_answer;
-use crate::seam::store::Call;
-use crate::seam::store::Form;
-use crate::seam::store::Replicated;
+use crate::engine::requester::{Failed, Requester, Unanswered, bad_answer};
+use crate::seam::store::{Call, Form, Replicated};
 use crate::words::answer::Answer;
 use crate::words::store_error::StoreError;
 
@@ -65,7 +60,7 @@ impl Requester {
                 };
                 (answer.ok_or_else(|| bad_answer(&reply)), reached)
             }
-            Err(error) => (Err(error.advised(&self.rules)), Ok(0)),
+            Err(error) => (Err(self.rules.advise(error)), Ok(0)),
         };
         let verdict = self.told(part, request, answer);
         drop(unanswered);

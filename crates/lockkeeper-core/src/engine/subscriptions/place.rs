@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::engine::subscriptions::Reader;
-use crate::engine::subscriptions::Subscriptions;
-use crate::registry::Turn;
-use crate::registry::WaiterId;
+use crate::engine::subscriptions::{Reader, Subscriptions};
+use crate::registry::{Turn, WaiterId};
 use crate::seam::clock::sleep_until;
 use crate::seam::protocol::Protocol;
 use crate::words::moment::Moment;

@@ -3,10 +3,7 @@
 
 use lockkeeper_lua::{Script, multi};
 
-use crate::seam::protocol::Ask;
-use crate::seam::protocol::Item;
-use crate::seam::protocol::Protocol;
-use crate::seam::protocol::Together;
+use crate::seam::protocol::{Ask, Item, Protocol, Together};
 use crate::words::name::Name;
 
 impl Ask<'_> {

@@ -1,0 +1,43 @@
+//! The duty to release what the server may hold.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::part::Part;
+
+/// Claims of one client that the server may hold and that nobody has released. They exist before their first request is sent.
+/// Several of them were acquired by one script, and are released by one.
+///
+/// Dropped, their validity ends at once, and a release is posted for what the server may hold.
+#[derive(Debug)]
+pub(crate) struct Unreleased {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) parts: Vec<Arc<Part>>,
+    /// What errors call its server, of a lock on several servers.
+    pub(crate) server: Option<Arc<str>>,
+}
+
+impl Unreleased {
+    /// The only one, where there is one; otherwise the first.
+    pub(crate) fn first(&self) -> Option<&Arc<Part>> {
+        self.parts.first()
+    }
+
+    /// Ends validity; from here on nothing but a release is sent for the claims.
+    pub(crate) fn end(&self) {
+        for part in self.parts.iter().rev() {
+            self.engine.end(part);
+        }
+    }
+}
+
+impl Drop for Unreleased {
+    fn drop(&mut self) {
+        self.end();
+        self.parts.retain(|part| part.take_departure());
+        if !self.parts.is_empty() {
+            let parts = std::mem::take(&mut self.parts);
+            self.engine.releaser.post(parts);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Releasing a hold: all of its parts, and what is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
+use crate::engine::Engine;
+use crate::engine::part::Part;
+use crate::engine::release::{Attempt, attempt_all};
+use crate::engine::unreleased::Unreleased;
+use crate::schedule::pause::Pauses;
+use crate::seam::clock::sleep_until_some;
+use crate::words::ending::Released;
+use crate::words::error::{Error, Result};
+use crate::words::store_error::{Outcome, StoreError};
+
+/// How long the rest of the servers is waited for when a majority has confirmed, at least: one that is a little slower than the
+/// others is free, too, when the release returns.
+const LEAST_GRACE: Duration = Duration::from_millis(10);
+
+/// Whether a release that failed found nothing to release.
+pub(crate) const fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Lost { .. })
+}
+
+/// Releases all of these claims, sent in the reverse order of acquiring and answered in any: a server that is silent keeps no
+/// other waiting. Returns what became of each part when all have answered; or, where fewer are needed, when so many have
+/// confirmed and the rest had its time too: `None` for those that had not answered by then.
+pub(crate) async fn release_all(
+    claims: &[Unreleased],
+    needs: usize,
+) -> Vec<Option<Result<Released>>> {
+    let mut outcomes: Vec<Vec<Option<Result<Released>>>> = Vec::new();
+    for it in claims {
+        outcomes.push(it.parts.iter().map(|_| None).collect());
+    }
+    let total = outcomes.iter().map(Vec::len).sum();
+    let Some(first) = claims.first() else {
+        return Vec::new();
+    };
+    let clock = &first.engine.requester.clock;
+    let began = clock.now();
+    let one_by_one = mutant!(ReleaseStopsAtFirstError);
+    let release_one =
+        async |(at, it): (usize, &Unreleased)| (at, release(&it.engine, &it.parts).await);
+    let mut releases = Vec::with_capacity(claims.len());
+    for at in claims.iter().enumerate().rev() {
+        releases.push(release_one(at));
+    }
+    let abreast = if one_by_one { 1 } else { claims.len() };
+    let mut releases = stream::iter(releases).buffer_unordered(abreast);
+    let (mut confirmed, mut patience) = (0, None);
+    loop {
+        let answered = tokio::select! {
+            biased;
+            answered = releases.next() => answered,
+            () = sleep_until_some(clock, patience) => None,
+        };
+        let Some((at, results)) = answered else {
+            break;
+        };
+        let is_confirmed = |result: &&Result<Released>| result.as_ref().err().is_none_or(is_gone);
+        let here = results.iter().filter(is_confirmed).count();
+        if one_by_one && here < results.len() {
+            let rest = claims.iter().flat_map(|it| &it.parts);
+            for part in rest {
+                part.take_departure();
+            }
+            break;
+        }
+        outcomes[at] = results.into_iter().map(Some).collect();
+        confirmed += here;
+        if needs < total && confirmed >= needs {
+            let now = clock.now();
+            patience.get_or_insert(now.after(LEAST_GRACE.max(now.since(began))));
+        }
+    }
+    outcomes.into_iter().flatten().collect()
+}
+
+/// An [`Error::Backend`] that names every server that failed, and why.
+pub(crate) fn failed_on(
+    name: &str,
+    servers: usize,
+    doing: &str,
+    failed: Vec<(&str, &StoreError)>,
+) -> Error {
+    let texts: Vec<String> = failed
+        .iter()
+        .map(|(server, error)| format!("{server}: {error}"))
+        .collect();
+    let message = texts.join("; ");
+    let context = format!(
+        "{doing} lock {name:?} by a majority of its {servers} servers, {} of which failed",
+        failed.len()
+    );
+    let refusal = failed
+        .iter()
+        .find(|(_, error)| error.outcome() == Outcome::Refused && !error.is_transient());
+    let passing = failed.iter().any(|(_, error)| error.is_transient());
+    let unknown = |(_, error): &(&str, &StoreError)| error.outcome() == Outcome::Unknown;
+    let cause = match refusal {
+        // Its first word is the code, by which callers know it.
+        Some((_, error)) if !passing => {
+            StoreError::refused(format!("{} ({message})", error.message()))
+        }
+        _ if failed.iter().any(unknown) => StoreError::unknown(message),
+        _ => StoreError::not_sent(message),
+    };
+    Error::backend(context, cause)
+}
+
+/// Leaves for claims of one client until all are answered, for no longer than a release may take; what became of each. Claims
+/// that were acquired together leave together.
+pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
+    let timeout = engine.settings.release_timeout;
+    let silence = |part: &Arc<Part>| {
+        let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
+        let name = part.protocol.name().as_str();
+        Err(Error::backend(format!("release lock {name:?}"), silence))
+    };
+    let mut results: Vec<Result<Released>> = parts.iter().map(silence).collect();
+    let mut open: Vec<usize> = (0..parts.len()).collect();
+    let attempts = async {
+        let mut pauses = Pauses::new(parts.first().map_or(0, |part| part.number));
+        loop {
+            let asking: Vec<Arc<Part>> = open.iter().map(|&at| Arc::clone(&parts[at])).collect();
+            let attempts = attempt_all(&engine.subscriptions, &asking).await;
+            let mut again = Vec::new();
+            for (&at, attempt) in open.iter().zip(attempts) {
+                results[at] = match attempt {
+                    Attempt::Final(result) => result,
+                    Attempt::Again(error) => {
+                        again.push(at);
+                        Err(error)
+                    }
+                };
+            }
+            open = again;
+            if open.is_empty() || mutant!(ReleaseStopsAtFirstError) {
+                return;
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    };
+    // Those that are open then have their last error.
+    let _ = tokio::time::timeout(timeout, attempts).await;
+    results
+}

@@ -1,0 +1,214 @@
+//! Which source file imports which: layers and circles.
+//!
+//! Files are read, not compiled: an import is a path that begins with `crate::` or `super::`, wherever it stands outside of
+//! comments, and it is an import of the file that has the longest beginning of that path. Modules named `tests` may import
+//! whatever they test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The layers of the core from the bottom to the top: a file imports from its own layer and from those before it. What stands
+/// together does not import one another.
+const CORE: [&[&str]; 8] = [
+    &["words"],
+    &["claim", "quorum", "schedule", "registry"],
+    &["seam"],
+    &["engine"],
+    &["grant"],
+    &["acquire"],
+    &["admin"],
+    &["client"],
+];
+
+/// How many files may import one another in a circle: a type and the files that its methods are in.
+const CIRCLE: usize = 4;
+
+/// The files of one crate and what each imports.
+pub(crate) struct Imports(BTreeMap<String, BTreeSet<String>>);
+
+impl Imports {
+    /// Of these files: each a path below `src/` and a text.
+    pub(crate) fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let files: Vec<(Vec<&str>, &str)> = files
+            .into_iter()
+            .map(|(path, text)| (module_of(path), text))
+            .filter(|(module, _)| !module.contains(&"tests"))
+            .collect();
+        let known: BTreeSet<String> = files.iter().map(|(module, _)| module.join("::")).collect();
+        let imports = files.iter().map(|(module, text)| {
+            let imported = paths(text).into_iter();
+            let imported = imported.filter_map(|path| file_of(&path, module, &known));
+            let own = module.join("::");
+            let imported = imported.filter(|it| *it != own).collect();
+            (own.clone(), imported)
+        });
+        Self(imports.collect())
+    }
+
+    /// What imports upwards in the core, and what stands in no layer.
+    pub(crate) fn against_layers(&self) -> Vec<String> {
+        let layer = |module: &str| {
+            let folder = module.split("::").next().unwrap_or_default();
+            CORE.iter().position(|layer| layer.contains(&folder))
+        };
+        let folder = |module: &str| module.split("::").next().map(str::to_owned);
+        let mut against = Vec::new();
+        for (module, imported) in &self.0 {
+            // The root says what is public, and the defects are known to whom they are in.
+            if module.is_empty() || module == "mutants" {
+                continue;
+            }
+            let Some(own) = layer(module) else {
+                against.push(format!("`{module}` is in no layer"));
+                continue;
+            };
+            for other in imported {
+                let Some(its) = layer(other) else { continue };
+                if its > own || its == own && folder(module) != folder(other) {
+                    against.push(format!(
+                        "`{module}` imports `{other}`, which is not below it"
+                    ));
+                }
+            }
+        }
+        against
+    }
+
+    /// The circles of more files than may be.
+    pub(crate) fn circles(&self) -> Vec<String> {
+        let mut circles = BTreeSet::new();
+        for module in self.0.keys() {
+            let reached = self.reached_from(module);
+            let circle: BTreeSet<&String> = reached
+                .into_iter()
+                .filter(|other| self.reached_from(other).contains(module))
+                .collect();
+            if circle.len() > CIRCLE {
+                let names: Vec<String> = circle.iter().map(|it| format!("`{it}`")).collect();
+                circles.insert(format!("{} import one another", names.join(", ")));
+            }
+        }
+        circles.into_iter().collect()
+    }
+
+    fn reached_from<'a>(&'a self, module: &'a String) -> BTreeSet<&'a String> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![module];
+        while let Some(next) = open.pop() {
+            for other in self.0.get(next).into_iter().flatten() {
+                // The root and the defects are everybody's.
+                if !other.is_empty() && other != "mutants" && reached.insert(other) {
+                    open.push(other);
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// The path of the module that a file has: `engine/part.rs` is `engine::part`.
+fn module_of(path: &str) -> Vec<&str> {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    let mut module: Vec<&str> = path.split('/').collect();
+    if matches!(module.last(), Some(&("mod" | "lib" | "main"))) {
+        module.pop();
+    }
+    module
+}
+
+/// Every path that begins with `crate::` or `super::`, those in braces each by itself.
+fn paths(text: &str) -> Vec<String> {
+    let code: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"))
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect();
+    let code = code.join("\n");
+    let mut found = Vec::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            // `$crate` is a macro's, `lockkeeper_core::crate` is nothing.
+            let before = code[..at].chars().next_back();
+            if before.is_none_or(|it| !it.is_alphanumeric() && !"_$:".contains(it)) {
+                expand(&code[at..], String::new(), &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// Reads one path, or a tree of them, and returns what follows it.
+fn expand<'a>(text: &'a str, begun: String, found: &mut Vec<String>) -> &'a str {
+    let end = text
+        .find(|it: char| !it.is_alphanumeric() && it != '_' && it != ':')
+        .unwrap_or(text.len());
+    let path = begun + &text[..end];
+    let mut rest = &text[end..];
+    if !(path.ends_with("::") && rest.starts_with('{')) {
+        found.push(path.trim_end_matches(':').to_owned());
+        return rest;
+    }
+    loop {
+        rest = expand(rest[1..].trim_start(), path.clone(), found).trim_start();
+        if !rest.starts_with(',') {
+            return rest.strip_prefix('}').unwrap_or(rest);
+        }
+    }
+}
+
+/// The file that a path of `module` leads to.
+fn file_of(path: &str, module: &[&str], known: &BTreeSet<String>) -> Option<String> {
+    let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
+    let mut base = Vec::new();
+    if parts.first() == Some(&"super") {
+        base.extend_from_slice(module);
+        while parts.first() == Some(&"super") {
+            base.pop();
+            parts.remove(0);
+        }
+    } else {
+        parts.remove(0);
+    }
+    base.extend(parts);
+    (1..=base.len())
+        .rev()
+        .map(|length| base[..length].join("::"))
+        .find(|module| known.contains(module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_upwards_is_found_wherever_it_stands() {
+        for text in [
+            "use crate::engine::part::Part;",
+            "use crate::{engine::part::Part, words::kind};",
+            "fn f() { crate::engine::part::new() }",
+        ] {
+            let files = [("words/kind.rs", text), ("engine/part.rs", "")];
+            let against = Imports::of(files).against_layers();
+            assert_eq!(against.len(), 1, "{text}: {against:?}");
+        }
+        let fine = [
+            ("words/kind.rs", "// use crate::engine::part::Part;"),
+            ("engine/part.rs", "use crate::words::kind::Kind;"),
+        ];
+        assert!(Imports::of(fine).against_layers().is_empty());
+    }
+
+    #[test]
+    fn a_folder_without_a_layer_is_found() {
+        let files = [("cellar/wine.rs", "")];
+        assert_eq!(Imports::of(files).against_layers().len(), 1);
+    }
+
+    #[test]
+    fn a_circle_of_too_many_files_is_found() {
+        let texts = ["b", "c", "d", "e", "a"].map(|next| format!("use crate::{next}::It;"));
+        let files = ["a.rs", "b.rs", "c.rs", "d.rs", "e.rs"];
+        let files = || files.into_iter().zip(texts.iter().map(String::as_str));
+        assert_eq!(Imports::of(files()).circles().len(), 1);
+        assert!(Imports::of(files().take(4)).circles().is_empty());
+    }
+}
