@@ -54,24 +54,25 @@ impl Job {
             .map_err(|error| failed(error.into()))?;
         let terminal = Terminal::open();
         let front = terminal.as_ref().filter(|terminal| terminal.is_ours());
-        let mut command = shim::command(program, front.is_some()).map_err(failed)?;
+        let mut command = shim::command(program).map_err(failed)?;
         for (name, value) in variables {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        let child = command.spawn().map_err(failed)?;
+        let child = shim::start(&mut command).map_err(failed)?;
         let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
             return Err(Failure::usage("a process without a number"));
         };
-        // The program has yet to be loaded, and has started nobody.
+        // Not before it knows the group may the program start anybody: if this process is killed here, nobody would end them.
         watcher.watch(group).inspect_err(|_| {
             let _ = kill_process_group(group, Signal::KILL);
         })?;
         if let Some(terminal) = front {
             terminal.give(group);
         }
+        shim::release(group);
         Ok(Self {
             child,
             group,

@@ -1,21 +1,18 @@
-//! The moment between this command and the program: a copy of this command that ties its life to the first one's, and then
-//! becomes the program. It exists so that no unsafe code runs between fork and exec.
+//! The moment between this command and the program: a copy of this command that ties its life to the first one's, waits for
+//! its word, and then becomes the program. It exists so that no unsafe code runs between fork and exec, and so that nothing
+//! of the program runs before everything is ready for it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command};
 
-use rustix::process::{Pid, getppid};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::process::{Pid, getppid, kill_process};
 
-use super::terminal::Terminal;
 use crate::exit::{NOT_EXECUTABLE, NOT_FOUND, SYSTEM, USAGE, say};
 
 /// The first word of the command line of a shim.
 pub(crate) const SHIM: &str = "@become";
-
-/// How long the terminal may take to be handed over; it takes the time of one system call.
-const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// This command once more.
 pub(super) fn this() -> std::io::Result<Command> {
@@ -27,37 +24,50 @@ pub(super) fn this() -> std::io::Result<Command> {
     Ok(Command::new(this))
 }
 
-/// A command that becomes `program` in a process group of its own. It dies with this thread, on Linux.
-pub(crate) fn command(program: &[OsString], foreground: bool) -> std::io::Result<Command> {
+/// A command that becomes `program` in a process group of its own. It dies with this thread, on Linux. To be started by
+/// [`start`].
+pub(crate) fn command(program: &[OsString]) -> std::io::Result<Command> {
     let mut command = this()?;
     let parent = std::process::id().to_string();
-    let place = if foreground {
-        "foreground"
-    } else {
-        "background"
-    };
-    command.args([SHIM, &*parent, place]).args(program);
+    command.args([SHIM, &*parent]).args(program);
     command.process_group(0);
     Ok(command)
 }
 
-/// What a shim does with the words behind its name: the parent, where it stands, the program, its arguments.
+/// Starts a shim, which becomes its program at the word of [`release`] and not before.
+pub(crate) fn start(shim: &mut Command) -> std::io::Result<Child> {
+    // It inherits that the word is blocked: one that comes before it listens is kept for it.
+    let before = word().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let child = shim.spawn();
+    let _ = before.thread_set_mask();
+    child
+}
+
+/// Lets a shim become its program.
+pub(crate) fn release(shim: Pid) {
+    // One that has ended meanwhile is found when it is buried.
+    let _ = kill_process(shim, rustix::process::Signal::CONT);
+}
+
+/// What a shim waits for. Whoever sends it by chance ends nobody.
+fn word() -> SigSet {
+    SigSet::from(Signal::SIGCONT)
+}
+
+/// What a shim does with the words behind its name: the parent, the program, its arguments.
 pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> u8 {
-    let mut text = || words.next()?.into_string().ok();
-    let parent = text().and_then(|text| text.parse().ok());
-    let (Some(parent), Some(place)) = (parent.and_then(Pid::from_raw), text()) else {
+    let parent = words.next().and_then(|word| word.into_string().ok());
+    let parent = parent.and_then(|word| word.parse().ok());
+    let Some(parent) = parent.and_then(Pid::from_raw) else {
         say("a program is started by `lockkeeper run`");
         return USAGE;
     };
     let Some(program) = words.next() else {
         return USAGE;
     };
-    if let Err(error) = die_with(parent) {
+    if let Err(error) = die_with(parent).and_then(|()| await_word()) {
         say(&format!("could not tie the program to its lock: {error}"));
         return SYSTEM;
-    }
-    if place == "foreground" {
-        await_terminal();
     }
     let error = Command::new(&program).args(words).exec();
     let program = program.to_string_lossy();
@@ -89,13 +99,9 @@ fn die_with(parent: Pid) -> std::io::Result<()> {
     }
 }
 
-/// A program that reads the terminal before it may would be stopped.
-fn await_terminal() {
-    let Some(terminal) = Terminal::open() else {
-        return;
-    };
-    let begun = Instant::now();
-    while begun.elapsed() < HAND_OVER && !terminal.is_ours() {
-        std::thread::sleep(Duration::from_micros(200));
-    }
+/// Where nothing tells a process of its parent's end, this may be waited for in vain; nothing of the program runs then.
+fn await_word() -> std::io::Result<()> {
+    word().wait()?;
+    // The program is to hear it again.
+    Ok(word().thread_unblock()?)
 }

@@ -1,12 +1,24 @@
 //! The lock goes while the program runs: the program is dead before anybody else can hold, or as soon as it can be.
 
+#[cfg(target_os = "linux")]
+use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::io::Write as _;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use anyhow::Context as _;
 use anyhow::{Result, ensure};
 use lockkeeper::Mutex;
 use lockkeeper_lua::mutex;
 use lockkeeper_testkit::server::{Reply, Server};
 use rustix::process::Signal;
+#[cfg(target_os = "linux")]
+use rustix::process::{Pid, kill_process};
+#[cfg(target_os = "linux")]
+use tokio::io::AsyncReadExt as _;
 
 use crate::support::{LIMIT, Run, STUBBORN, Witness, lease_end, until};
 
@@ -186,6 +198,92 @@ async fn all_that_a_program_has_started_die_with_its_wrapper() -> Result<()> {
         server.command(&["FLUSHALL"]).await?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_kills_its_wrapper_first_of_all_dies_with_all_it_has_started() -> Result<()>
+{
+    const TIMES: usize = 10;
+    let server = Server::start().await?;
+    let script = "trap '' TERM INT HUP; exec 3>\"$1\"; echo ready >&3; \
+        (while :; do sleep 60; done) & kill -KILL $PPID; while :; do sleep 60; done";
+    for _ in 0..TIMES {
+        let mut witness = Witness::new()?;
+        let program = ["--", "sh", "-c", script, "sh", witness.path()?];
+        let mut run = Run::start(&server, &[&TERMS[..], &program].concat())?;
+        witness.ready().await?;
+        witness.end().await?;
+        ensure!(run.status().await?.code().is_none());
+        server.command(&["FLUSHALL"]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let guard = Mutex::new(&client, "name").acquire().await?;
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("trace");
+    let path = trace.to_str().unwrap_or_default();
+    let program = ["--lock", "name", "--", "touch", path];
+    let mut run = Run::start(&server, &program)?;
+    run.event("asking").await?;
+    let wrapper = run.pid()?.to_string();
+    // The watcher stands apart, and listens.
+    let mut found = None;
+    until("there is a watcher", async || {
+        found = child(&wrapper, "@watch").filter(|id| sleeps(id));
+        Ok(found.is_some())
+    })
+    .await?;
+    let watcher = found.unwrap_or_default();
+    let id = watcher.parse().ok().and_then(Pid::from_raw);
+    let id = id.context("a strange number")?;
+    // It hears nothing now, and no word for it finds room: the wrapper cannot tell it anything.
+    kill_process(id, Signal::STOP)?;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut words = File::options()
+        .write(true)
+        .custom_flags(flags)
+        .open(format!("/proc/{watcher}/fd/0"))?;
+    for length in [4096, 1] {
+        while words.write(&vec![b'0'; length]).is_ok() {}
+    }
+    drop(words);
+    guard.release().await?;
+    until("the program is about to start", async || {
+        Ok(child(&wrapper, "@become").is_some_and(|id| sleeps(&id)))
+    })
+    .await?;
+    run.signal(Signal::KILL)?;
+    ensure!(run.status().await?.code().is_none());
+    kill_process(id, Signal::CONT)?;
+    // What was to be the program has the output of the wrapper: it is gone when that ends.
+    let mut said = Vec::new();
+    let out = run.child.stdout.as_mut().context("no output")?;
+    tokio::time::timeout(LIMIT, out.read_to_end(&mut said)).await??;
+    ensure!(!trace.try_exists()?, "it ran");
+    Ok(())
+}
+
+/// The child of this process that has this as the first word of its command line.
+#[cfg(target_os = "linux")]
+fn child(of: &str, word: &str) -> Option<String> {
+    let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).ok()?;
+    let has = |id: &&str| {
+        let line = std::fs::read_to_string(format!("/proc/{id}/cmdline"));
+        line.is_ok_and(|line| line.split('\0').nth(1) == Some(word))
+    };
+    children.split_whitespace().find(has).map(str::to_owned)
+}
+
+#[cfg(target_os = "linux")]
+fn sleeps(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"));
+    status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tS")))
 }
 
 #[tokio::test]
