@@ -163,7 +163,7 @@ async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()
                 let from = now();
                 tokio::task::yield_now().await;
                 let who = format!("process {}, task {task}", std::process::id());
-                println!("{}", Belief::until_now(from, &*guard, false, who)?);
+                println!("{}", Belief::until_now(from, &guard, false, who)?);
                 guard.release().await?;
             }
             anyhow::Ok(())

@@ -51,7 +51,7 @@ async fn turn(lock: &RwLock, who: &str, report: &impl Fn(Belief)) -> Result<()> 
         let guard = lock.read().await?;
         let from = now();
         yield_now().await;
-        report(Belief::until_now(from, &*guard, true, who.to_owned())?);
+        report(Belief::until_now(from, &guard, true, who.to_owned())?);
         if fastrand::u8(..10) > 0 {
             guard.release().await?;
             return Ok(());
@@ -61,7 +61,7 @@ async fn turn(lock: &RwLock, who: &str, report: &impl Fn(Belief)) -> Result<()> 
             Upgrade::Write(guard) => {
                 let from = now();
                 yield_now().await;
-                report(Belief::until_now(from, &*guard, false, who.to_owned())?);
+                report(Belief::until_now(from, &guard, false, who.to_owned())?);
                 guard.release().await?;
             }
         }
@@ -70,7 +70,7 @@ async fn turn(lock: &RwLock, who: &str, report: &impl Fn(Belief)) -> Result<()> 
     let guard = lock.write().await?;
     let from = now();
     yield_now().await;
-    report(Belief::until_now(from, &*guard, false, who.to_owned())?);
+    report(Belief::until_now(from, &guard, false, who.to_owned())?);
     if fastrand::bool() {
         guard.release().await?;
         return Ok(());
@@ -78,7 +78,7 @@ async fn turn(lock: &RwLock, who: &str, report: &impl Fn(Belief)) -> Result<()> 
     let guard = guard.downgrade().await?;
     let from = now();
     yield_now().await;
-    report(Belief::until_now(from, &*guard, true, who.to_owned())?);
+    report(Belief::until_now(from, &guard, true, who.to_owned())?);
     guard.release().await?;
     Ok(())
 }

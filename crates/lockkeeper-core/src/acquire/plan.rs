@@ -153,17 +153,15 @@ impl fmt::Debug for Target {
 
 /// What is acquired, and how much of it is needed.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Plan {
     /// One lock on one server.
-    #[non_exhaustive]
     One(Target),
     /// All of several: stage after stage, while the earlier ones are held. The order of the stages must be the same for
     /// everybody, or they wait for one another for ever. The targets of one stage are of one client and one group, and of kinds
     /// that [join](Target::joins): one script takes all of them or none.
-    #[non_exhaustive]
     All(Arc<[Vec<Target>]>),
     /// One lock on a majority of several servers.
-    #[non_exhaustive]
     Majority(Majority),
 }
 

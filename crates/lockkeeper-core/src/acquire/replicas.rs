@@ -29,22 +29,20 @@ impl Acquisition {
             part.set_pending(true);
             engine.renewer.add(part);
         }
-        let error = match try_join_all(renewers().map(|(part, _)| self.reached(part))).await {
-            Ok(_) => {
-                // The time may have run out meanwhile.
-                hold.ensure_held()?;
-                for (part, engine) in renewers() {
-                    part.set_pending(false);
-                    engine.renewer.add(part);
-                    // Whoever closes from here on finds a hold that is somebody's.
-                    drop(engine.enter()?);
-                    if let Some(shortest) = self.min_hold {
-                        part.change(|claim| claim.keep_for(shortest, part.now()));
-                    }
+        let confirmed = try_join_all(renewers().map(|(part, _)| self.reached(part))).await;
+        let Err(error) = confirmed else {
+            // The time may have run out meanwhile.
+            hold.ensure_held()?;
+            for (part, engine) in renewers() {
+                part.set_pending(false);
+                engine.renewer.add(part);
+                // Whoever closes from here on finds a hold that is somebody's.
+                drop(engine.enter()?);
+                if let Some(shortest) = self.min_hold {
+                    part.change(|claim| claim.keep_for(shortest, part.now()));
                 }
-                return Ok(hold);
             }
-            Err(error) => error,
+            return Ok(hold);
         };
         tracing::debug!(%error, "given back");
         // What is not confirmed in time is released in the background.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::claim::{Belief, Ending};
 use crate::engine::part::Part;
-use crate::words::ending::{End, LossReason};
+use crate::words::ending::{End, LossReason, Lost};
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
@@ -25,8 +25,8 @@ pub(crate) struct Grant {
     pub(crate) names: Option<Box<str>>,
     /// The guard has released it before it was lost.
     released: AtomicBool,
-    /// How it ended, once somebody has seen that.
-    end: OnceLock<End>,
+    /// How it was lost, once somebody has seen that.
+    lost: OnceLock<Lost>,
     /// Notified when a part comes to another phase.
     pub(crate) changed: Notify,
 }
@@ -49,7 +49,7 @@ impl Grant {
             parts: parts.into(),
             names,
             released: AtomicBool::new(false),
-            end: OnceLock::new(),
+            lost: OnceLock::new(),
             changed: Notify::new(),
         });
         for part in grant.parts() {
@@ -87,11 +87,22 @@ impl Grant {
     }
 
     /// How it has ended; `None` while it is valid. Compares clocks, so it is right even if no task ran in time.
-    pub(crate) fn end(&self) -> Option<&End> {
-        if self.end.get().is_none() && self.count(Belief::holds) < self.needs {
-            let _ = self.end.set(self.how_it_ended());
+    pub(crate) fn end(&self) -> Option<End> {
+        if let Some(lost) = self.lost.get() {
+            return Some(End::Lost(lost.clone()));
         }
-        self.end.get()
+        if self.count(Belief::holds) >= self.needs {
+            return None;
+        }
+        let lost = match self.released.load(Ordering::Relaxed) {
+            true => None,
+            false => self.worst_loss(),
+        };
+        Some(match lost {
+            // Others may be lost by and by. The first who sees it decides what is told.
+            Some(lost) => End::Lost(self.lost.get_or_init(|| lost).clone()),
+            None => End::Released,
+        })
     }
 
     /// How many of its parts are as `what` says.
@@ -100,8 +111,9 @@ impl Grant {
         parts.filter(|part| what(part.belief().0)).count()
     }
 
-    /// Which part ended it, and why. Parts can be lost for several reasons; a word to the holder says more than a silence.
-    fn how_it_ended(&self) -> End {
+    /// Which part ended it, and why; `None` if none was lost. Parts can be lost for several reasons; a word to the holder says
+    /// more than a silence.
+    fn worst_loss(&self) -> Option<Lost> {
         let weight = |reason: LossReason| match reason {
             LossReason::Revoked => 4,
             LossReason::ClientClosed => 3,
@@ -113,15 +125,12 @@ impl Grant {
             Belief::Ended(Ending::Lost(reason)) => Some((part, reason)),
             _ => None,
         });
-        if self.released.load(Ordering::Relaxed) {
-            return End::Released;
-        }
         // The first of those that weigh most.
         let worst = lost.reduce(|worst, next| match weight(next.1) > weight(worst.1) {
             true => next,
             false => worst,
         });
-        worst.map_or(End::Released, |(part, reason)| End::Lost(part.lost(reason)))
+        worst.map(|(part, reason)| part.lost(reason))
     }
 
     /// For how long it is valid if nothing else happens, and by which clock: its deadline is the `needs`-th largest of those of
@@ -143,7 +152,7 @@ impl Grant {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             if let Some(end) = self.end() {
-                return end.clone();
+                return end;
             }
             let Some((left, part)) = self.decisive() else {
                 continue;

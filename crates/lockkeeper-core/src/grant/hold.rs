@@ -145,7 +145,7 @@ impl Hold {
         hold.end();
         let grant = hold.lease.grant();
         if let Some(End::Lost(lost)) = grant.end() {
-            return Err(lost.clone().into());
+            return Err(lost.into());
         }
         let needs = grant.needs();
         let mut outcomes = release::release_all(&hold.claims, needs).await;

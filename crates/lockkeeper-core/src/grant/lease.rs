@@ -181,7 +181,7 @@ impl Lease {
     pub fn ensure_held(&self) -> Result<()> {
         self.grant
             .end()
-            .map_or(Ok(()), |end| Err(self.ended_by(end.clone())))
+            .map_or(Ok(()), |end| Err(self.ended_by(end)))
     }
 
     /// Asks the server whether the claim holds; of a grant with several parts, all servers at once.

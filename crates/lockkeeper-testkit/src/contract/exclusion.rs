@@ -73,7 +73,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Common>(site: &dyn S
                     let from = now();
                     tokio::task::yield_now().await;
                     let who = format!("client {client_number}, task {task}");
-                    history.record(Belief::until_now(from, &*guard, S::SHARED, who)?);
+                    history.record(Belief::until_now(from, &guard, S::SHARED, who)?);
                     Guard::release(guard).await?;
                 }
                 anyhow::Ok(())
