@@ -45,7 +45,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const RENEWED: Duration = Duration::from_millis(1_500);
 
 /// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`. Of a
-/// [`Majority`](crate::lockkeeper::Redlock) it is `common_contract!`, which has what fits one.
+/// [`Redlock`](lockkeeper::Redlock) it is `common_contract!`, which has what fits one.
 #[macro_export]
 macro_rules! contract {
     ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {

@@ -155,7 +155,8 @@ impl Grant {
                 return end;
             }
             let Some((left, part)) = self.decisive() else {
-                continue;
+                // It has ended since the look before.
+                return self.end().unwrap_or(End::Released);
             };
             let clock = &part.requester.clock;
             let deadline: Moment = clock.now().after(left);

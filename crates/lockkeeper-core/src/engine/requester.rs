@@ -143,7 +143,7 @@ impl Requester {
         outcome
     }
 
-    /// Sends the renewer, or the beats, of claims of one kind and group by one script, and tells each claim what came of
+    /// Sends the renewals, or the beats, of claims of one kind and group by one script, and tells each claim what came of
     /// it; the outcomes are in the order of the claims.
     ///
     /// Dropping the future leaves every one unanswered.

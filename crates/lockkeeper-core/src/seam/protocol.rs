@@ -334,7 +334,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         self.acquire(ask)
     }
 
-    /// What renewer, and beats, of this protocol are batched by: those with the same word are items of the same scripts.
+    /// What renewals, and beats, of this protocol are batched by: those with the same word are items of the same scripts.
     fn batch(&self) -> &'static str {
         self.kind().as_str()
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A point of local time, good for comparing with others of the same [`Clock`] only.
+/// A point of local time, good for comparing with others of the same [`Clock`](crate::clock::Clock) only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 

@@ -284,8 +284,8 @@ impl Renewer {
                 state.armed = next.chain(state.failures.next()).min();
                 (state.armed, failures)
             });
-            for (error, renewer) in failures {
-                tracing::warn!(renewer, error, "uncertain: renewals failed");
+            for (error, renewals) in failures {
+                tracing::warn!(renewals, error, "uncertain: renewals failed");
             }
             tokio::select! {
                 biased;
@@ -376,7 +376,7 @@ impl Renewer {
         }
     }
 
-    /// A silent server fails every lease every few seconds: one requester for each cause says so, and later ones how often.
+    /// A silent server fails every lease every few seconds: one line for each cause says so, and later ones how often.
     fn log_failure(&self, part: &Part, error: &StoreError) {
         let (name, claim) = (part.protocol.name().as_str(), &part.id);
         let now = self.requester.clock.now();

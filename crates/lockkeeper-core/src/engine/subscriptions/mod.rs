@@ -1,6 +1,6 @@
-//! The notification subscriptions: one event stream per client, one subscription per contended name.
+//! The subscriptions of a client: one event stream per client, one subscription per contended name.
 //!
-//! [`registry`] decides; the subscriptions carries out. Its task reads the store's events, subscribes and unsubscribes, and never
+//! [`registry`](crate::registry) decides, and is carried out here. The task reads the store's events, subscribes and unsubscribes, and never
 //! waits for any one channel.
 
 mod place;
@@ -75,7 +75,7 @@ enum Order {
 }
 
 impl Subscriptions {
-    /// A subscriptions on `store`, whose `events` it reads, and the future that runs it until every handle is gone.
+    /// Subscriptions on `store`, whose `events` it reads, and the future that runs it until every handle is gone.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         events: mpsc::UnboundedReceiver<Event>,
@@ -265,7 +265,7 @@ impl Subscriptions {
         }
     }
 
-    /// Every channel of a silent server fails, and again and again: one requester for each cause says so, and later ones how often.
+    /// Every channel of a silent server fails, and again and again: one line for each cause says so, and later ones how often.
     fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
         let (news, due) = self.with(|state| {
             let news = state.failures.count(&error.to_string(), now);

@@ -1,4 +1,4 @@
-//! A waiter's place in the requester for one name, of kinds without a queue on the server.
+//! A waiter's place among the local waiters for one name, of kinds without a queue on the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::store_error::StoreError;
 
-/// A place in the requester for one name. Dropping it gives the place up and, if need be, the scout's role with it.
+/// A place among the local waiters for one name. Dropping it gives the place up and, if need be, the scout's role with it.
 #[derive(Debug)]
 pub(crate) struct Place {
     subscriptions: Arc<Subscriptions>,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes a place in the requester for `protocol`'s name, which is held, perhaps until `free`. The waiter waits for `owner`, and
+    /// Takes a place among the local waiters for `protocol`'s name, which is held, perhaps until `free`. The waiter waits for `owner`, and
     /// for an unreachable server as long as its `patience`.
     pub(crate) fn new(
         subscriptions: &Arc<Subscriptions>,

@@ -109,7 +109,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// One that ends what has begun: the subscriptions listens already.
+    /// One that ends what has begun: the channel is listened to already.
     pub(super) fn new(subscriptions: &Arc<Subscriptions>, channel: String) -> Self {
         Self {
             subscriptions: Arc::clone(subscriptions),
