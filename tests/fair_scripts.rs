@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper_core::Name;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store, Value};
 use lockkeeper_lua::{Script, fair, name, reentrant};
 use lockkeeper_memory::MemoryStore;
@@ -69,7 +69,7 @@ impl Fair {
         self.requests.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn call(&self, item: Item) -> Result<Reply> {
+    pub(crate) async fn call(&self, item: ScriptCall) -> Result<Reply> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let call = Call::new(item, request, Form::Source, Duration::from_secs(5));
         Ok(self.store.call(call).await?)
@@ -89,7 +89,7 @@ impl Fair {
                 .collect::<Vec<_>>()
         };
         let reply = self
-            .call(Item::new(script, owned(keys), owned(args)))
+            .call(ScriptCall::new(script, owned(keys), owned(args)))
             .await?;
         let mut words = vec![reply.status().as_str().to_owned()];
         words.extend((0..).map_while(|index| reply.field(index)).map(text));
@@ -139,7 +139,7 @@ impl Fair {
         let item = |(name, claim): &(Name, &str)| {
             let keys = ["fence", "queue", "waiters"].map(|part| name.part(part));
             let args = [claim, "30000", "0", &*WAITER_TTL.to_string()].map(str::to_owned);
-            Item::new(
+            ScriptCall::new(
                 &fair::BEAT,
                 std::iter::once(name.main().to_owned()).chain(keys),
                 args.into_iter().chain([name.part("grant")]),

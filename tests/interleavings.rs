@@ -34,9 +34,9 @@ macro_rules! interleavings {
     };
 }
 
-// A kind with a queue has no scout: every waiter stands in the queue by itself.
-interleavings!(@kind mutex_scout, Mutex, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
-interleavings!(@kind reentrant_scout, ReentrantLock, a_woken_scout_whose_attempt_errs_hands_the_wake_on);
+// A kind with a queue has no poller: every waiter stands in the queue by itself.
+interleavings!(@kind mutex_poller, Mutex, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
+interleavings!(@kind reentrant_poller, ReentrantLock, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
 
 interleavings! {
     an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token
@@ -246,12 +246,12 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
+async fn a_woken_poller_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await.unwrap();
-    let scout = tokio::spawn({
+    let poller = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire().await }
     });
@@ -263,7 +263,7 @@ async fn a_woken_scout_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
 
     store.plan(S::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
     Guard::release(guard).await.unwrap();
-    assert!(matches!(scout.await.unwrap(), Err(Error::Backend { .. })));
+    assert!(matches!(poller.await.unwrap(), Err(Error::Backend { .. })));
     let second = second.await.unwrap();
     assert!(
         second.is_ok(),

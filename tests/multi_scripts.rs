@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_core::Name;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Reply, Store, Value};
 use lockkeeper_lua::{Script, Status, multi, mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
@@ -94,7 +94,7 @@ impl Scripts {
         args: Vec<String>,
     ) -> Result<Reply> {
         // Items are put together here as the engine does it, whose way to do so is not public.
-        let mut item = Item::new(
+        let mut item = ScriptCall::new(
             script,
             keys[..script.keys.len()].to_vec(),
             args[..script.args.len() - 1].to_vec(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store as _, Value};
 use lockkeeper_lua::{mutex, name, reentrant};
 use lockkeeper_memory::MemoryStore;
@@ -93,7 +93,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 } else {
                     &mutex::ACQUIRE
                 };
-                Item::new(script, [main(), "fence".to_owned(), gone()], args)
+                ScriptCall::new(script, [main(), "fence".to_owned(), gone()], args)
             }
             4 => {
                 let script = if reenters {
@@ -101,7 +101,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 } else {
                     &mutex::RENEW
                 };
-                Item::new(script, [main()], [id.clone(), text(ttl)])
+                ScriptCall::new(script, [main()], [id.clone(), text(ttl)])
             }
             5 | 6 => {
                 let script = if reenters {
@@ -110,10 +110,10 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                     &mutex::LEAVE_MARKED
                 };
                 let args = [id.clone(), "wake".to_owned(), text(keep), text(1000)];
-                Item::new(script, [main(), gone()], args)
+                ScriptCall::new(script, [main(), gone()], args)
             }
-            7 => Item::new(&name::REVOKE, [main(), "readers".to_owned()], []),
-            _ => Item::new(
+            7 => ScriptCall::new(&name::REVOKE, [main(), "readers".to_owned()], []),
+            _ => ScriptCall::new(
                 &name::FREE,
                 [main(), "readers".to_owned()],
                 [id.clone(), "wake".to_owned()],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_core::Name;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Reply, Store, Value};
 use lockkeeper_lua::{Script, Status, mutex, redlock};
 use lockkeeper_memory::MemoryStore;
@@ -68,7 +68,7 @@ impl Scripts {
                 .map(|&text| text.to_owned())
                 .collect::<Vec<_>>()
         };
-        let item = Item::new(script, text(keys), text(args));
+        let item = ScriptCall::new(script, text(keys), text(args));
         let call = Call::new(item, 7, Form::Source, Duration::from_secs(5));
         Ok(self.store.call(call).await?)
     }

@@ -10,7 +10,7 @@ mod turns;
 use std::ops::Deref;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_lua::{name, reentrant, rwlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
@@ -134,9 +134,9 @@ impl Rw {
             let stem = Fair::name()?.part("grant");
             let waiter_ttl = WAITER_TTL.to_string();
             let args = [claim, "30000", "0", &waiter_ttl, &stem, mode].map(str::to_owned);
-            Ok(Item::new(&rwlock::BEAT, keys, args))
+            Ok(ScriptCall::new(&rwlock::BEAT, keys, args))
         };
-        let items: Vec<Item> = claims.iter().map(item).collect::<Result<_>>()?;
+        let items: Vec<ScriptCall> = claims.iter().map(item).collect::<Result<_>>()?;
         let batch = items.into_iter().reduce(|mut batch, item| {
             batch.keys.extend(item.keys);
             batch.args.extend(item.args);

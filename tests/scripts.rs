@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_core::Name;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Reply, Store, Value};
 use lockkeeper_lua::{Script, Status, mutex};
 use lockkeeper_memory::MemoryStore;
@@ -147,7 +147,7 @@ impl Scripts {
         keys: Vec<String>,
         args: &[&str],
     ) -> Result<Reply> {
-        let item = Item::new(script, keys, args.iter().map(|&arg| arg.to_owned()));
+        let item = ScriptCall::new(script, keys, args.iter().map(|&arg| arg.to_owned()));
         Ok(self
             .store
             .call(Call::new(item, 7, Form::Source, Duration::from_secs(5)))

@@ -21,7 +21,7 @@ fn plain(server: &MemoryStore) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scout_that_is_not_polled_does_not_starve_the_others() {
+async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
     let server = MemoryStore::new();
     let client = plain(&server);
     let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
@@ -41,7 +41,7 @@ async fn a_scout_that_is_not_polled_does_not_starve_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scout_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
+async fn a_poller_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL).unwrap();
     let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
@@ -118,7 +118,7 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
     let begun = Instant::now();
     for waiter in waiters {
         let (failed, at) = waiter.await.unwrap();
-        // A safety poll (5 s) finds out that the server is gone; a second scout looks beside the first when that has
+        // A safety poll (5 s) finds out that the server is gone; a second poller looks beside the first when that has
         // looked for 5 s in vain; one ttl later all give up.
         let after = at - begun;
         assert!(failed && after < Duration::from_secs(10) + TTL, "{after:?}");

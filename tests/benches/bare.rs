@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
 use lockkeeper_core::Name;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_lua::{Status, fair};
 use lockkeeper_testkit::server::Server;
 use tokio::time::{sleep, timeout};
@@ -66,7 +66,7 @@ impl Bare {
         let last = self.leave(self.claims);
         let (scripts, mut messages) = (self.scripts.clone(), self.messages.message_rx());
         let work = async move {
-            let expect = async |item: Item, expected| {
+            let expect = async |item: ScriptCall, expected| {
                 let reply = execute(&scripts, arguments(item, 1)).await?;
                 ensure!(status(&reply) == Some(expected), "{reply:?}");
                 Ok(())
@@ -101,7 +101,7 @@ impl Bare {
         Ok(())
     }
 
-    fn acquire(&self, number: u64) -> Item {
+    fn acquire(&self, number: u64) -> ScriptCall {
         let (owner, claim) = who(number);
         let args = [
             &claim,
@@ -113,10 +113,10 @@ impl Bare {
             &self.name.part("grant"),
             "-1",
         ];
-        Item::new(&fair::ACQUIRE, self.keys(&claim), args.map(str::to_owned))
+        ScriptCall::new(&fair::ACQUIRE, self.keys(&claim), args.map(str::to_owned))
     }
 
-    fn leave(&self, number: u64) -> Item {
+    fn leave(&self, number: u64) -> ScriptCall {
         let (_, claim) = who(number);
         let args = [
             &claim,
@@ -126,7 +126,7 @@ impl Bare {
             "0",
             WAITER_TTL_MS,
         ];
-        Item::new(&fair::LEAVE, self.keys(&claim), args.map(str::to_owned))
+        ScriptCall::new(&fair::LEAVE, self.keys(&claim), args.map(str::to_owned))
     }
 
     fn keys(&self, claim: &str) -> [String; 5] {

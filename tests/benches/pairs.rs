@@ -12,7 +12,7 @@ use fred::types::config::{Config, Options, ServerConfig, TcpConfig, Unresponsive
 use fred::types::{Builder, ClusterHash, CustomCommand, Value as FredValue};
 use fred::util::redis_keyslot;
 use lockkeeper::{Client, Mutex};
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_core::{ClaimId, Name};
 use lockkeeper_lua::{Script, Status, mutex};
@@ -99,7 +99,7 @@ impl Ground {
     }
 
     /// What the lock would send for one more claim: an acquire and a leave, with the numbers of their requests.
-    fn orders(&self, name: &str, number: usize) -> Result<[(Item, u64); 2]> {
+    fn orders(&self, name: &str, number: usize) -> Result<[(ScriptCall, u64); 2]> {
         let name = Name::new(NAMESPACE, name)?;
         let request = u64::try_from(number)? * 2 + 1_000_000;
         let claim = ClaimId::new(
@@ -107,7 +107,7 @@ impl Ground {
             request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
         let main = name.main().to_owned();
-        let acquire = Item::new(
+        let acquire = ScriptCall::new(
             &mutex::ACQUIRE,
             [
                 main.clone(),
@@ -122,7 +122,7 @@ impl Ground {
                 "0".to_owned(),
             ],
         );
-        let leave = Item::new(
+        let leave = ScriptCall::new(
             &mutex::LEAVE,
             [main],
             [claim.to_string(), name.part("wake"), "0".to_owned()],
@@ -223,7 +223,7 @@ pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-pub(crate) fn arguments(item: Item, request: u64) -> Vec<FredValue> {
+pub(crate) fn arguments(item: ScriptCall, request: u64) -> Vec<FredValue> {
     let Script { sha1, .. } = *item.script;
     let mut arguments = vec![
         FredValue::from_static_str(sha1),

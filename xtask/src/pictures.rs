@@ -28,7 +28,7 @@ const PICTURES: &[Picture] = &[
     ("rwlock", protocols::rwlock),
     ("multi", protocols::multi),
     ("redlock", protocols::redlock),
-    ("scout", protocols::scout),
+    ("poller", protocols::poller),
     ("fencing", protocols::fencing),
 ];
 

@@ -38,7 +38,7 @@ defects! {
     DeadlineFromAnswer,
     /// The holder believes as long as on the server: the margin is ignored.
     NoMargin,
-    /// Belief ends when the leave is answered instead of before it is sent.
+    /// Validity ends when the leave is answered instead of before it is sent.
     BelieveWhileLeaving,
     /// A leave that overtakes an acquire leaves no mark.
     LeaveUnmarked,

@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::{fair, reentrant};
 
@@ -22,7 +22,7 @@ impl FairProtocol {
     }
 
     /// The keys of everything that may change the queue and the holder.
-    fn keys(&self, ask: Ask<'_>) -> [String; 5] {
+    fn keys(&self, ask: RequestContext<'_>) -> [String; 5] {
         [
             self.main(),
             self.part("fence"),
@@ -42,8 +42,8 @@ impl Protocol for FairProtocol {
         &self.name
     }
 
-    fn acquire(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &fair::ACQUIRE,
             self.keys(ask),
             [
@@ -59,8 +59,8 @@ impl Protocol for FairProtocol {
         )
     }
 
-    fn beat(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &fair::BEAT,
             [
                 self.main(),
@@ -79,17 +79,17 @@ impl Protocol for FairProtocol {
     }
 
     /// A hold looks like that of a re-entrant lock, and is renewed by the same script.
-    fn renew(&self, ask: Ask<'_>) -> Item {
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.renewal(&reentrant::RENEW, &self.name)
     }
 
-    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         let mark_ttl = if overtakes {
             ask.ttl_ms()
         } else {
             "0".to_owned()
         };
-        Item::new(
+        ScriptCall::new(
             &fair::LEAVE,
             self.keys(ask),
             [
@@ -103,13 +103,13 @@ impl Protocol for FairProtocol {
         )
     }
 
-    fn verify(&self, ask: Ask<'_>) -> Item {
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.question(&reentrant::VERIFY, &self.name)
     }
 
-    fn queue(&self, claim: &str) -> Option<Item> {
+    fn queue(&self, claim: &str) -> Option<ScriptCall> {
         let keys = [self.part("queue")];
-        Some(Item::new(&fair::QUEUE, keys, [claim.to_owned()]))
+        Some(ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()]))
     }
 
     fn reenters(&self) -> bool {

@@ -3,7 +3,7 @@
 use fred::bytes::Bytes;
 use fred::types::{CustomCommand, Value as FredValue};
 use fred::util::redis_keyslot;
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Request, StoreError};
 
 use crate::connection::command;
@@ -52,7 +52,7 @@ impl Outgoing {
 }
 
 /// The slot of an item, all of whose keys lie in one.
-pub(crate) fn slot(item: &Item) -> u16 {
+pub(crate) fn slot(item: &ScriptCall) -> u16 {
     let first = item.keys.first();
     first.map_or(0, |key| redis_keyslot(key.as_bytes()))
 }
@@ -61,7 +61,7 @@ pub(crate) fn slot(item: &Item) -> u16 {
 ///
 /// All texts are cut from one buffer. fred clones each of them on its way to the socket, which is an allocation for a
 /// text of its own and counting for a piece of a buffer; a batch of renewals has three hundred.
-fn arguments(script: &'static str, request: Request, item: &Item) -> Vec<FredValue> {
+fn arguments(script: &'static str, request: Request, item: &ScriptCall) -> Vec<FredValue> {
     let (count, request) = (item.keys.len().to_string(), request.to_string());
     let texts = || {
         let keys = std::iter::once(&count).chain(&item.keys);
@@ -88,7 +88,7 @@ mod tests {
     fn the_arguments_stand_in_the_order_of_the_command() {
         let keys = ["{a}main", "{a}fence", "{a}gone"].map(str::to_owned);
         let args = ["claim", "30000", "", "0"].map(str::to_owned);
-        let item = Item::new(&mutex::ACQUIRE, keys, args);
+        let item = ScriptCall::new(&mutex::ACQUIRE, keys, args);
         let texts: Vec<_> = arguments("sha", 7, &item)
             .iter()
             .map(|value| value.as_str().map(|text| text.to_string()))
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn the_server_decides_which_text_of_a_script_it_gets() {
         let args = ["claim", "wake", "0"].map(str::to_owned);
-        let item = || Item::new(&mutex::LEAVE, ["main".to_owned()], args.clone());
+        let item = || ScriptCall::new(&mutex::LEAVE, ["main".to_owned()], args.clone());
         let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
         let script = |form, sharded| {
             let (command, args) = Outgoing::of(&call(form)).unwrap().into_words(sharded);

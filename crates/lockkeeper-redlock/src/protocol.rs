@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{FencingToken, Kind, Name};
 use lockkeeper_lua::{mutex, redlock};
 
@@ -34,9 +34,9 @@ impl Protocol for RedlockProtocol {
         &self.name
     }
 
-    fn acquire(&self, ask: Ask<'_>) -> Item {
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let longest = self.longest.as_micros().div_ceil(1000);
-        Item::new(
+        ScriptCall::new(
             &redlock::ACQUIRE,
             [
                 self.main(),
@@ -52,8 +52,8 @@ impl Protocol for RedlockProtocol {
         )
     }
 
-    fn raise(&self, ask: Ask<'_>, token: FencingToken) -> Option<Item> {
-        Some(Item::new(
+    fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> Option<ScriptCall> {
+        Some(ScriptCall::new(
             &redlock::RAISE,
             [self.main(), self.name.part("fence")],
             [
@@ -64,24 +64,24 @@ impl Protocol for RedlockProtocol {
         ))
     }
 
-    fn renew(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &mutex::RENEW,
             [self.main()],
             [ask.claim.as_str().to_owned(), ask.ttl_ms()],
         )
     }
 
-    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
-            Item::new(
+            ScriptCall::new(
                 &mutex::LEAVE_MARKED,
                 [self.main(), self.name.gone(ask.claim)],
                 [claim, channel, ask.keep_ms(), ask.ttl_ms()],
             )
         } else {
-            Item::new(
+            ScriptCall::new(
                 &mutex::LEAVE,
                 [self.main()],
                 [claim, channel, ask.keep_ms()],
@@ -89,8 +89,8 @@ impl Protocol for RedlockProtocol {
         }
     }
 
-    fn verify(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &mutex::VERIFY,
             [self.main()],
             [ask.claim.as_str().to_owned()],

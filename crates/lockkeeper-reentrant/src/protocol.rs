@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Ask, Item, Protocol, Together};
+use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall, Together};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::reentrant;
 
@@ -24,8 +24,8 @@ impl Protocol for ReentrantProtocol {
         &self.name
     }
 
-    fn acquire(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &reentrant::ACQUIRE,
             [
                 self.name.main().to_owned(),
@@ -46,15 +46,15 @@ impl Protocol for ReentrantProtocol {
         true
     }
 
-    fn group_item(&self, ask: Ask<'_>, verb: Together) -> Option<Item> {
+    fn group_item(&self, ask: RequestContext<'_>, verb: Together) -> Option<ScriptCall> {
         Some(ask.group_item(self, verb))
     }
 
-    fn renew(&self, ask: Ask<'_>) -> Item {
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.renewal(&reentrant::RENEW, &self.name)
     }
 
-    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
             ask.marked_leave(&reentrant::LEAVE_MARKED, &self.name, self.channel())
         } else {
@@ -62,7 +62,7 @@ impl Protocol for ReentrantProtocol {
         }
     }
 
-    fn verify(&self, ask: Ask<'_>) -> Item {
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.question(&reentrant::VERIFY, &self.name)
     }
 

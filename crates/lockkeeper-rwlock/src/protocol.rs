@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Ask, Item, Protocol};
+use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::{fair, reentrant, rwlock};
 
@@ -58,7 +58,7 @@ impl RwProtocol {
     }
 
     /// For how long a mark is to stop a request that may still be executed; 0 if there is none.
-    fn mark_ttl(ask: Ask<'_>, overtakes: bool) -> String {
+    fn mark_ttl(ask: RequestContext<'_>, overtakes: bool) -> String {
         if overtakes {
             ask.ttl_ms()
         } else {
@@ -76,8 +76,8 @@ impl Protocol for RwProtocol {
         &self.name
     }
 
-    fn acquire(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &rwlock::ACQUIRE,
             self.keys(ask.claim),
             [
@@ -95,8 +95,8 @@ impl Protocol for RwProtocol {
         )
     }
 
-    fn beat(&self, ask: Ask<'_>) -> Item {
-        Item::new(
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
             &rwlock::BEAT,
             [
                 self.main(),
@@ -117,12 +117,12 @@ impl Protocol for RwProtocol {
     }
 
     /// Under the main key a writer looks like the holder of a re-entrant lock, and is renewed by the same script.
-    fn renew(&self, ask: Ask<'_>) -> Item {
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let (script, key) = match self.mode {
             Mode::Read => (&rwlock::RENEW_READ, self.part("readers")),
             Mode::Write => (&reentrant::RENEW, self.main()),
         };
-        Item::new(script, [key], [ask.claim.as_str().to_owned(), ask.ttl_ms()])
+        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned(), ask.ttl_ms()])
     }
 
     fn batch(&self) -> &'static str {
@@ -132,8 +132,8 @@ impl Protocol for RwProtocol {
         }
     }
 
-    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item {
-        Item::new(
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
+        ScriptCall::new(
             &rwlock::LEAVE,
             self.keys(ask.claim),
             [
@@ -149,9 +149,9 @@ impl Protocol for RwProtocol {
         )
     }
 
-    fn swap(&self, ask: Ask<'_>, old: &ClaimId, overtakes: bool) -> Item {
+    fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall {
         let keys = self.keys(ask.claim).into_iter();
-        Item::new(
+        ScriptCall::new(
             &rwlock::SWAP,
             keys.chain([self.name.gone(old)]),
             [
@@ -167,17 +167,17 @@ impl Protocol for RwProtocol {
         )
     }
 
-    fn verify(&self, ask: Ask<'_>) -> Item {
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         let (script, key) = match self.mode {
             Mode::Read => (&rwlock::VERIFY_READ, self.part("readers")),
             Mode::Write => (&reentrant::VERIFY, self.main()),
         };
-        Item::new(script, [key], [ask.claim.as_str().to_owned()])
+        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned()])
     }
 
-    fn queue(&self, claim: &str) -> Option<Item> {
+    fn queue(&self, claim: &str) -> Option<ScriptCall> {
         let keys = [self.part("queue")];
-        Some(Item::new(&fair::QUEUE, keys, [claim.to_owned()]))
+        Some(ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()]))
     }
 
     fn reenters(&self) -> bool {

@@ -18,7 +18,7 @@ use std::hash::Hash;
 use anyhow::Result;
 use indexmap::IndexSet;
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::{Belief, Claim};
+use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::quorum::{Quorum, Round};
@@ -247,7 +247,7 @@ impl Rival {
 
     fn believes(&self, quorum: Quorum, now: Moment) -> bool {
         let believed =
-            |claim: &&Claim| matches!(claim.belief(now), Belief::Held | Belief::Uncertain);
+            |claim: &&Claim| matches!(claim.validity(now), Validity::Valid | Validity::Uncertain);
         self.stage == Stage::Held && quorum.is_reached(self.claims.iter().filter(believed).count())
     }
 }

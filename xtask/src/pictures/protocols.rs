@@ -158,13 +158,13 @@ pub(super) fn redlock() -> String {
     )
 }
 
-pub(super) fn scout() -> String {
+pub(super) fn poller() -> String {
     sequence(
         "Waiting for a mutex: of all waiters of a client one asks the server, the others sleep",
         &["task 1", "task 2", "client", "server"],
         &[
             Send(0, 2, "acquire"),
-            Wait(0, "scout"),
+            Wait(0, "poller"),
             Send(2, 3, "acquire: BUSY, 12 s left"),
             Send(2, 3, "subscribe"),
             Send(1, 2, "acquire"),
@@ -174,8 +174,8 @@ pub(super) fn scout() -> String {
             Send(2, 3, "acquire: GRANTED"),
             Send(2, 0, "granted"),
             Hold(0, "holds"),
-            Send(2, 1, "next: you are the scout"),
-            Wait(1, "scout"),
+            Send(2, 1, "next: you are the poller"),
+            Wait(1, "poller"),
         ],
     )
 }

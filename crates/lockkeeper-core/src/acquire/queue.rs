@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::Stage;
-use crate::claim::Belief;
+use crate::claim::Validity;
 use crate::engine::subscriptions::presence::Subscription;
 use crate::grant::hold::Hold;
 use crate::seam::clock::sleep_until;
@@ -71,7 +71,7 @@ impl Acquisition {
                     let claims = std::mem::take(&mut self.claims);
                     return Ok(Some(Hold::begin(claims, vec![token], 1, self.waited())));
                 }
-                (Belief::None, _) => {}
+                (Validity::NotYet, _) => {}
                 _ => {
                     // Dropped, and so released.
                     self.claims.clear();

@@ -39,7 +39,7 @@ impl Acquisition {
                 // Whoever closes from here on finds a hold that is somebody's.
                 drop(engine.enter()?);
                 if let Some(shortest) = self.min_hold {
-                    part.change(|claim| claim.keep_for(shortest, part.now()));
+                    part.change(|claim| claim.cool_down_for(shortest, part.now()));
                 }
             }
             return Ok(hold);

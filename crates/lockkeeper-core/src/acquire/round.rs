@@ -41,13 +41,13 @@ fn reading(outcome: std::result::Result<Verdict, Failed>) -> (Reply, Option<Stor
     match outcome {
         Ok(Verdict::Granted(token)) => (Reply::Granted(token), None),
         Ok(Verdict::Busy(left)) => (Reply::Busy(left), None),
-        Ok(Verdict::Out(left)) => {
+        Ok(Verdict::Quarantined(left)) => {
             let trouble = StoreError::not_sent(format!(
                 "it has been up for too short a time to know who holds, and takes part again in {left:?}"
             ));
             (Reply::Out(left), Some(trouble))
         }
-        Ok(Verdict::Spent) => failed(StoreError::unknown(
+        Ok(Verdict::Stale) => failed(StoreError::unknown(
             "its grant came too late to be believed: the server is too slow for this ttl",
         )),
         Ok(Verdict::WrongKind) => failed(StoreError::refused(

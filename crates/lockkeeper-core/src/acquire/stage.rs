@@ -11,7 +11,7 @@ use crate::acquire::acquisition::Acquisition;
 use crate::acquire::options::Options;
 use crate::acquire::plan::{Plan, Target};
 use crate::acquire::turn::Turn;
-use crate::claim::{Departure, Verdict};
+use crate::claim::{ReleaseNeeded, Verdict};
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
@@ -281,7 +281,7 @@ impl Stage {
                     return Err(Error::QueueFull { name, length });
                 }
                 // The claims lived once; what they may still hold is released as they are dropped.
-                Ok(Verdict::Spent) => spent = true,
+                Ok(Verdict::Stale) => spent = true,
                 Ok(Verdict::WrongKind) => return Err(self.wrong_kind(seat)),
                 Ok(Verdict::WouldDeadlock) => {
                     return Err(Error::WouldDeadlock {
@@ -546,7 +546,7 @@ impl Acquisition {
             Read::Busy(busy) => {
                 let nothing_there = parts
                     .iter()
-                    .all(|part| part.claim().departure() == Departure::None);
+                    .all(|part| part.claim().release_needed() == ReleaseNeeded::None);
                 if parts.len() > 1 && !nothing_there {
                     // Of a request that was given up these claims may hold a part, which must not outlast the wait.
                     self.claims.clear();

@@ -130,7 +130,7 @@ impl Turn {
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
             Self::One(awaited, place) => {
-                let (_, deadline) = hold.lease().grant().part(awaited).belief();
+                let (_, deadline) = hold.lease().grant().part(awaited).validity();
                 place.granted(deadline.unwrap_or_else(|| stage.clock().now()));
             }
             Self::Majority(watch) => watch.granted(stage, hold.remaining()),

@@ -9,7 +9,7 @@ use lockkeeper_lua::{Status, client, name};
 use crate::engine::Engine;
 use crate::engine::settings::LONGEST_LABEL;
 use crate::engine::subscriptions::presence::client_key;
-use crate::seam::protocol::{Item, Protocol};
+use crate::seam::protocol::{Protocol, ScriptCall};
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
@@ -121,7 +121,7 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
             name.part("queue"),
             name.part("readers"),
         ];
-        Item::new(&name::INSPECT, keys, [name.part("wake")])
+        ScriptCall::new(&name::INSPECT, keys, [name.part("wake")])
     };
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
@@ -144,7 +144,7 @@ pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<V
     };
     let item = || {
         let page = ["0".to_owned(), last.to_string()];
-        Item::new(&name::WAITERS, [name.part("queue")], page)
+        ScriptCall::new(&name::WAITERS, [name.part("queue")], page)
     };
     let (reply, _) = ask(engine, name, Question::Queue, item).await?;
     let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
@@ -244,7 +244,7 @@ fn holder(fields: &Value) -> Option<Holder> {
 
 /// As whom a client has introduced itself.
 async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
-    let item = || Item::new(&client::LABEL, [client_key.to_owned()], []);
+    let item = || ScriptCall::new(&client::LABEL, [client_key.to_owned()], []);
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     match reply.status() {
         Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(as_label)),
@@ -265,7 +265,7 @@ fn as_label(text: &str) -> String {
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || {
         let keys = [name.main().to_owned(), name.part("readers")];
-        Item::new(&name::REVOKE, keys, [])
+        ScriptCall::new(&name::REVOKE, keys, [])
     };
     let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
     let told = match reply.status() {
@@ -282,7 +282,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
     let item = || {
         let args = [claim.to_owned(), name.part("wake")];
         let keys = [name.main().to_owned(), name.part("readers")];
-        Item::new(&name::FREE, keys, args)
+        ScriptCall::new(&name::FREE, keys, args)
     };
     let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {
@@ -304,7 +304,7 @@ async fn ask(
     engine: &Engine,
     name: &Name,
     question: Question,
-    item: impl Fn() -> Item,
+    item: impl Fn() -> ScriptCall,
 ) -> Result<(Reply, Option<StoreError>)> {
     let failed = |error| backend(name, question, error);
     let (reply, doubt) = put(engine, item).await?.map_err(failed)?;
@@ -322,7 +322,7 @@ async fn ask(
 /// if it may have been executed. Closing the client stops it: it has no claim that would be left for.
 pub(crate) async fn put(
     engine: &Engine,
-    item: impl Fn() -> Item,
+    item: impl Fn() -> ScriptCall,
 ) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
     drop(engine.enter()?);
     let timeout = engine.settings.request_timeout;

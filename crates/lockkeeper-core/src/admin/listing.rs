@@ -9,7 +9,7 @@ use lockkeeper_lua::{Status, server};
 use crate::admin::glob;
 use crate::admin::inspection::put;
 use crate::engine::Engine;
-use crate::seam::protocol::Item;
+use crate::seam::protocol::ScriptCall;
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
 use crate::words::name;
@@ -75,7 +75,7 @@ impl Names {
         };
         let item = || {
             let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
-            Item::new(&server::SCAN, [], args).on(*server)
+            ScriptCall::new(&server::SCAN, [], args).on(*server)
         };
         let engine = Arc::clone(&self.engine);
         let reply = ask(&engine, "list locks", item).await?;
@@ -174,7 +174,7 @@ pub struct ServerFacts {
 }
 
 pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
-    let item = || Item::new(&server::DESCRIBE, [], []);
+    let item = || ScriptCall::new(&server::DESCRIBE, [], []);
     let reply = ask(engine, "describe the server", item).await?;
     let part = |index: usize| u64::try_from(reply.field(index)?.as_i64()?).ok();
     let clock = || {
@@ -213,7 +213,7 @@ impl ServerFacts {
     }
 }
 
-async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> Item) -> Result<Reply> {
+async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> ScriptCall) -> Result<Reply> {
     let (reply, _) = put(engine, item)
         .await?
         .map_err(|error| Error::backend(doing, error))?;

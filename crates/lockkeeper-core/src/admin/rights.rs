@@ -8,7 +8,7 @@ use lockkeeper_lua::{Status, server};
 use crate::engine::Engine;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::presence::client_channel;
-use crate::seam::protocol::Item;
+use crate::seam::protocol::ScriptCall;
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
@@ -48,7 +48,7 @@ impl Question {
         let item = || {
             let channels = self.channels.iter().map(|(channel, _)| channel);
             let args = [&self.main].into_iter().chain(channels).cloned();
-            Item::new(&server::RIGHTS, [], args)
+            ScriptCall::new(&server::RIGHTS, [], args)
         };
         let reply = self.requester.run(item, self.timeout).await;
         let reply = reply.map_err(|error| Error::backend("ask for rights", error))?;

@@ -16,7 +16,7 @@ pub(super) struct Bounds {
     /// The moment beyond which a claim that took another's place may not be believed in, as that one might not.
     until: Option<Moment>,
     /// When nobody else may hold before.
-    kept_until: Option<Moment>,
+    cooldown_until: Option<Moment>,
 }
 
 impl Claim {
@@ -48,37 +48,37 @@ impl Claim {
         self.bounds = old.bounds.as_deref().map(|bounds| {
             Box::new(Bounds {
                 until: old.limit(),
-                kept_until: bounds.kept_until,
+                cooldown_until: bounds.cooldown_until,
                 ..Bounds::default()
             })
         });
     }
 
     /// Until when a leave is to keep the name from others; `None` if it need not.
-    pub fn kept_until(&self) -> Option<Moment> {
-        self.bounds.as_ref()?.kept_until
+    pub fn cooldown_until(&self) -> Option<Moment> {
+        self.bounds.as_ref()?.cooldown_until
     }
 
     /// The grant has been answered: nobody else may hold for a while.
-    pub(super) fn keep_from(&mut self, now: Moment) {
+    pub(super) fn begin_cooldown(&mut self, now: Moment) {
         if let Some(bounds) = &mut self.bounds
             && let Some(shortest) = bounds.min_hold
         {
-            bounds.kept_until = Some(now.after(shortest));
+            bounds.cooldown_until = Some(now.after(shortest));
         }
     }
 
     /// The claim keeps the name from nobody when it leaves.
-    pub(crate) fn keep_no_more(&mut self) {
+    pub(crate) fn no_cooldown(&mut self) {
         if let Some(bounds) = &mut self.bounds {
-            bounds.kept_until = None;
+            bounds.cooldown_until = None;
         }
     }
 
     /// Nobody else may hold for so long from now on, also when the claim leaves sooner: of one that holds together with others,
     /// once they all do.
-    pub(crate) fn keep_for(&mut self, shortest: Duration, now: Moment) {
-        self.bounds.get_or_insert_default().kept_until = Some(now.after(shortest));
+    pub(crate) fn cool_down_for(&mut self, shortest: Duration, now: Moment) {
+        self.bounds.get_or_insert_default().cooldown_until = Some(now.after(shortest));
     }
 
     /// Until when a grant may be believed in by itself that is good for `trust` from the send of its request.

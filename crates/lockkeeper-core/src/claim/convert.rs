@@ -1,6 +1,6 @@
 //! A claim that takes the place of another one of its owner, as when a writer becomes a reader: one request that is of both.
 //!
-//! Of the old claim it is a [`Verb::Swap`], of the new one an acquire. Where the new claim may do less than the old one, the
+//! Of the old claim it is a [`Verb::Convert`], of the new one an acquire. Where the new claim may do less than the old one, the
 //! old one is [ended](Claim::end) before the first byte, for others come in with the swap. Where it may do more, nobody comes
 //! in as long as either is on the server, so the old one is believed in until an answer or its deadline; it is renewed no
 //! more, for the swap may have replaced it. Nor is it believed in any longer after a refusal if another request for the
@@ -12,18 +12,18 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 
 impl Claim {
-    /// Registers a swap that is sent next. Belief ends unless it is kept. `now` must lie before its first byte.
+    /// Registers a swap that is sent next. Validity ends unless it is kept. `now` must lie before its first byte.
     ///
     /// # Errors
     ///
     /// As for [`send`](Self::send).
-    pub fn begin_swap(
+    pub fn begin_conversion(
         &mut self,
         request: Request,
         keeps_belief: bool,
         now: Moment,
     ) -> Result<(), NotNow> {
-        self.send(Verb::Swap, request, now)?;
+        self.send(Verb::Convert, request, now)?;
         if !keeps_belief && !mutant!(BelieveWhileSwapping) {
             self.end(now);
         }
@@ -31,38 +31,38 @@ impl Claim {
     }
 
     /// Whether a swap may be sent: while the claim holds, and again as long as no answer has come to it.
-    pub(super) fn may_swap(&self, phase: Phase, now: Moment) -> bool {
+    pub(super) fn may_convert(&self, phase: Phase, now: Moment) -> bool {
         match phase {
             Phase::Held { deadline, .. } => now < deadline,
-            Phase::Ended(Ending::Released) => self.swapping,
+            Phase::Ended(Ending::Released) => self.converting,
             _ => false,
         }
     }
 
     /// Another claim has taken this one's place.
-    pub fn swapped(&mut self, request: Request, now: Moment) {
-        if self.take_swap(request) {
+    pub fn converted(&mut self, request: Request, now: Moment) {
+        if self.take_conversion(request) {
             self.present = false;
             // The script has left a mark against it.
-            self.stray_acquire = false;
+            self.acquire_in_doubt = false;
             self.end(now);
         }
     }
 
     /// This claim keeps its place, and may be believed in as before: unless an earlier request was given up. Executed late, when
     /// whoever stood in its way has left, that one would yet give the place to the new claim, which leaves.
-    pub fn swap_refused(&mut self, request: Request, now: Moment) {
-        if self.take_swap(request) {
-            self.swapping = false;
+    pub fn conversion_refused(&mut self, request: Request, now: Moment) {
+        if self.take_conversion(request) {
+            self.converting = false;
             self.expire(now);
-            if self.stray_swap && !mutant!(BelieveBesideStraySwap) {
+            if self.conversion_in_doubt && !mutant!(BelieveBesideStraySwap) {
                 self.end(now);
             }
         }
     }
 
-    fn take_swap(&mut self, request: Request) -> bool {
-        let of_swap = |it: &mut Pending| it.request == request && it.verb == Verb::Swap;
+    fn take_conversion(&mut self, request: Request) -> bool {
+        let of_swap = |it: &mut Pending| it.request == request && it.verb == Verb::Convert;
         self.pending.take_if(of_swap).is_some()
     }
 }

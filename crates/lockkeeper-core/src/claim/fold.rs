@@ -25,15 +25,15 @@ impl Claim {
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
             // A swap of it may be sent again.
-            Phase::Ended(Ending::Released) if self.swapping => {}
+            Phase::Ended(Ending::Released) if self.converting => {}
             Phase::Ended(ending) => {
                 *ending = Ending::Withdrawn;
-                (self.swapping, self.stray_swap) = (false, false);
+                (self.converting, self.conversion_in_doubt) = (false, false);
             }
             _ => {}
         }
         if let Some(pending) = &mut self.pending
-            && (matches!(self.phase, Phase::Ended(_)) || pending.verb == Verb::Swap)
+            && (matches!(self.phase, Phase::Ended(_)) || pending.verb == Verb::Convert)
         {
             pending.sent = past;
         }

@@ -9,7 +9,7 @@
 //!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
 //!   brought the claim back after the server had lost it.
 //! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
-//! - Belief begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never
+//! - Validity begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never
 //!   comes back.
 //! - A missing answer means "unknown", never "no".
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 use bounds::Bounds;
 use queue::Queue;
 pub(crate) use state::Course;
-pub use state::{Belief, Departure, Ending, NotNow, Verdict};
+pub use state::{Ending, NotNow, ReleaseNeeded, Validity, Verdict};
 
 use crate::words::answer::{Answer, Verb};
 use crate::words::ending::LossReason;
@@ -42,9 +42,9 @@ pub struct Claim {
     /// How long it holds at most and at least, if anything bounds that.
     bounds: Option<Box<Bounds>>,
     /// Another claim is taking this one's place.
-    swapping: bool,
+    converting: bool,
     /// A request to that end was given up and may be executed any time later.
-    stray_swap: bool,
+    conversion_in_doubt: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
     phase: Phase,
@@ -52,9 +52,9 @@ pub struct Claim {
     /// The server may hold something for this claim.
     present: bool,
     /// An acquire was given up and may be executed any time later.
-    stray_acquire: bool,
+    acquire_in_doubt: bool,
     /// A leave was given up and may have been executed.
-    stray_leave: bool,
+    release_in_doubt: bool,
     /// Of a kind with a queue, until it is granted.
     queue: Option<Box<Queue>>,
 }
@@ -89,14 +89,14 @@ impl Claim {
             id,
             trust: ttl.saturating_sub(margin),
             bounds: None,
-            swapping: false,
-            stray_swap: false,
+            converting: false,
+            conversion_in_doubt: false,
             granted: None,
             phase: Phase::Asking,
             pending: None,
             present: false,
-            stray_acquire: false,
-            stray_leave: false,
+            acquire_in_doubt: false,
+            release_in_doubt: false,
             queue: None,
         }
     }
@@ -136,18 +136,18 @@ impl Claim {
     }
 
     /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
-    pub fn belief(&self, now: Moment) -> Belief {
-        if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Leave) {
-            return Belief::Held;
+    pub fn validity(&self, now: Moment) -> Validity {
+        if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Release) {
+            return Validity::Valid;
         }
         match self.phase {
-            Phase::Asking | Phase::Waiting => Belief::None,
+            Phase::Asking | Phase::Waiting => Validity::NotYet,
             Phase::Held { deadline, .. } if now >= deadline => {
-                Belief::Ended(Ending::Lost(self.reason(now)))
+                Validity::Ended(Ending::Lost(self.reason(now)))
             }
-            Phase::Held { doubtful: true, .. } => Belief::Uncertain,
-            Phase::Held { .. } => Belief::Held,
-            Phase::Ended(ending) => Belief::Ended(ending),
+            Phase::Held { doubtful: true, .. } => Validity::Uncertain,
+            Phase::Held { .. } => Validity::Valid,
+            Phase::Ended(ending) => Validity::Ended(ending),
         }
     }
 
@@ -155,8 +155,8 @@ impl Claim {
     /// if a copy of it was given up.
     pub const fn renewal(&self) -> Verb {
         if matches!(self.phase, Phase::Waiting) {
-            Verb::Beat
-        } else if self.stray_acquire {
+            Verb::Heartbeat
+        } else if self.acquire_in_doubt {
             Verb::Acquire
         } else {
             Verb::Renew
@@ -176,7 +176,7 @@ impl Claim {
 
     /// Whether it holds, and no other claim is taking its place.
     pub(crate) const fn is_held_alone(&self) -> bool {
-        matches!(self.phase, Phase::Held { .. }) && !self.swapping && !self.stray_swap
+        matches!(self.phase, Phase::Held { .. }) && !self.converting && !self.conversion_in_doubt
     }
 
     /// Registers a request that is sent next. `now` must lie before its first byte.
@@ -186,21 +186,21 @@ impl Claim {
     /// [`NotNow`] if the laws forbid it; nothing has changed then and nothing may be sent.
     pub fn send(&mut self, verb: Verb, request: Request, now: Moment) -> Result<(), NotNow> {
         match (verb, self.phase, self.pending) {
-            (Verb::Leave, Phase::Ended(_), None) => {}
-            (Verb::Leave, Phase::Ended(_), Some(pending)) => match pending.verb {
-                Verb::Leave => return Err(NotNow::Unanswered),
-                Verb::Acquire => self.stray_acquire = true,
-                Verb::Renew | Verb::Beat | Verb::Swap => {}
+            (Verb::Release, Phase::Ended(_), None) => {}
+            (Verb::Release, Phase::Ended(_), Some(pending)) => match pending.verb {
+                Verb::Release => return Err(NotNow::Unanswered),
+                Verb::Acquire => self.acquire_in_doubt = true,
+                Verb::Renew | Verb::Heartbeat | Verb::Convert => {}
             },
-            (Verb::Swap, phase, _) if self.may_swap(phase, now) => {}
-            (Verb::Acquire, Phase::Asking, _) | (Verb::Beat, Phase::Waiting, _) => {}
+            (Verb::Convert, phase, _) if self.may_convert(phase, now) => {}
+            (Verb::Acquire, Phase::Asking, _) | (Verb::Heartbeat, Phase::Waiting, _) => {}
             (verb, Phase::Held { deadline, .. }, _)
                 if verb == self.renewal()
                     && now < deadline
-                    && (!self.swapping || mutant!(RenewWhileSwapping)) => {}
+                    && (!self.converting || mutant!(RenewWhileSwapping)) => {}
             _ => return Err(NotNow::OutOfOrder),
         }
-        if verb != Verb::Leave && self.pending.is_some() && !mutant!(RequestsAbreast) {
+        if verb != Verb::Release && self.pending.is_some() && !mutant!(RequestsAbreast) {
             return Err(NotNow::Unanswered);
         }
         self.pending = Some(Pending {
@@ -210,8 +210,8 @@ impl Claim {
             present_before: self.present,
         });
         self.present |= verb == Verb::Acquire;
-        self.swapping = verb == Verb::Swap;
-        if let (Some(queue), Verb::Acquire | Verb::Beat) = (&mut self.queue, verb) {
+        self.converting = verb == Verb::Convert;
+        if let (Some(queue), Verb::Acquire | Verb::Heartbeat) = (&mut self.queue, verb) {
             queue.sent(request, now);
         }
         Ok(())
@@ -223,21 +223,21 @@ impl Claim {
         mutant!(ResendAfterLeave)
             || self.pending.is_some_and(|pending| {
                 pending.request == request
-                    && (pending.verb == Verb::Leave || !matches!(self.phase, Phase::Ended(_)))
+                    && (pending.verb == Verb::Release || !matches!(self.phase, Phase::Ended(_)))
             })
     }
 
     /// An answer has come.
     pub fn answered(&mut self, request: Request, answer: Answer, now: Moment) -> Verdict {
         let Some(mut pending) = self.pending.take_if(|pending| pending.request == request) else {
-            return Verdict::Stale;
+            return Verdict::Ignored;
         };
         if mutant!(DeadlineFromAnswer) {
             pending.sent = now;
         }
         match (pending.verb, self.phase) {
-            (Verb::Leave, _) => self.leave_answered(answer),
-            (Verb::Acquire | Verb::Beat, Phase::Asking | Phase::Waiting) => {
+            (Verb::Release, _) => self.leave_answered(answer),
+            (Verb::Acquire | Verb::Heartbeat, Phase::Asking | Phase::Waiting) => {
                 self.acquire_answered(pending, answer, now)
             }
             (
@@ -246,7 +246,7 @@ impl Claim {
                     token, deadline, ..
                 },
             ) => self.renewal_answered(pending, token, deadline, answer, now),
-            _ => Verdict::Stale,
+            _ => Verdict::Ignored,
         }
     }
 
@@ -256,48 +256,48 @@ impl Claim {
                 let deadline = self.deadline_of_grant(pending.sent, self.trust);
                 if now >= deadline {
                     self.phase = Phase::Ended(Ending::Withdrawn);
-                    return Verdict::Spent;
+                    return Verdict::Stale;
                 }
                 self.hold(token, pending.sent, deadline, now)
             }
             Answer::Busy(left) => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 Verdict::Busy(left)
             }
-            Answer::Out(left) => {
-                self.present = self.stray_acquire;
-                Verdict::Out(left)
+            Answer::Quarantined(left) => {
+                self.present = self.acquire_in_doubt;
+                Verdict::Quarantined(left)
             }
             // Not kept out itself, and not let in alone.
             Answer::Free => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 Verdict::Free
             }
             Answer::Waiting(place) => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
             Answer::QueueFull(length) => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 Verdict::QueueFull(length)
             }
             Answer::Gone => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 self.phase = Phase::Ended(Ending::Withdrawn);
-                Verdict::Spent
+                Verdict::Stale
             }
             Answer::WouldDeadlock => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 Verdict::WouldDeadlock
             }
             // Granted unseen, and told to leave before that was known.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
-                Verdict::Spent
+                Verdict::Stale
             }
             Answer::WrongKind => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 Verdict::WrongKind
             }
-            _ => Verdict::Nonsense,
+            _ => Verdict::Unexpected,
         }
     }
 
@@ -310,7 +310,7 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         self.granted = Some(sent);
-        self.keep_from(now);
+        self.begin_cooldown(now);
         self.queue = None;
         self.phase = Phase::Held {
             token,
@@ -329,29 +329,30 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         match (pending.verb, answer) {
-            (Verb::Renew, Answer::Renewed) | (Verb::Acquire | Verb::Beat, Answer::Granted(_))
+            (Verb::Renew, Answer::Renewed)
+            | (Verb::Acquire | Verb::Heartbeat, Answer::Granted(_))
                 if now >= deadline =>
             {
                 self.lost(self.reason(now))
             }
             (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
-            (Verb::Acquire | Verb::Beat, Answer::Granted(again)) if again == token => {
+            (Verb::Acquire | Verb::Heartbeat, Answer::Granted(again)) if again == token => {
                 self.renewed(pending, token, deadline)
             }
             // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
-            (Verb::Acquire | Verb::Beat, Answer::Granted(_)) => self.lost(LossReason::Gone),
+            (Verb::Acquire | Verb::Heartbeat, Answer::Granted(_)) => self.lost(LossReason::Gone),
             // Executed before the grant that a message has told of.
-            (Verb::Beat, Answer::Waiting(place)) => Verdict::Waiting(place),
-            (Verb::Beat, Answer::More) => Verdict::More,
+            (Verb::Heartbeat, Answer::Waiting(place)) => Verdict::Waiting(place),
+            (Verb::Heartbeat, Answer::More) => Verdict::More,
             (_, Answer::Revoked) => self.lost(LossReason::Revoked),
-            (Verb::Renew | Verb::Beat, Answer::Gone)
+            (Verb::Renew | Verb::Heartbeat, Answer::Gone)
             | (Verb::Acquire, Answer::Gone | Answer::Busy(_) | Answer::WrongKind) => {
-                self.present = self.stray_acquire;
+                self.present = self.acquire_in_doubt;
                 self.lost(LossReason::Gone)
             }
             _ => {
                 self.doubt();
-                Verdict::Nonsense
+                Verdict::Unexpected
             }
         }
     }
@@ -367,27 +368,29 @@ impl Claim {
 
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
         // Of a leave that was executed unanswered nobody was told whether its wake went out.
-        let sure = !self.stray_leave;
+        let sure = !self.release_in_doubt;
         let verdict = match answer {
-            Answer::Left { told, holds } => Verdict::Left {
+            Answer::Released { told, holds } => Verdict::Released {
                 told: told && sure,
                 holds,
             },
-            Answer::Kept { told, left } => Verdict::Kept {
+            Answer::Cooldown { told, left } => Verdict::Cooldown {
                 told: told && sure,
                 left,
             },
-            Answer::NotHeld { holds } if self.stray_leave => Verdict::Left { told: false, holds },
+            Answer::NotHeld { holds } if self.release_in_doubt => {
+                Verdict::Released { told: false, holds }
+            }
             Answer::NotHeld { .. } => Verdict::WasGone,
             // It has left; those behind it are not yet served.
             Answer::More => {
-                self.stray_leave = true;
+                self.release_in_doubt = true;
                 return Verdict::More;
             }
-            _ => return Verdict::Nonsense,
+            _ => return Verdict::Unexpected,
         };
         self.present = false;
-        self.stray_acquire = false;
+        self.acquire_in_doubt = false;
         verdict
     }
 
@@ -404,9 +407,9 @@ impl Claim {
         match (pending.verb, outcome) {
             (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
             (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
-            (Verb::Acquire, Outcome::Unknown) => self.stray_acquire = true,
-            (Verb::Leave, Outcome::Unknown) => self.stray_leave = true,
-            (Verb::Swap, Outcome::Unknown) => self.stray_swap = true,
+            (Verb::Acquire, Outcome::Unknown) => self.acquire_in_doubt = true,
+            (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
+            (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
             _ => {}
         }
         self.doubt();
@@ -415,7 +418,7 @@ impl Claim {
     /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.
     pub fn seen_gone(&mut self) {
         if let Phase::Held { .. } = self.phase {
-            self.present = self.stray_acquire;
+            self.present = self.acquire_in_doubt;
             self.lost(LossReason::Gone);
         }
     }
@@ -438,11 +441,11 @@ impl Claim {
 
     /// The client closes: a lease that is held is lost to its holder and left to expire, because nobody knows whether
     /// the work under it has stopped. True if the lease ends with this call.
-    pub fn forsake(&mut self, now: Moment) -> bool {
+    pub fn give_up(&mut self, now: Moment) -> bool {
         let held = !self.expire(now) && matches!(self.phase, Phase::Held { .. });
         if held {
             self.present = false;
-            self.stray_acquire = false;
+            self.acquire_in_doubt = false;
             // A repeat on its way that turns out not to have been sent brings neither of them back.
             if let Some(pending) = &mut self.pending {
                 pending.present_before = false;
@@ -463,23 +466,23 @@ impl Claim {
     }
 
     /// A leave of several claims was refused when it had been executed for some of them.
-    pub(crate) fn may_have_left(&mut self) {
-        self.stray_leave = true;
+    pub(crate) fn may_be_released(&mut self) {
+        self.release_in_doubt = true;
     }
 
     /// What is left to do for a claim that has ended: nothing, or a leave.
-    pub fn departure(&self) -> Departure {
+    pub fn release_needed(&self) -> ReleaseNeeded {
         let on_its_way = self
             .pending
             .is_some_and(|pending| pending.verb == Verb::Acquire);
         if mutant!(DropWithoutLeave) && self.granted.is_none() {
-            Departure::None
-        } else if (self.stray_acquire || on_its_way) && !mutant!(LeaveUnmarked) {
-            Departure::Overtaking
+            ReleaseNeeded::None
+        } else if (self.acquire_in_doubt || on_its_way) && !mutant!(LeaveUnmarked) {
+            ReleaseNeeded::WithTombstone
         } else if self.present {
-            Departure::Plain
+            ReleaseNeeded::Plain
         } else {
-            Departure::None
+            ReleaseNeeded::None
         }
     }
 

@@ -114,19 +114,19 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         let Some(queue) = &mut self.queue else {
-            return Verdict::Stale;
+            return Verdict::Ignored;
         };
         if self.phase == Phase::Asking {
             // It overtook the answer that says that the claim waits.
             queue.overtaken_by(token, request);
-            return Verdict::Stale;
+            return Verdict::Ignored;
         }
         if self.phase != Phase::Waiting {
-            return Verdict::Stale;
+            return Verdict::Ignored;
         }
         // A late copy of a request that is no longer remembered: a beat shows whether it is true.
         let Some(sent) = queue.when_sent(request) else {
-            return Verdict::Hint;
+            return Verdict::Recheck;
         };
         let (trust, least, last_sent) = (queue.trust, queue.least, queue.last_sent());
         let sent = match last_sent {
@@ -136,7 +136,7 @@ impl Claim {
         };
         let deadline = self.deadline_of_grant(sent, trust);
         if deadline.since(now) < least {
-            return Verdict::Hint;
+            return Verdict::Recheck;
         }
         self.hold(token, sent, deadline, now)
     }
@@ -144,7 +144,7 @@ impl Claim {
     /// The claim stands in the queue, as of a request that was answered.
     pub(super) fn placed(&mut self, pending: Pending, place: u64, now: Moment) -> Verdict {
         let Some(queue) = &mut self.queue else {
-            return Verdict::Nonsense;
+            return Verdict::Unexpected;
         };
         self.phase = Phase::Waiting;
         if let Some((token, request)) = queue.answered(pending.request, pending.sent) {
@@ -160,7 +160,7 @@ impl Claim {
 
     /// The server has more to do before it can tell. A beat was noted all the same.
     pub(super) fn must_ask_again(&mut self, pending: Pending) -> Verdict {
-        if let (Verb::Beat, Some(queue)) = (pending.verb, &mut self.queue) {
+        if let (Verb::Heartbeat, Some(queue)) = (pending.verb, &mut self.queue) {
             queue.answered(pending.request, pending.sent);
         }
         Verdict::More

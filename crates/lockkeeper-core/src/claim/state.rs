@@ -21,21 +21,21 @@ pub enum Ending {
 /// What may be believed of a claim at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Belief {
+pub enum Validity {
     /// It does not hold, and may yet.
-    None,
+    NotYet,
     /// It holds.
-    Held,
+    Valid,
     /// It holds, and the last renewal was not answered.
     Uncertain,
     /// It does not hold and never will.
     Ended(Ending),
 }
 
-impl Belief {
+impl Validity {
     /// Whether the holder may assume that it holds.
     pub const fn holds(self) -> bool {
-        matches!(self, Self::Held | Self::Uncertain)
+        matches!(self, Self::Valid | Self::Uncertain)
     }
 }
 
@@ -70,11 +70,11 @@ pub enum Verdict {
     /// The claim holds now.
     Granted(FencingToken),
     /// The claim was granted too long ago to be believed, or had already left: it has ended, a new one is needed.
-    Spent,
+    Stale,
     /// Another claim holds, for as long as this unless it renews.
     Busy(Option<Duration>),
     /// The server takes no part for so long.
-    Out(Duration),
+    Quarantined(Duration),
     /// Nothing keeps the claim out but that it is to hold together with others.
     Free,
     /// The claim waits in the queue, at this place counted from one.
@@ -86,20 +86,20 @@ pub enum Verdict {
     /// The claim would wait for another one of its own owner, which has to be released first.
     WouldDeadlock,
     /// A message says that the claim was granted, so long ago that only an answer can be believed: a beat is to be sent now.
-    Hint,
+    Recheck,
     /// The lease goes on.
     Renewed,
     /// The lease has been lost.
     Lost(LossReason),
     /// The claim is off the server, and was there until now or until an earlier leave of its own.
-    Left {
+    Released {
         /// Whether the server let the wake out.
         told: bool,
         /// How many claims its owner still holds, as far as an answer has said.
         holds: u64,
     },
     /// The claim is off the server, and the name kept from others.
-    Kept {
+    Cooldown {
         /// Whether the server let the word of it out.
         told: bool,
         /// For how long.
@@ -110,19 +110,19 @@ pub enum Verdict {
     /// The name holds another kind's data.
     WrongKind,
     /// No answer that this request can have.
-    Nonsense,
+    Unexpected,
     /// The answer to a request that had been given up: it changes nothing.
-    Stale,
+    Ignored,
 }
 
 /// The leave that a claim needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Departure {
+pub enum ReleaseNeeded {
     /// The server holds nothing for it and never will.
     None,
     /// Every acquire has been answered.
     Plain,
     /// An acquire may be executed after the leave, and must then create nothing.
-    Overtaking,
+    WithTombstone,
 }

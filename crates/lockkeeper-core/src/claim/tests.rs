@@ -35,10 +35,10 @@ fn held(answered: u64) -> Claim {
 fn a_deadline_counts_from_the_send_and_not_from_the_answer() {
     let claim = held(900);
     assert_eq!(claim.deadline(), Some(at(985)));
-    assert_eq!(claim.belief(at(984)), Belief::Held);
+    assert_eq!(claim.validity(at(984)), Validity::Valid);
     assert_eq!(
-        claim.belief(at(985)),
-        Belief::Ended(Ending::Lost(LossReason::Expired))
+        claim.validity(at(985)),
+        Validity::Ended(Ending::Lost(LossReason::Expired))
     );
 }
 
@@ -48,9 +48,9 @@ fn a_grant_that_arrives_past_its_deadline_is_not_believed_and_is_left() {
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     assert_eq!(
         claim.answered(1, Answer::Granted(TOKEN), at(985)),
-        Verdict::Spent
+        Verdict::Stale
     );
-    assert_eq!(claim.departure(), Departure::Plain);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::Plain);
     assert_eq!(
         claim.send(Verb::Acquire, 2, at(990)),
         Err(NotNow::OutOfOrder)
@@ -63,13 +63,16 @@ fn a_second_request_waits_for_the_first_unless_it_is_a_leave() {
     claim.send(Verb::Renew, 2, at(300)).unwrap();
     assert_eq!(claim.send(Verb::Renew, 3, at(400)), Err(NotNow::Unanswered));
     assert_eq!(
-        claim.send(Verb::Leave, 3, at(400)),
+        claim.send(Verb::Release, 3, at(400)),
         Err(NotNow::OutOfOrder),
         "belief must end first"
     );
     claim.end(at(400));
-    assert_eq!(claim.send(Verb::Leave, 3, at(400)), Ok(()));
-    assert_eq!(claim.send(Verb::Leave, 4, at(400)), Err(NotNow::Unanswered));
+    assert_eq!(claim.send(Verb::Release, 3, at(400)), Ok(()));
+    assert_eq!(
+        claim.send(Verb::Release, 4, at(400)),
+        Err(NotNow::Unanswered)
+    );
 }
 
 #[test]
@@ -77,9 +80,12 @@ fn belief_ends_before_the_leave_is_sent_and_never_comes_back() {
     let mut claim = held(1);
     claim.send(Verb::Renew, 2, at(300)).unwrap();
     claim.end(at(400));
-    assert_eq!(claim.belief(at(400)), Belief::Ended(Ending::Released));
-    assert_eq!(claim.answered(2, Answer::Renewed, at(401)), Verdict::Stale);
-    assert_eq!(claim.belief(at(401)), Belief::Ended(Ending::Released));
+    assert_eq!(claim.validity(at(400)), Validity::Ended(Ending::Released));
+    assert_eq!(
+        claim.answered(2, Answer::Renewed, at(401)),
+        Verdict::Ignored
+    );
+    assert_eq!(claim.validity(at(401)), Validity::Ended(Ending::Released));
 }
 
 #[test]
@@ -90,11 +96,11 @@ fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
     claim.send(Verb::Acquire, 2, at(10)).unwrap();
     claim.answered(2, Answer::Granted(TOKEN), at(20));
     claim.send(Verb::Acquire, 3, at(300)).unwrap();
-    assert!(claim.forsake(at(301)));
+    assert!(claim.give_up(at(301)));
     claim.failed(3, Outcome::NotSent);
     assert_eq!(
-        claim.departure(),
-        Departure::None,
+        claim.release_needed(),
+        ReleaseNeeded::None,
         "a plain leave would let the copy of request 1 create the claim again"
     );
 }
@@ -110,7 +116,7 @@ fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again
     let verdict = claim.answered(2, Answer::Waiting(1), at(30));
     assert_eq!(verdict, Verdict::Waiting(1));
     assert_eq!(claim.course(), Course::Waits { beats_now: true });
-    claim.send(Verb::Beat, 3, at(31)).unwrap();
+    claim.send(Verb::Heartbeat, 3, at(31)).unwrap();
     assert_eq!(claim.course(), Course::Waits { beats_now: false });
 }
 
@@ -119,9 +125,9 @@ fn what_only_an_answer_can_tell_is_asked_again_behind_the_beat_on_its_way() {
     let mut claim = claim().with_queue(Duration::from_millis(900), Duration::from_millis(300));
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.answered(1, Answer::Waiting(1), at(1));
-    claim.send(Verb::Beat, 2, at(300)).unwrap();
+    claim.send(Verb::Heartbeat, 2, at(300)).unwrap();
     let verdict = claim.granted_by_message(FencingToken::new(7), 1, at(700));
-    assert_eq!(verdict, Verdict::Hint);
+    assert_eq!(verdict, Verdict::Recheck);
     claim.doubt_place();
     assert_eq!(
         claim.answered(2, Answer::Waiting(1), at(701)),
@@ -138,7 +144,7 @@ fn a_renewal_answered_after_the_deadline_brings_nothing_back() {
         claim.answered(2, Answer::Renewed, at(985)),
         Verdict::Lost(LossReason::Expired)
     );
-    assert_eq!(claim.departure(), Departure::Plain);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::Plain);
 }
 
 #[test]
@@ -146,23 +152,23 @@ fn an_unanswered_renewal_makes_the_lease_uncertain_until_one_is_answered() {
     let mut claim = held(1);
     claim.send(Verb::Renew, 2, at(300)).unwrap();
     assert_eq!(
-        claim.belief(at(400)),
-        Belief::Held,
+        claim.validity(at(400)),
+        Validity::Valid,
         "a request on its way is no failure yet"
     );
     claim.failed(2, Outcome::Unknown);
-    assert_eq!(claim.belief(at(500)), Belief::Uncertain);
+    assert_eq!(claim.validity(at(500)), Validity::Uncertain);
     claim.send(Verb::Renew, 3, at(500)).unwrap();
     assert_eq!(
         claim.answered(2, Answer::Renewed, at(501)),
-        Verdict::Stale,
+        Verdict::Ignored,
         "given up is given up"
     );
     assert_eq!(
         claim.answered(3, Answer::Renewed, at(502)),
         Verdict::Renewed
     );
-    assert_eq!(claim.belief(at(503)), Belief::Held);
+    assert_eq!(claim.validity(at(503)), Validity::Valid);
     assert_eq!(claim.deadline(), Some(at(1485)));
 }
 
@@ -179,11 +185,11 @@ fn no_renewal_moves_the_deadline_beyond_the_longest_hold() {
     );
     assert_eq!(claim.deadline(), Some(at(1600)));
     assert_eq!(
-        claim.belief(at(1600)),
-        Belief::Ended(Ending::Lost(LossReason::MaxHold))
+        claim.validity(at(1600)),
+        Validity::Ended(Ending::Lost(LossReason::MaxHold))
     );
     assert!(claim.expire(at(1600)));
-    assert_eq!(claim.departure(), Departure::Plain);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::Plain);
 }
 
 #[test]
@@ -209,8 +215,8 @@ fn an_acquire_that_was_given_up_is_repeated_and_its_leave_overtakes() {
     );
     claim.end(at(200));
     assert_eq!(
-        claim.departure(),
-        Departure::Overtaking,
+        claim.release_needed(),
+        ReleaseNeeded::WithTombstone,
         "the first copy may still be on its way"
     );
 }
@@ -244,7 +250,7 @@ fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
             other.answered(3, answer, at(401)),
             Verdict::Lost(LossReason::Gone)
         );
-        assert_eq!(other.departure(), Departure::Overtaking);
+        assert_eq!(other.release_needed(), ReleaseNeeded::WithTombstone);
     }
 }
 
@@ -256,14 +262,14 @@ fn busy_leaves_nothing_behind_but_a_stray_acquire_does() {
         clean.answered(1, Answer::Busy(None), at(1)),
         Verdict::Busy(None)
     );
-    assert_eq!(clean.departure(), Departure::None);
+    assert_eq!(clean.release_needed(), ReleaseNeeded::None);
 
     let mut stray = claim();
     stray.send(Verb::Acquire, 1, at(0)).unwrap();
     stray.failed(1, Outcome::Unknown);
     stray.send(Verb::Acquire, 2, at(1)).unwrap();
     stray.answered(2, Answer::Busy(None), at(2));
-    assert_eq!(stray.departure(), Departure::Overtaking);
+    assert_eq!(stray.release_needed(), ReleaseNeeded::WithTombstone);
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn an_acquire_that_was_never_sent_needs_no_leave() {
     let mut claim = claim();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.failed(1, Outcome::NotSent);
-    assert_eq!(claim.departure(), Departure::None);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::None);
 }
 
 #[test]
@@ -279,40 +285,40 @@ fn a_claim_dropped_while_its_acquire_is_on_its_way_leaves_behind_it() {
     let mut claim = claim();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.end(at(1));
-    assert_eq!(claim.departure(), Departure::Overtaking);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::WithTombstone);
     assert!(!claim.may_resend(1), "no EVAL behind a leave");
-    claim.send(Verb::Leave, 2, at(1)).unwrap();
+    claim.send(Verb::Release, 2, at(1)).unwrap();
     assert_eq!(
         claim.answered(1, Answer::Granted(TOKEN), at(2)),
-        Verdict::Stale
+        Verdict::Ignored
     );
     assert_eq!(
         claim.answered(
             2,
-            Answer::Left {
+            Answer::Released {
                 told: true,
                 holds: 0
             },
             at(3)
         ),
-        Verdict::Left {
+        Verdict::Released {
             told: true,
             holds: 0
         }
     );
-    assert_eq!(claim.departure(), Departure::None);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::None);
 }
 
 #[test]
 fn not_held_after_an_unanswered_leave_of_ones_own_is_free() {
     let mut claim = held(1);
     claim.end(at(2));
-    claim.send(Verb::Leave, 2, at(2)).unwrap();
+    claim.send(Verb::Release, 2, at(2)).unwrap();
     claim.failed(2, Outcome::Unknown);
-    claim.send(Verb::Leave, 3, at(3)).unwrap();
+    claim.send(Verb::Release, 3, at(3)).unwrap();
     assert_eq!(
         claim.answered(3, Answer::NotHeld { holds: 0 }, at(4)),
-        Verdict::Left {
+        Verdict::Released {
             told: false,
             holds: 0
         }
@@ -323,7 +329,7 @@ fn not_held_after_an_unanswered_leave_of_ones_own_is_free() {
 fn not_held_at_the_first_leave_means_that_it_was_lost() {
     let mut claim = held(1);
     claim.end(at(2));
-    claim.send(Verb::Leave, 2, at(2)).unwrap();
+    claim.send(Verb::Release, 2, at(2)).unwrap();
     assert_eq!(
         claim.answered(2, Answer::NotHeld { holds: 0 }, at(4)),
         Verdict::WasGone
@@ -333,12 +339,12 @@ fn not_held_at_the_first_leave_means_that_it_was_lost() {
 #[test]
 fn a_claim_that_closing_forsakes_is_lost_and_left_to_expire() {
     let mut claim = held(1);
-    assert!(claim.forsake(at(2)));
+    assert!(claim.give_up(at(2)));
     assert_eq!(
-        claim.belief(at(3)),
-        Belief::Ended(Ending::Lost(LossReason::ClientClosed))
+        claim.validity(at(3)),
+        Validity::Ended(Ending::Lost(LossReason::ClientClosed))
     );
-    assert_eq!(claim.departure(), Departure::None);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::None);
 }
 
 #[test]
@@ -346,15 +352,15 @@ fn a_repeated_leave_does_not_know_whether_the_wake_of_the_first_went_out() {
     let left = TTL;
     for (answer, verdict) in [
         (
-            Answer::Kept { told: true, left },
-            Verdict::Kept { told: false, left },
+            Answer::Cooldown { told: true, left },
+            Verdict::Cooldown { told: false, left },
         ),
         (
-            Answer::Left {
+            Answer::Released {
                 told: true,
                 holds: 1,
             },
-            Verdict::Left {
+            Verdict::Released {
                 told: false,
                 holds: 1,
             },
@@ -362,9 +368,9 @@ fn a_repeated_leave_does_not_know_whether_the_wake_of_the_first_went_out() {
     ] {
         let mut claim = held(1);
         claim.end(at(2));
-        claim.send(Verb::Leave, 2, at(2)).unwrap();
+        claim.send(Verb::Release, 2, at(2)).unwrap();
         claim.failed(2, Outcome::Unknown);
-        claim.send(Verb::Leave, 3, at(3)).unwrap();
+        claim.send(Verb::Release, 3, at(3)).unwrap();
         assert_eq!(claim.answered(3, answer, at(4)), verdict);
     }
 }
@@ -381,7 +387,8 @@ enum Step {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        prop_oneof![Just(Verb::Acquire), Just(Verb::Renew), Just(Verb::Leave)].prop_map(Step::Send),
+        prop_oneof![Just(Verb::Acquire), Just(Verb::Renew), Just(Verb::Release)]
+            .prop_map(Step::Send),
         (0..8u8).prop_map(Step::Answer),
         (0..3u8).prop_map(Step::Fail),
         Just(Step::End),
@@ -393,15 +400,15 @@ fn any_step() -> impl Strategy<Value = Step> {
 #[test]
 fn a_refused_swap_is_believed_unless_another_request_for_it_may_still_be_executed() {
     for (outcome, belief) in [
-        (Outcome::NotSent, Belief::Uncertain),
-        (Outcome::Unknown, Belief::Ended(Ending::Released)),
+        (Outcome::NotSent, Validity::Uncertain),
+        (Outcome::Unknown, Validity::Ended(Ending::Released)),
     ] {
         let mut claim = held(0);
-        claim.begin_swap(2, true, at(10)).unwrap();
+        claim.begin_conversion(2, true, at(10)).unwrap();
         claim.failed(2, outcome);
-        claim.begin_swap(3, true, at(20)).unwrap();
-        claim.swap_refused(3, at(30));
-        assert_eq!(claim.belief(at(30)), belief);
+        claim.begin_conversion(3, true, at(20)).unwrap();
+        claim.conversion_refused(3, at(30));
+        assert_eq!(claim.validity(at(30)), belief);
     }
 }
 
@@ -418,8 +425,8 @@ proptest! {
                 Step::Send(verb) => {
                     request += 1;
                     if claim.send(verb, request, at(now)).is_ok() {
-                        prop_assert!(!ended || verb == Verb::Leave);
-                        if verb != Verb::Leave {
+                        prop_assert!(!ended || verb == Verb::Release);
+                        if verb != Verb::Release {
                             last_sent = now;
                         }
                     }
@@ -427,7 +434,7 @@ proptest! {
                 Step::Answer(which) => {
                     let answer = [
                         Answer::Granted(TOKEN), Answer::Busy(None), Answer::Renewed, Answer::Gone,
-                        Answer::Left { told: true, holds: 0 }, Answer::NotHeld { holds: 0 }, Answer::WrongKind, Answer::Held(TTL),
+                        Answer::Released { told: true, holds: 0 }, Answer::NotHeld { holds: 0 }, Answer::WrongKind, Answer::Held(TTL),
                     ][usize::from(which)];
                     claim.answered(request, answer, at(now));
                 }
@@ -437,14 +444,14 @@ proptest! {
                 }
                 Step::End => claim.end(at(now)),
                 Step::Tick => { claim.expire(at(now)); }
-                Step::Forsake => { claim.forsake(at(now)); }
+                Step::Forsake => { claim.give_up(at(now)); }
             }
-            let belief = claim.belief(at(now));
-            if matches!(belief, Belief::Held | Belief::Uncertain) {
+            let belief = claim.validity(at(now));
+            if matches!(belief, Validity::Valid | Validity::Uncertain) {
                 prop_assert!(!ended, "belief came back");
                 prop_assert!(at(now) < at(last_sent).after(TTL - MARGIN));
             }
-            ended |= matches!(belief, Belief::Ended(_));
+            ended |= matches!(belief, Validity::Ended(_));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::claim::{Belief, Ending};
+use crate::claim::{Ending, Validity};
 use crate::engine::part::Part;
 use crate::words::ending::{End, LossReason, Lost};
 use crate::words::moment::Moment;
@@ -91,7 +91,7 @@ impl Grant {
         if let Some(lost) = self.lost.get() {
             return Some(End::Lost(lost.clone()));
         }
-        if self.count(Belief::holds) >= self.needs {
+        if self.count(Validity::holds) >= self.needs {
             return None;
         }
         let lost = match self.released.load(Ordering::Relaxed) {
@@ -106,9 +106,9 @@ impl Grant {
     }
 
     /// How many of its parts are as `what` says.
-    pub(crate) fn count(&self, what: impl Fn(Belief) -> bool) -> usize {
+    pub(crate) fn count(&self, what: impl Fn(Validity) -> bool) -> usize {
         let parts = self.parts();
-        parts.filter(|part| what(part.belief().0)).count()
+        parts.filter(|part| what(part.validity().0)).count()
     }
 
     /// Which part ended it, and why; `None` if none was lost. Parts can be lost for several reasons; a word to the holder says
@@ -121,8 +121,8 @@ impl Grant {
             LossReason::Gone => 1,
             LossReason::Expired => 0,
         };
-        let lost = self.parts().filter_map(|part| match part.belief().0 {
-            Belief::Ended(Ending::Lost(reason)) => Some((part, reason)),
+        let lost = self.parts().filter_map(|part| match part.validity().0 {
+            Validity::Ended(Ending::Lost(reason)) => Some((part, reason)),
             _ => None,
         });
         // The first of those that weigh most.
@@ -137,7 +137,7 @@ impl Grant {
     /// its parts. `None` if it is over.
     pub(crate) fn decisive(&self) -> Option<(Duration, &Arc<Part>)> {
         let left = self.parts().filter_map(|part| {
-            let (belief, deadline) = part.belief();
+            let (belief, deadline) = part.validity();
             let left = deadline?.since(part.now());
             belief.holds().then_some((left, part))
         });

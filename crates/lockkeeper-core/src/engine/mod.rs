@@ -233,7 +233,7 @@ impl Engine {
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) -> CloseReport {
         self.closed.throw();
-        let forsaken = self.renewer.forsake_all();
+        let given_up = self.renewer.give_up_all();
         let orderly = async {
             self.passes.all_returned().await;
             self.releaser.drained().await;
@@ -242,7 +242,7 @@ impl Engine {
             .await
             .is_ok();
         // Grants that were on their way when the client was closed.
-        let expiring = forsaken + self.renewer.forsake_all();
+        let expiring = given_up + self.renewer.give_up_all();
         let (confirmed, unconfirmed) = self.releaser.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::claim::{Belief, Claim, Departure, Ending};
+use crate::claim::{Claim, Ending, ReleaseNeeded, Validity};
 use crate::engine::grant::Grant;
 use crate::engine::requester::Requester;
 use crate::engine::terms::Terms;
@@ -99,9 +99,9 @@ impl Part {
     ///
     /// [`Error::Lost`] or [`Error::NotHeld`].
     pub(crate) fn ensure_valid(&self) -> Result<()> {
-        match self.belief().0 {
+        match self.validity().0 {
             belief if belief.holds() => Ok(()),
-            Belief::Ended(Ending::Lost(reason)) => Err(self.lost(reason).into()),
+            Validity::Ended(Ending::Lost(reason)) => Err(self.lost(reason).into()),
             _ => Err(Error::not_held(self.name())),
         }
     }
@@ -131,9 +131,9 @@ impl Part {
 
     /// Takes the grant, if the claim is valid at `now`; the token of what was taken, its validity, and when the last request
     /// was sent that has been answered while it waits.
-    pub(crate) fn take(&self, now: Moment) -> (Option<FencingToken>, Belief, Option<Moment>) {
+    pub(crate) fn take(&self, now: Moment) -> (Option<FencingToken>, Validity, Option<Moment>) {
         self.change(|claim| {
-            let belief = claim.belief(now);
+            let belief = claim.validity(now);
             let token = claim.token().filter(|_| belief.holds());
             self.taken.fetch_or(token.is_some(), Ordering::Relaxed);
             (token, belief, claim.heard())
@@ -152,7 +152,7 @@ impl Part {
             let untaken = !self.is_taken();
             if untaken {
                 claim.end(now);
-                claim.keep_no_more();
+                claim.no_cooldown();
             }
             untaken
         })
@@ -169,8 +169,9 @@ impl Part {
     }
 
     /// Whether a release of the claim is to be posted. True once: then it is posted.
-    pub(crate) fn take_departure(&self) -> bool {
-        self.claim().departure() != Departure::None && !self.posted.swap(true, Ordering::Relaxed)
+    pub(crate) fn take_release(&self) -> bool {
+        self.claim().release_needed() != ReleaseNeeded::None
+            && !self.posted.swap(true, Ordering::Relaxed)
     }
 
     /// From now on the hold is nobody's yet, or somebody's.
@@ -178,10 +179,10 @@ impl Part {
         self.change(|_| self.pending.store(pending, Ordering::Relaxed));
     }
 
-    /// The client closes, see [`Claim::forsake`]. A hold that is nobody's yet is not left to expire: no work has begun under
+    /// The client closes, see [`Claim::give_up`]. A hold that is nobody's yet is not left to expire: no work has begun under
     /// it, and whoever asks for it will release it.
-    pub(crate) fn forsake(&self, now: Moment) -> bool {
-        self.change(|claim| !self.pending.load(Ordering::Relaxed) && claim.forsake(now))
+    pub(crate) fn give_up(&self, now: Moment) -> bool {
+        self.change(|claim| !self.pending.load(Ordering::Relaxed) && claim.give_up(now))
     }
 
     /// Whether the owner may have other claims.
@@ -247,10 +248,10 @@ impl Part {
     }
 
     /// What may be assumed of it now, and until when at most.
-    pub(crate) fn belief(&self) -> (Belief, Option<Moment>) {
+    pub(crate) fn validity(&self) -> (Validity, Option<Moment>) {
         let now = self.now();
         let claim = self.claim();
-        (claim.belief(now), claim.deadline())
+        (claim.validity(now), claim.deadline())
     }
 }
 

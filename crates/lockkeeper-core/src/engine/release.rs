@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use crate::claim::{Belief, Claim, Ending, Verdict};
+use crate::claim::{Claim, Ending, Validity, Verdict};
 use crate::engine::part::Part;
 use crate::engine::requester::Failed;
 use crate::engine::subscriptions::Subscriptions;
@@ -33,12 +33,15 @@ pub(crate) async fn attempt_all(
     let Some(first) = parts.first() else {
         return Vec::new();
     };
-    let outcomes = first.requester.exchange_together(parts, Verb::Leave).await;
+    let outcomes = first
+        .requester
+        .exchange_together(parts, Verb::Release)
+        .await;
     let refused = |outcome: &std::result::Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
     if outcomes.iter().all(refused) {
         // By a script that failed half way some have left.
         for part in parts {
-            part.change(Claim::may_have_left);
+            part.change(Claim::may_be_released);
         }
         return join_all(parts.iter().map(|part| attempt(subscriptions, part))).await;
     }
@@ -51,7 +54,7 @@ pub(crate) async fn attempt_all(
 pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Part) -> Attempt {
     // It has left with the first answer; more is said as long as those behind it are not served.
     let outcome = loop {
-        match part.requester.exchange(part, Verb::Leave).await {
+        match part.requester.exchange(part, Verb::Release).await {
             Ok(Verdict::More) => {}
             outcome => break outcome,
         }
@@ -71,7 +74,7 @@ fn conclude(
         Attempt::Final(Err(Error::Protocol { name, message }))
     };
     match outcome {
-        Ok(Verdict::Left { told, holds }) => {
+        Ok(Verdict::Released { told, holds }) => {
             tracing::debug!(name = name.as_str(), claim = %part.id, told, holds, "released");
             observe_released(part);
             if holds > 0 {
@@ -80,7 +83,7 @@ fn conclude(
             subscriptions.left(&part.protocol.channel(), told);
             Attempt::Final(Ok(Released::Free))
         }
-        Ok(Verdict::Kept { told, left }) => {
+        Ok(Verdict::Cooldown { told, left }) => {
             tracing::debug!(name = name.as_str(), claim = %part.id, told, ?left, "released, and kept");
             observe_released(part);
             subscriptions.left(&part.protocol.channel(), told);
@@ -106,10 +109,10 @@ fn conclude(
 /// Tells of the end of a hold, unless it was told as a loss, even if the server still had it.
 pub(crate) fn observe_released(part: &Part) {
     let now = part.now();
-    let (belief, _) = part.belief();
+    let (belief, _) = part.validity();
     let granted = part.claim().granted();
     // Of a grant that nobody has taken nobody was told.
-    if let (Belief::Ended(Ending::Released), Some(granted), true) =
+    if let (Validity::Ended(Ending::Released), Some(granted), true) =
         (belief, granted, part.is_taken())
     {
         let held = now.since(granted);

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use lockkeeper_lua::Script;
 
-use crate::claim::{Claim, Departure, NotNow, Verdict};
+use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::part::Part;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{LeaseEvent, Observed};
-use crate::seam::protocol::{Ask, Item, Together};
+use crate::seam::protocol::{RequestContext, ScriptCall, Together};
 use crate::seam::store::{Call, Form, Reply, Store};
 use crate::words::answer::{Answer, Verb};
 use crate::words::rules::Rules;
@@ -95,7 +95,7 @@ impl Requester {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let overtakes = {
             let mut claim = part.claim();
-            let overtakes = claim.departure() == Departure::Overtaking;
+            let overtakes = claim.release_needed() == ReleaseNeeded::WithTombstone;
             claim
                 .send(verb, request, self.clock.now())
                 .map_err(Failed::Forbidden)?;
@@ -117,7 +117,7 @@ impl Requester {
         verdict
     }
 
-    /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Belief in
+    /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Validity in
     /// the old one ends before the first byte unless it is kept.
     ///
     /// Dropping the future leaves the request unanswered, which both remember.
@@ -128,14 +128,15 @@ impl Requester {
         keeps_belief: bool,
     ) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let begin = |claim: &mut Claim| claim.begin_swap(request, keeps_belief, self.clock.now());
+        let begin =
+            |claim: &mut Claim| claim.begin_conversion(request, keeps_belief, self.clock.now());
         old.change(begin).map_err(Failed::Forbidden)?;
         let unanswered = Unanswered { part: old, request };
         let outcome = self.exchange(new, Verb::Acquire).await;
         let now = self.clock.now();
         old.change(|claim| match &outcome {
-            Ok(Verdict::Granted(_) | Verdict::More) => claim.swapped(request, now),
-            Ok(Verdict::Busy(_)) => claim.swap_refused(request, now),
+            Ok(Verdict::Granted(_) | Verdict::More) => claim.converted(request, now),
+            Ok(Verdict::Busy(_)) => claim.conversion_refused(request, now),
             Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
             _ => claim.failed(request, Outcome::Unknown),
         });
@@ -164,9 +165,9 @@ impl Requester {
         verb: Verb,
     ) -> Vec<Result<Verdict, Failed>> {
         let item = |part: &Part| {
-            let overtakes = part.claim().departure() == Departure::Overtaking;
+            let overtakes = part.claim().release_needed() == ReleaseNeeded::WithTombstone;
             let together = match verb {
-                Verb::Leave => Together::Leave { overtakes },
+                Verb::Release => Together::Leave { overtakes },
                 _ => Together::Acquire,
             };
             part.protocol.group_item(self.ask(part), together)
@@ -178,7 +179,7 @@ impl Requester {
         &self,
         batch: &[Arc<Part>],
         verb: Verb,
-        item: impl Fn(&Part) -> Option<Item>,
+        item: impl Fn(&Part) -> Option<ScriptCall>,
     ) -> Vec<Result<Verdict, Failed>> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now();
@@ -202,7 +203,7 @@ impl Requester {
         };
         let mut outcomes: Vec<Result<Verdict, Failed>> = permits
             .into_iter()
-            .map(|permit| permit.map(|()| Verdict::Stale).map_err(Failed::Forbidden))
+            .map(|permit| permit.map(|()| Verdict::Ignored).map_err(Failed::Forbidden))
             .collect();
         for (place, &index) in sent.iter().enumerate() {
             let part = &batch[index];
@@ -224,11 +225,12 @@ impl Requester {
         verb: Verb,
         sent: &mut Vec<usize>,
         request: Request,
-        item: impl Fn(&Part) -> Option<Item>,
+        item: impl Fn(&Part) -> Option<ScriptCall>,
     ) -> Result<Reply, StoreError> {
         let joined = |sent: &[usize]| {
-            let items: Option<Vec<Item>> = sent.iter().map(|&index| item(&batch[index])).collect();
-            let joined = items.and_then(Item::batch);
+            let items: Option<Vec<ScriptCall>> =
+                sent.iter().map(|&index| item(&batch[index])).collect();
+            let joined = items.and_then(ScriptCall::batch);
             joined.ok_or_else(|| StoreError::not_sent("nothing to ask for"))
         };
         let timeout = sent
@@ -290,7 +292,7 @@ impl Requester {
     /// Runs a script that is of no claim and may be repeated.
     pub(crate) async fn run(
         &self,
-        item: impl Fn() -> Item,
+        item: impl Fn() -> ScriptCall,
         timeout: Duration,
     ) -> Result<Reply, StoreError> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -298,37 +300,37 @@ impl Requester {
         Ok(reply)
     }
 
-    fn ask<'a>(&self, part: &'a Part) -> Ask<'a> {
-        let (token, kept_until) = {
+    fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
+        let (token, cooldown_until) = {
             let claim = part.claim();
-            (claim.token(), claim.kept_until())
+            (claim.token(), claim.cooldown_until())
         };
-        let keep = kept_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
+        let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floor.load(Ordering::Relaxed);
         let terms = &part.terms;
-        Ask::new(&part.id, terms.ttl, floor, token)
+        RequestContext::new(&part.id, terms.ttl, floor, token)
             .keeping(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit)
             .of_known_owner(part.has_known_owner())
     }
 
-    fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> Item {
+    fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {
         Self::item_of(part, verb, overtakes, self.ask(part))
     }
 
-    fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: Ask<'_>) -> Item {
+    fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {
         match verb {
             // Of the two claims of a swap the new one asks.
-            Verb::Acquire | Verb::Swap => match &part.predecessor {
+            Verb::Acquire | Verb::Convert => match &part.predecessor {
                 Some(old) if ask.token.is_none() => {
-                    let overtakes = old.claim().departure() == Departure::Overtaking;
-                    part.protocol.swap(ask, &old.id, overtakes)
+                    let overtakes = old.claim().release_needed() == ReleaseNeeded::WithTombstone;
+                    part.protocol.convert(ask, &old.id, overtakes)
                 }
                 _ => part.protocol.acquire(ask),
             },
-            Verb::Beat => part.protocol.beat(ask),
+            Verb::Heartbeat => part.protocol.heartbeat(ask),
             Verb::Renew => part.protocol.renew(ask),
-            Verb::Leave => part.protocol.leave(ask, overtakes),
+            Verb::Release => part.protocol.release(ask, overtakes),
         }
     }
 
@@ -337,7 +339,7 @@ impl Requester {
         &self,
         request: Request,
         timeout: Duration,
-        item: impl Fn() -> Item,
+        item: impl Fn() -> ScriptCall,
         may_resend: impl Fn() -> bool,
     ) -> Result<(&'static Script, Reply), StoreError> {
         let by_sha = item();

@@ -34,7 +34,7 @@ impl Unreleased {
 impl Drop for Unreleased {
     fn drop(&mut self) {
         self.end();
-        self.parts.retain(|part| part.take_departure());
+        self.parts.retain(|part| part.take_release());
         if !self.parts.is_empty() {
             let parts = std::mem::take(&mut self.parts);
             self.engine.releaser.post(parts);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::claim::{Belief, Ending, NotNow, Verdict};
+use crate::claim::{Ending, NotNow, Validity, Verdict};
 use crate::engine::part::Part;
 use crate::engine::release::observe_released;
 use crate::engine::requester::Failed;
@@ -100,13 +100,13 @@ async fn ask(
             match old.requester.swap(old, new, stays_valid).await {
                 Ok(Verdict::Granted(token)) => return Ok(Some(token)),
                 Ok(Verdict::Busy(_)) => {
-                    return match (old.belief().0, last.take()) {
-                        (Belief::Ended(Ending::Released), Some(error)) => Err(backend(error)),
+                    return match (old.validity().0, last.take()) {
+                        (Validity::Ended(Ending::Released), Some(error)) => Err(backend(error)),
                         _ => Ok(None),
                     };
                 }
                 Ok(Verdict::More) => continue,
-                Ok(Verdict::Spent) => return Err(old.lost(LossReason::Gone).into()),
+                Ok(Verdict::Stale) => return Err(old.lost(LossReason::Gone).into()),
                 Ok(verdict) => {
                     let name = old.name().to_owned();
                     let message = format!("a swap was answered by {verdict:?}");

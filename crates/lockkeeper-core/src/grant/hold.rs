@@ -89,7 +89,7 @@ impl Hold {
         hold.ensure_held()?;
         if let Some(shortest) = min_hold {
             for part in hold.lease.grant().parts() {
-                part.claim().keep_for(shortest, part.now());
+                part.claim().cool_down_for(shortest, part.now());
             }
         }
         Ok(hold)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::claim::{Belief, Claim, Verdict};
+use crate::claim::{Claim, Validity, Verdict};
 use crate::engine::grant::Grant;
 use crate::engine::part::Part;
 use crate::engine::renewal::report_lost;
@@ -86,7 +86,7 @@ impl Lease {
 
     /// How many parts are valid now: of a lock on several servers, how many servers keep it.
     pub fn valid_parts(&self) -> usize {
-        self.grant.count(Belief::holds)
+        self.grant.count(Validity::holds)
     }
 
     /// The name of the lock; of several locks held together, all their names.
@@ -126,7 +126,7 @@ impl Lease {
         let left = match self.place {
             Some(_) => self
                 .part()
-                .belief()
+                .validity()
                 .1
                 .map(|end| end.since(self.part().now())),
             None => self.grant.decisive().map(|(left, _)| left),
@@ -141,8 +141,8 @@ impl Lease {
             Some(End::Released) => LeaseState::Released,
             None => {
                 let certain = match self.place {
-                    Some(_) => self.part().belief().0 == Belief::Held,
-                    None => self.grant.count(|it| it == Belief::Held) >= self.grant.needs(),
+                    Some(_) => self.part().validity().0 == Validity::Valid,
+                    None => self.grant.count(|it| it == Validity::Valid) >= self.grant.needs(),
                 };
                 match certain {
                     true => LeaseState::Held,
@@ -346,7 +346,7 @@ async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
                 report_lost(part, reason);
                 Ok(false)
             }
-            Ok(Verdict::Renewed | Verdict::Stale) => Ok(true),
+            Ok(Verdict::Renewed | Verdict::Ignored) => Ok(true),
             Ok(verdict) => Err(StoreError::unknown(format!(
                 "an unexpected answer, {verdict:?}"
             ))),

@@ -66,7 +66,7 @@ pub(crate) async fn release_all(
         if one_by_one && here < results.len() {
             let rest = claims.iter().flat_map(|it| &it.parts);
             for part in rest {
-                part.take_departure();
+                part.take_release();
             }
             break;
         }

@@ -234,7 +234,7 @@ impl Round {
         if self.is_reached(accepted) {
             Step::Granted(token)
         } else if self.is_reached(accepted + open) {
-            // Belief is worth nothing behind this: what waits longer is late anyhow.
+            // Validity is worth nothing behind this: what waits longer is late anyhow.
             let until = |server: &Server| match server {
                 Server::Granted { until, .. } => Some(*until),
                 _ => None,

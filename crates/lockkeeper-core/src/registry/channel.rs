@@ -12,10 +12,10 @@ use crate::words::store_error::StoreError;
 /// short enough that a name used once leaves nothing behind.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// How long a scout trusts silence at least. Every known way to lose a message is noticed otherwise; this is for the unknown.
+/// How long a poller trusts silence at least. Every known way to lose a message is noticed otherwise; this is for the unknown.
 pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
 
-/// How far the looks of all scouts of a client are apart on average, at least: whoever waits for very many names looks at each
+/// How far the looks of all pollers of a client are apart on average, at least: whoever waits for very many names looks at each
 /// of them less often instead of at the server without end.
 pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
 
@@ -25,10 +25,10 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// The same if the server refused it and nobody waits for it: it will go on refusing until somebody changes its rules.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a scout may leave its turn untaken: its task may be blocked, or its future kept and not polled.
+/// How long a poller may leave its turn untaken: its task may be blocked, or its future kept and not polled.
 const TURN: Duration = Duration::from_secs(1);
 
-/// How long a scout's look may take before another one looks beside it.
+/// How long a poller's look may take before another one looks beside it.
 const LONGEST_LOOK: Duration = SAFETY_POLL;
 
 /// One waiting acquisition, numbered in the order of arrival.
@@ -71,7 +71,7 @@ pub(super) enum Subscription {
 #[derive(Debug)]
 pub(super) struct Channel<R> {
     pub(super) reader: R,
-    /// How long its scout trusts silence, as things stand.
+    /// How long its poller trusts silence, as things stand.
     pub(super) poll: Duration,
     pub(super) line: Line,
     /// How many want the messages without ever looking.
@@ -81,7 +81,7 @@ pub(super) struct Channel<R> {
     pub(super) unseen: Option<Moment>,
     /// Who is asking the server, and since when.
     pub(super) looking: Option<(WaiterId, Moment)>,
-    /// When the scout looks even if nobody speaks.
+    /// When the poller looks even if nobody speaks.
     pub(super) look_at: Moment,
     /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
@@ -173,11 +173,11 @@ impl<R> Channel<R> {
     }
 
     pub(super) fn wake(&mut self, now: Moment) -> Vec<Step> {
-        let Some(scout) = self.line.front() else {
+        let Some(poller) = self.line.front() else {
             return Vec::new();
         };
         self.unseen.get_or_insert(now);
-        vec![Step::Wake(scout)]
+        vec![Step::Wake(poller)]
     }
 
     pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
@@ -203,7 +203,7 @@ impl<R> Channel<R> {
         }
     }
 
-    /// From when on the scout has had its turn for too long.
+    /// From when on the poller has had its turn for too long.
     fn overdue(&self) -> Moment {
         match (self.looking, self.unseen) {
             (Some((_, since)), _) => since.after(LONGEST_LOOK),

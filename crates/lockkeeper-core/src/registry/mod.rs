@@ -1,8 +1,8 @@
 //! Who waits on which channel, who of them looks, and what is subscribed to. Pure: no socket, no task, no clock.
 //!
-//! On each channel the waiters of this client stand in a line. The first is the *scout*: the only one who asks the
+//! On each channel the waiters of this client stand in a line. The first is the *poller*: the only one who asks the
 //! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter; a
-//! scout that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
+//! poller that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
 
 mod channel;
 mod line;
@@ -166,7 +166,7 @@ impl<R> Registry<R> {
         now: Moment,
     ) -> Vec<Step> {
         self.at(name, |channel| {
-            let scout = channel.line.front() == Some(waiter);
+            let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
             if channel.answered(waiter) && granted.is_none() {
@@ -182,7 +182,7 @@ impl<R> Registry<R> {
                 (Some(_), Some(owner)) => channel.let_in(owner),
                 _ => Vec::new(),
             };
-            let next = channel.line.front().filter(|_| scout);
+            let next = channel.line.front().filter(|_| poller);
             steps.extend(next.map(Step::Wake));
             steps
         })
@@ -238,7 +238,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// Messages may have been missed on any channel: all scouts look, failed subscriptions are tried again.
+    /// Messages may have been missed on any channel: all pollers look, failed subscriptions are tried again.
     pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
         let names: Vec<String> = self.channels.keys().cloned().collect();
         let mut steps = Vec::new();
@@ -254,7 +254,7 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again, a scout that has
+    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again, a poller that has
     /// not taken its turn goes to the back.
     pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -300,7 +300,7 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// How long a scout trusts silence, with so many names.
+    /// How long a poller trusts silence, with so many names.
     fn poll(&self) -> Duration {
         let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))

@@ -71,11 +71,11 @@ impl Model {
         );
     }
 
-    fn scout(&self) -> Option<WaiterId> {
+    fn poller(&self) -> Option<WaiterId> {
         self.registry.channels.get(CHANNEL)?.line.front()
     }
 
-    /// Whose look counts: not that of a scout which has been sent to the back meanwhile.
+    /// Whose look counts: not that of a poller which has been sent to the back meanwhile.
     fn looking(&self) -> Option<WaiterId> {
         let channel = self.registry.channels.get(CHANNEL)?;
         channel.looking.map(|(waiter, _)| waiter)
@@ -127,7 +127,10 @@ impl Model {
             self.tell((waiter, &turn));
             match turn {
                 Turn::Look => {
-                    self.check(self.scout() == Some(waiter), "another than the scout looks");
+                    self.check(
+                        self.poller() == Some(waiter),
+                        "another than the poller looks",
+                    );
                     self.owed = false;
                     self.waiters.insert(waiter, Doing::Looking);
                 }
@@ -139,18 +142,18 @@ impl Model {
                 Turn::GiveUp(_) => self.goes(waiter, None),
             }
         }
-        let Some(scout) = self.scout() else {
+        let Some(poller) = self.poller() else {
             self.owed = false;
             return;
         };
-        match self.waiters[&scout] {
+        match self.waiters[&poller] {
             Doing::Looking => {}
             Doing::Asleep(Some(until)) => {
                 self.check(!self.owed, "a wake was lost");
                 let soon = until.since(now) <= SAFETY_POLL;
-                self.check(soon, "the scout sleeps for too long");
+                self.check(soon, "the poller sleeps for too long");
             }
-            doing => self.check(false, &format!("the scout {scout} is {doing:?}")),
+            doing => self.check(false, &format!("the poller {poller} is {doing:?}")),
         }
     }
 

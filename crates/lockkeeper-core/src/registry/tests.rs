@@ -13,7 +13,7 @@ fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
     matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Look)
 }
 
-/// A registry whose channel is open with these many waiters, the scout having looked in vain.
+/// A registry whose channel is open with these many waiters, the poller having looked in vain.
 fn waiting(waiters: u64) -> Registry<()> {
     let mut registry = Registry::<()>::default();
     for _ in 0..waiters {
@@ -39,11 +39,11 @@ fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
     );
     assert_eq!(registry.subscribed(C, at(0)), [Step::Wake(1)]);
     assert!(looks(&mut registry, 1, 0));
-    assert!(!looks(&mut registry, 2, 0), "one scout is enough");
+    assert!(!looks(&mut registry, 2, 0), "one poller is enough");
 }
 
 #[test]
-fn a_message_wakes_the_scout_alone_and_is_kept_while_it_looks() {
+fn a_message_wakes_the_poller_alone_and_is_kept_while_it_looks() {
     let mut registry = waiting(2);
     assert_eq!(registry.message(C, at(1)), [Step::Wake(1)]);
     assert!(looks(&mut registry, 1, 1));
@@ -56,7 +56,7 @@ fn a_message_wakes_the_scout_alone_and_is_kept_while_it_looks() {
 }
 
 #[test]
-fn a_scout_that_goes_in_the_middle_of_a_look_hands_it_on() {
+fn a_poller_that_goes_in_the_middle_of_a_look_hands_it_on() {
     let mut registry = waiting(2);
     registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
@@ -65,7 +65,7 @@ fn a_scout_that_goes_in_the_middle_of_a_look_hands_it_on() {
 }
 
 #[test]
-fn a_scout_that_goes_before_it_looked_hands_the_wake_on() {
+fn a_poller_that_goes_before_it_looked_hands_the_wake_on() {
     let mut registry = waiting(2);
     registry.message(C, at(1));
     assert_eq!(registry.leave(C, 1, None, at(1)), [Step::Wake(2)]);
@@ -73,7 +73,7 @@ fn a_scout_that_goes_before_it_looked_hands_the_wake_on() {
 }
 
 #[test]
-fn a_scout_that_was_granted_lets_the_next_wait_for_its_own_lease() {
+fn a_poller_that_was_granted_lets_the_next_wait_for_its_own_lease() {
     let mut registry = waiting(2);
     registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
@@ -118,7 +118,7 @@ fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
 }
 
 #[test]
-fn after_a_gap_every_scout_looks() {
+fn after_a_gap_every_poller_looks() {
     let mut registry = waiting(2);
     registry.join("other", (), None, None, at(1));
     let steps = registry.gap(at(5000));
@@ -158,7 +158,7 @@ fn who_arrives_while_a_subscription_goes_gets_a_new_one() {
 }
 
 #[test]
-fn a_failed_subscription_is_tried_again_and_the_scout_polls_meanwhile() {
+fn a_failed_subscription_is_tried_again_and_the_poller_polls_meanwhile() {
     let mut registry = Registry::<()>::default();
     registry.join(C, (), None, None, at(0));
     assert_eq!(registry.subscription_failed(C, None, at(0)), []);

@@ -24,7 +24,7 @@ pub use crate::words::token::FencingToken;
 /// Items of one batch script can be run together, whatever claims they are of: that is how renewals go out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Item {
+pub struct ScriptCall {
     /// What to run.
     pub script: &'static Script,
     /// `KEYS`.
@@ -36,7 +36,7 @@ pub struct Item {
     pub server: Option<u32>,
 }
 
-impl Item {
+impl ScriptCall {
     /// A run of `script`.
     ///
     /// # Panics
@@ -84,7 +84,7 @@ impl Item {
 /// What an item is built from.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Ask<'a> {
+pub struct RequestContext<'a> {
     /// Whose request it is.
     pub claim: &'a ClaimId,
     /// Length of the lease.
@@ -103,7 +103,7 @@ pub struct Ask<'a> {
     pub known_owner: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RequestContext<'a> {
     /// A request of `claim`.
     pub const fn new(
         claim: &'a ClaimId,
@@ -218,7 +218,9 @@ impl Answer {
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
-            Status::Out => Self::Out(Duration::from_millis(number()?.try_into().unwrap_or(0))),
+            Status::Out => {
+                Self::Quarantined(Duration::from_millis(number()?.try_into().unwrap_or(0)))
+            }
             Status::Raised => Self::Raised,
             Status::Free => Self::Free,
             Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
@@ -227,11 +229,11 @@ impl Answer {
             Status::More => Self::More,
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
-            Status::Left => Self::Left {
+            Status::Left => Self::Released {
                 told: number()? == 1,
                 holds: second()?.try_into().ok()?,
             },
-            Status::Kept => Self::Kept {
+            Status::Kept => Self::Cooldown {
                 told: number()? == 1,
                 left: Duration::from_millis(second()?.try_into().unwrap_or(0)),
             },
@@ -300,7 +302,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &Name;
 
     /// Makes the claim a holder, if it can be one now.
-    fn acquire(&self, ask: Ask<'_>) -> Item;
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
     /// Whether claims of this kind can be acquired together with others by one script, see [`group_item`](Self::group_item).
     fn joins(&self) -> bool {
@@ -310,27 +312,27 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// What acquires the claim, or lets it go, together with claims on other names of its group by one run of
     /// [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE): an item of it. `None`
     /// of a kind that those scripts do not know; its claims are acquired one after the other.
-    fn group_item(&self, _ask: Ask<'_>, _verb: Together) -> Option<Item> {
+    fn group_item(&self, _ask: RequestContext<'_>, _verb: Together) -> Option<ScriptCall> {
         None
     }
 
     /// Arms the claim's lease again: an item of a batch script, with exactly one key.
-    fn renew(&self, ask: Ask<'_>) -> Item;
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;
 
     /// Says that the waiting claim is alive: an item of a batch script. Of a kind without a queue this is a renewal, and
     /// never asked for: no claim of it waits.
-    fn beat(&self, ask: Ask<'_>) -> Item {
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
         self.renew(ask)
     }
 
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
     /// must then see to it that it creates nothing.
-    fn leave(&self, ask: Ask<'_>, overtakes: bool) -> Item;
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall;
 
     /// Makes the claim a holder in the place of `old`, a claim of its owner that holds by another protocol of the same name;
     /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same. Of a kind without modes
     /// this is an acquire, and never asked for.
-    fn swap(&self, ask: Ask<'_>, _old: &ClaimId, _overtakes: bool) -> Item {
+    fn convert(&self, ask: RequestContext<'_>, _old: &ClaimId, _overtakes: bool) -> ScriptCall {
         self.acquire(ask)
     }
 
@@ -340,11 +342,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Asks whether the claim holds; changes nothing. Exactly one key.
-    fn verify(&self, ask: Ask<'_>) -> Item;
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
 
     /// Writes the largest token of a majority back to a server on which the claim holds. `None` of a kind that is decided by
     /// one server.
-    fn raise(&self, _ask: Ask<'_>, _token: FencingToken) -> Option<Item> {
+    fn raise(&self, _ask: RequestContext<'_>, _token: FencingToken) -> Option<ScriptCall> {
         None
     }
 
@@ -355,7 +357,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing. `None` of a kind without a
     /// queue.
-    fn queue(&self, _claim: &str) -> Option<Item> {
+    fn queue(&self, _claim: &str) -> Option<ScriptCall> {
         None
     }
 

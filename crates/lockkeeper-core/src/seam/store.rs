@@ -12,7 +12,7 @@ use lockkeeper_lua::Status;
 use tokio::sync::mpsc;
 
 use crate::seam::clock::Clock;
-use crate::seam::protocol::Item;
+use crate::seam::protocol::ScriptCall;
 
 pub use crate::words::store_error::{Outcome, Request, StoreError};
 
@@ -31,7 +31,7 @@ pub enum Form {
 #[non_exhaustive]
 pub struct Call {
     /// The script, its keys, and its arguments from `ARGV[2]` on.
-    pub item: Item,
+    pub item: ScriptCall,
     /// `ARGV[1]`, and the first field of the reply.
     pub request: Request,
     /// How to name the script.
@@ -42,7 +42,7 @@ pub struct Call {
 
 impl Call {
     /// A call of `item` as request number `request`.
-    pub const fn new(item: Item, request: Request, form: Form, timeout: Duration) -> Self {
+    pub const fn new(item: ScriptCall, request: Request, form: Form, timeout: Duration) -> Self {
         Self {
             item,
             request,
@@ -275,7 +275,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The servers that share the keys now. A script without keys runs on one of them, named in
-    /// [`Item::server`](crate::seam::protocol::Item::server).
+    /// [`ScriptCall::server`](crate::seam::protocol::ScriptCall::server).
     fn servers(&self) -> Vec<u32> {
         vec![0]
     }

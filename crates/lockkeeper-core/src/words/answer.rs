@@ -11,13 +11,13 @@ pub enum Verb {
     /// To be made a holder.
     Acquire,
     /// To be known as alive while it waits in a queue.
-    Beat,
+    Heartbeat,
     /// To have its lease armed again.
     Renew,
-    /// To be replaced by another claim of its owner, in another mode.
-    Swap,
-    /// To go.
-    Leave,
+    /// To go on as another claim of its owner, in another mode.
+    Convert,
+    /// To be released, or withdrawn from a queue.
+    Release,
 }
 
 /// A reply in the engine's words.
@@ -29,7 +29,7 @@ pub enum Answer {
     /// Another claim holds, for as long as this unless it renews; `None` means without end.
     Busy(Option<Duration>),
     /// The server may have lost claims: it grants nothing for as long as this.
-    Out(Duration),
+    Quarantined(Duration),
     /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
     Free,
     /// The claim waits in the queue, at this place counted from one.
@@ -47,14 +47,14 @@ pub enum Answer {
     /// The claim holds, for as long as this.
     Held(Duration),
     /// The claim held and is gone.
-    Left {
+    Released {
         /// False if the server refused to publish: waiters find out by their timers.
         told: bool,
         /// How many claims its owner still holds.
         holds: u64,
     },
     /// The claim held and is gone; nobody else may hold for a while.
-    Kept {
+    Cooldown {
         /// False if the server refused to publish: waiters find out by their timers.
         told: bool,
         /// For how long.

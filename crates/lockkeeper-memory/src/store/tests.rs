@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_lua::{Script, Status, mutex};
 use tokio::time;
 
@@ -12,7 +12,7 @@ const CHANNEL: &str = "wake";
 
 fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Call {
     let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.into()).collect() };
-    let item = Item::new(script, owned(keys), owned(args));
+    let item = ScriptCall::new(script, owned(keys), owned(args));
     Call::new(item, 7, form, Duration::from_secs(1))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Outcome, Reply, Store, Value};
 use lockkeeper_lua::{Status, name};
 use lockkeeper_redis::{RedisOptions, RedisStore};
@@ -176,7 +176,7 @@ async fn an_inspection_counts_who_listens() {
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
         store.subscribe("{counted}").await.unwrap();
         let keys = ["", "fence", "queue", "readers"].map(|part| format!("{{counted}}{part}"));
-        let item = Item::new(&name::INSPECT, keys, ["{counted}".to_owned()]);
+        let item = ScriptCall::new(&name::INSPECT, keys, ["{counted}".to_owned()]);
         let call = Call::new(item, 1, Form::Source, Duration::from_secs(5));
         let reply = store.call(call).await.unwrap();
         assert_eq!((reply.status(), &*text(&reply, 0)), (Status::Free, "1"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::protocol::Item;
+use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, mutex};
 use lockkeeper_redis::RedisStore;
@@ -73,7 +73,7 @@ impl Peer {
 fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> Call {
     static REQUEST: AtomicU64 = AtomicU64::new(1);
     let args = args.iter().map(ToString::to_string);
-    let item = Item::new(script, keys.to_vec(), args);
+    let item = ScriptCall::new(script, keys.to_vec(), args);
     let request = REQUEST.fetch_add(1, Ordering::Relaxed);
     Call::new(item, request, form, Duration::from_secs(5))
 }

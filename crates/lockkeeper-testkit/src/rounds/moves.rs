@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::{Claim, Departure, Verdict};
+use lockkeeper_core::claim::{Claim, ReleaseNeeded, Verdict};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::quorum::{Reply, Round, Step, WrittenBack};
 use lockkeeper_core::store::Outcome;
@@ -372,7 +372,7 @@ impl Rival {
                 let reply = match rival.claims[server].answered(NUMBER, answer, now) {
                     Verdict::Granted(token) => Reply::Granted(token),
                     Verdict::Busy(left) => Reply::Busy(left),
-                    Verdict::Out(left) => Reply::Out(left),
+                    Verdict::Quarantined(left) => Reply::Out(left),
                     _ => Reply::Failed,
                 };
                 if let Stage::Asking(round) = &mut rival.stage {
@@ -449,9 +449,9 @@ impl Rival {
                 continue;
             };
             claim.end(now);
-            let overtakes = match claim.departure() {
-                Departure::Overtaking => true,
-                Departure::Plain => false,
+            let overtakes = match claim.release_needed() {
+                ReleaseNeeded::WithTombstone => true,
+                ReleaseNeeded::Plain => false,
                 _ => continue,
             };
             self.put_stray((server, self.begun, Asked::Leave { overtakes }));

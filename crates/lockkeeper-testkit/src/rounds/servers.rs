@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures_util::FutureExt as _;
 use indexmap::IndexSet;
-use lockkeeper_core::protocol::{Answer, Ask, Protocol};
+use lockkeeper_core::protocol::{Answer, Protocol, RequestContext};
 use lockkeeper_core::store::{Call, Form, Store as _};
 use lockkeeper_core::{ClaimId, Name, Owner};
 use lockkeeper_memory::{MemoryStore, Snapshot};
@@ -102,7 +102,7 @@ impl Servers {
             return Ok(*run);
         }
         let claim = self.claim(rival, round);
-        let ask = Ask::new(&claim, self.ttl, 0, None);
+        let ask = RequestContext::new(&claim, self.ttl, 0, None);
         let item = match asked {
             Asked::Acquire => self.protocol.acquire(ask),
             Asked::WriteBack(token) => {
@@ -110,7 +110,7 @@ impl Servers {
                 item.context("the kind writes no token back")?
             }
             Asked::Renew => self.protocol.renew(ask),
-            Asked::Leave { overtakes } => self.protocol.leave(ask, overtakes),
+            Asked::Leave { overtakes } => self.protocol.release(ask, overtakes),
         };
         let script = item.script;
         let engine = self

@@ -1,6 +1,6 @@
 //! What an event changes in one attempt or one client: an answer, a failure, the end of a client.
 
-use lockkeeper_core::claim::{Belief, Claim, Departure, Verdict};
+use lockkeeper_core::claim::{Claim, ReleaseNeeded, Validity, Verdict};
 use lockkeeper_core::protocol::Verb;
 use lockkeeper_core::store::Outcome;
 
@@ -26,9 +26,9 @@ impl Attempt {
         };
         claim.fold(moment(now));
         let ended = claim.deadline().is_none()
-            && matches!(claim.belief(moment(now)), Belief::Ended(_))
-            && claim.departure() == Departure::None;
-        if !matches!(claim.belief(moment(now)), Belief::None) {
+            && matches!(claim.validity(moment(now)), Validity::Ended(_))
+            && claim.release_needed() == ReleaseNeeded::None;
+        if !matches!(claim.validity(moment(now)), Validity::NotYet) {
             self.takes = None;
         }
         if ended && self.flight.is_none() {
@@ -65,7 +65,7 @@ impl Attempt {
 
 /// Whether the claim has not been told yet that it waits, or holds.
 fn is_asking(claim: &Claim, now: u8) -> bool {
-    claim.belief(moment(now)) == Belief::None && claim.renewal() != Verb::Beat
+    claim.validity(moment(now)) == Validity::NotYet && claim.renewal() != Verb::Heartbeat
 }
 
 /// A message of a grant has arrived.
@@ -92,7 +92,7 @@ pub(super) fn heard(
         Told::Answer(answer) => {
             let verdict = claim.answered(number, answer, moment(now));
             // The engine gives up on such a name.
-            if let Verdict::WrongKind | Verdict::WouldDeadlock | Verdict::Nonsense = verdict
+            if let Verdict::WrongKind | Verdict::WouldDeadlock | Verdict::Unexpected = verdict
                 && claim.token().is_none()
             {
                 claim.end(moment(now));
@@ -109,7 +109,7 @@ pub(super) fn heard(
         }
     });
     let verdict = verdict.flatten();
-    if let Some(Verdict::Left { .. } | Verdict::WasGone) = verdict {
+    if let Some(Verdict::Released { .. } | Verdict::WasGone) = verdict {
         attempt.gone = Some(until).filter(|until| *until >= now);
     }
     if let Question::Swap { old, .. } = asked.question {
@@ -119,9 +119,9 @@ pub(super) fn heard(
 
 /// Whether the claim is believed in; `None` if it has never been.
 pub(super) fn believed(attempt: &Attempt, now: u8) -> Option<bool> {
-    match attempt.claim()?.belief(moment(now)) {
-        Belief::Held | Belief::Uncertain => Some(true),
-        Belief::Ended(_) => Some(false),
+    match attempt.claim()?.validity(moment(now)) {
+        Validity::Valid | Validity::Uncertain => Some(true),
+        Validity::Ended(_) => Some(false),
         _ => None,
     }
 }
@@ -144,9 +144,9 @@ pub(super) fn overtaken(attempt: &mut Attempt, asked: Asked, told: Told, now: u8
     let leaving = attempt
         .flight
         .as_ref()
-        .is_some_and(|flight| flight.asked.question.verb() == Some(Verb::Leave));
+        .is_some_and(|flight| flight.asked.question.verb() == Some(Verb::Release));
     if let (true, Told::Answer(answer)) = (leaving, told)
-        && asked.question.verb() != Some(Verb::Leave)
+        && asked.question.verb() != Some(Verb::Release)
     {
         attempt.change(now, |claim| {
             claim.answered(asked.request, answer, moment(now))
@@ -164,7 +164,7 @@ pub(super) fn closed(client: &Client, now: u8) -> Client {
             attempt.stage = Stage::Over;
         }
         attempt.change(now, |claim| {
-            if !claim.forsake(moment(now)) {
+            if !claim.give_up(moment(now)) {
                 claim.end(moment(now));
             }
         });

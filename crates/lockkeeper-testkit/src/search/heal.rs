@@ -5,7 +5,7 @@
 //! every lease there can be has ended is never served.
 
 use anyhow::Result;
-use lockkeeper_core::claim::Belief;
+use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::Answer;
 
 use super::bounds::moment;
@@ -141,15 +141,15 @@ impl Search {
                 };
                 continue;
             }
-            let Some(belief) = attempt.claim().map(|claim| claim.belief(now)) else {
+            let Some(belief) = attempt.claim().map(|claim| claim.validity(now)) else {
                 return Ok(world);
             };
             let (sleeps, mut client) = (attempt.sleeps, Client::clone(&client));
             let sent = match belief {
-                Belief::None if asked_now && (sleeps || self.model.protocol.queues()) => {
+                Validity::NotYet if asked_now && (sleeps || self.model.protocol.queues()) => {
                     return Ok(world);
                 }
-                Belief::None => self
+                Validity::NotYet => self
                     .sent(&client, seat, Sending::Again, world.tick)
                     .or_else(|| self.sent(&client, seat, Sending::Beat, world.tick)),
                 _ => None,

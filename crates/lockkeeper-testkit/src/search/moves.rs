@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::{Belief, Claim, Departure};
+use lockkeeper_core::claim::{Claim, ReleaseNeeded, Validity};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Outcome;
 
@@ -128,7 +128,7 @@ impl Search {
         let (place, now) = (usize::from(seat.attempt), world.tick);
         let living = |attempt: &Attempt| {
             attempt.claim().is_some_and(|claim| {
-                claim.deadline().is_some() || claim.belief(moment(now)) == Belief::None
+                claim.deadline().is_some() || claim.validity(moment(now)) == Validity::NotYet
             })
         };
         let mut sends = Vec::new();
@@ -391,8 +391,8 @@ impl Search {
             }
             _ => {
                 // Whoever leaves gives a swap up.
-                let swapping = attempt.takes.is_some() || client.successor(place).is_some();
-                if swapping && sending == Sending::Leave {
+                let converting = attempt.takes.is_some() || client.successor(place).is_some();
+                if converting && sending == Sending::Leave {
                     changed.end(place, now);
                 }
                 let floor = changed.floor;
@@ -429,21 +429,25 @@ impl Search {
         let Stage::Living(claim) = &mut attempt.stage else {
             return None;
         };
-        let verb = match (sending, claim.belief(moment(now))) {
-            (Sending::First(_) | Sending::Again, Belief::None) => Verb::Acquire,
-            (Sending::Beat, Belief::None) if claim.renewal() == Verb::Beat => Verb::Beat,
-            (Sending::Renewal, Belief::Held | Belief::Uncertain) => claim.renewal(),
-            (Sending::Leave, Belief::Ended(_)) if claim.departure() != Departure::None => {
-                Verb::Leave
+        let verb = match (sending, claim.validity(moment(now))) {
+            (Sending::First(_) | Sending::Again, Validity::NotYet) => Verb::Acquire,
+            (Sending::Beat, Validity::NotYet) if claim.renewal() == Verb::Heartbeat => {
+                Verb::Heartbeat
+            }
+            (Sending::Renewal, Validity::Valid | Validity::Uncertain) => claim.renewal(),
+            (Sending::Leave, Validity::Ended(_))
+                if claim.release_needed() != ReleaseNeeded::None =>
+            {
+                Verb::Release
             }
             _ => return None,
         };
         let question = match verb {
             Verb::Acquire => Question::Acquire,
-            Verb::Beat => Question::Beat,
+            Verb::Heartbeat => Question::Beat,
             Verb::Renew => Question::Renew,
-            Verb::Leave => Question::Leave {
-                overtakes: claim.departure() == Departure::Overtaking,
+            Verb::Release => Question::Leave {
+                overtakes: claim.release_needed() == ReleaseNeeded::WithTombstone,
             },
             _ => return None,
         };
@@ -468,7 +472,7 @@ impl Search {
         let ended = |attempt: &Attempt| match &attempt.stage {
             Stage::Unborn => false,
             Stage::Living(claim) => {
-                self.model.together || matches!(claim.belief(moment(now)), Belief::Ended(_))
+                self.model.together || matches!(claim.validity(moment(now)), Validity::Ended(_))
             }
             Stage::Over => true,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::Belief;
+use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::Answer;
 
 use super::bounds::moment;
@@ -26,7 +26,7 @@ pub enum Violation {
     TokenNotShared(Seat, FencingToken),
     /// A claim is believed in, and a larger token has been granted to one that excludes it.
     TokenPassed(Seat, FencingToken, Seat),
-    /// Belief had ended and has come back.
+    /// Validity had ended and has come back.
     BelievesAgain(Seat),
     /// The first claim is told that it is gone, and it is the second one, of its own client, that has its place.
     LostToItself(Seat, Seat),
@@ -182,7 +182,7 @@ impl Search {
             let Some(claim) = attempt.claim() else {
                 continue;
             };
-            if let Belief::Held | Belief::Uncertain = claim.belief(now)
+            if let Validity::Valid | Validity::Uncertain = claim.validity(now)
                 && let (Some(token), Some(deadline)) = (claim.token(), claim.deadline())
             {
                 believed.push((seat, attempt.mode, token));
@@ -235,7 +235,7 @@ impl Search {
             .filter(|seat| {
                 let client = self.clients.value(world.clients[usize::from(seat.client)]);
                 let claim = client.attempts[usize::from(seat.attempt)].claim();
-                claim.is_some_and(|claim| claim.belief(now) == Belief::None)
+                claim.is_some_and(|claim| claim.validity(now) == Validity::NotYet)
             })
             .collect()
     }

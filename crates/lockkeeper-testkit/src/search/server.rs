@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, ensure};
 use futures_util::FutureExt as _;
 use lockkeeper_core::ClaimId;
-use lockkeeper_core::protocol::{self, Answer, Ask, Item};
+use lockkeeper_core::protocol::{self, Answer, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Event, Reply, Request, Store as _, StoreError, Value};
 use lockkeeper_memory::{MemoryStore, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -148,26 +148,26 @@ impl Server {
         Ok(run)
     }
 
-    fn item(&self, seat: Seat, asked: Asked) -> Item {
+    fn item(&self, seat: Seat, asked: Asked) -> ScriptCall {
         let protocol = self.model.protocol_of(asked.mode);
         let ttl = self.bounds.ttl(seat.attempt);
-        let ask = Ask::new(self.claim(seat), ttl, asked.floor, asked.token)
+        let ask = RequestContext::new(self.claim(seat), ttl, asked.floor, asked.token)
             .queueing(self.bounds.waiter_ttl(), None);
         match asked.question {
             Question::Acquire => protocol.acquire(ask),
             Question::Swap { old, overtakes } => {
                 let attempt = old;
-                protocol.swap(ask, self.claim(Seat { attempt, ..seat }), overtakes)
+                protocol.convert(ask, self.claim(Seat { attempt, ..seat }), overtakes)
             }
-            Question::Beat => protocol.beat(ask),
+            Question::Beat => protocol.heartbeat(ask),
             Question::Renew => protocol.renew(ask),
-            Question::Leave { overtakes } => protocol.leave(ask, overtakes),
+            Question::Leave { overtakes } => protocol.release(ask, overtakes),
             Question::Verify => protocol.verify(ask),
         }
     }
 
     /// Runs a script as `EVAL` does, in the mutant's words if there is one for it.
-    fn execute(&self, item: &Item, asked: Asked) -> Result<Told> {
+    fn execute(&self, item: &ScriptCall, asked: Asked) -> Result<Told> {
         let value = match self.eval(item, asked.request) {
             Ok(value) => value,
             Err(error) => return self.refused(&error),
@@ -182,7 +182,7 @@ impl Server {
         Ok(answer.map_or(Told::Unreadable, Told::Answer))
     }
 
-    fn eval(&self, item: &Item, request: Request) -> Result<Value, StoreError> {
+    fn eval(&self, item: &ScriptCall, request: Request) -> Result<Value, StoreError> {
         let patched = self
             .patch
             .as_ref()

@@ -137,9 +137,9 @@ impl Question {
     pub(super) const fn verb(self) -> Option<Verb> {
         match self {
             Self::Acquire | Self::Swap { .. } => Some(Verb::Acquire),
-            Self::Beat => Some(Verb::Beat),
+            Self::Beat => Some(Verb::Heartbeat),
             Self::Renew => Some(Verb::Renew),
-            Self::Leave { .. } => Some(Verb::Leave),
+            Self::Leave { .. } => Some(Verb::Release),
             Self::Verify => None,
         }
     }

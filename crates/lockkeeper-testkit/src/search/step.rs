@@ -130,7 +130,7 @@ impl fmt::Display for Asked {
         }
         match (self.question.verb(), self.token) {
             (Some(Verb::Acquire), Some(token)) => write!(f, " (repeats grant {token})"),
-            (Some(Verb::Acquire | Verb::Beat), None) if self.request >= FIRST_NOTED => {
+            (Some(Verb::Acquire | Verb::Heartbeat), None) if self.request >= FIRST_NOTED => {
                 write!(f, " no. {}", self.request)
             }
             _ => Ok(()),
@@ -147,7 +147,7 @@ impl fmt::Display for Told {
             Self::Answer(Answer::More) => f.write_str("MORE"),
             Self::Answer(Answer::Renewed) => f.write_str("RENEWED"),
             Self::Answer(Answer::Held(_)) => f.write_str("HELD"),
-            Self::Answer(Answer::Left { holds, .. }) => write!(f, "LEFT, {holds} held"),
+            Self::Answer(Answer::Released { holds, .. }) => write!(f, "LEFT, {holds} held"),
             Self::Answer(Answer::NotHeld { .. }) => f.write_str("NOT_HELD"),
             Self::Answer(Answer::Gone) => f.write_str("GONE"),
             Self::Answer(Answer::WrongKind) => f.write_str("WRONG_KIND"),

@@ -3,7 +3,7 @@
 //! The new attempt sends it and hears the answer, as the engine does; the old one is told. Whoever gives one of the two up
 //! gives up both.
 
-use lockkeeper_core::claim::{Claim, Departure, Verdict};
+use lockkeeper_core::claim::{Claim, ReleaseNeeded, Verdict};
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::{Outcome, Request};
 
@@ -53,17 +53,17 @@ impl Client {
             Some(Verdict::Granted(_) | Verdict::More) => {
                 let attempt = &mut self.attempts[old];
                 let before = attempt.claim().cloned();
-                attempt.change(now, |claim| claim.swapped(SWAP, moment(now)));
+                attempt.change(now, |claim| claim.converted(SWAP, moment(now)));
                 if before.as_ref() != attempt.claim() {
                     attempt.gone = Some(until).filter(|until| *until >= now);
                 }
             }
             Some(Verdict::Busy(_)) => {
-                let refused = |claim: &mut Claim| claim.swap_refused(SWAP, moment(now));
+                let refused = |claim: &mut Claim| claim.conversion_refused(SWAP, moment(now));
                 self.attempts[old].change(now, refused);
                 self.attempts[new].change(now, |claim| claim.end(moment(now)));
             }
-            Some(Verdict::Stale) => {}
+            Some(Verdict::Ignored) => {}
             _ => self.swap_failed(new, old, Outcome::Refused, now),
         }
     }
@@ -100,8 +100,8 @@ impl Search {
     ) -> Option<Asked> {
         let keeps_belief = client.attempts[usize::from(old)].mode.reads();
         let began = client.attempts[usize::from(old)].change(now, |claim| {
-            let began = claim.begin_swap(SWAP, keeps_belief, moment(now));
-            began.map(|()| claim.departure() == Departure::Overtaking)
+            let began = claim.begin_conversion(SWAP, keeps_belief, moment(now));
+            began.map(|()| claim.release_needed() == ReleaseNeeded::WithTombstone)
         });
         let overtakes = began?.ok()?;
         let floor = client.floor;

@@ -1,7 +1,7 @@
 //! What must hold of a queue at every run of a script: its order, and that who is granted is told.
 
 use anyhow::Result;
-use lockkeeper_core::claim::{Belief, Claim};
+use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Answer;
 
 use super::bounds::moment;
@@ -31,7 +31,7 @@ impl Search {
             .or_else(|| self.no_turn(&after, asked, run)))
     }
 
-    /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or swapping. One that was not heard lately may have
+    /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or converting. One that was not heard lately may have
     /// died, and stand up again at the end.
     fn passed_over(
         &self,
@@ -91,7 +91,7 @@ impl Search {
         let now = moment(world.tick);
         let client = self.clients.value(world.clients[usize::from(seat.client)]);
         let claim = client.attempts[usize::from(seat.attempt)].claim();
-        let waiting = claim.filter(|claim| claim.belief(now) == Belief::None);
+        let waiting = claim.filter(|claim| claim.validity(now) == Validity::NotYet);
         let heard = waiting.and_then(Claim::heard);
         let alive = self.bounds.waiter_ttl().min(self.bounds.ttl(seat.attempt));
         heard.is_some_and(|heard| heard.after(alive) >= now)

@@ -1,7 +1,7 @@
 //! One rival: its claims, what it has asked, and what it does when it hears.
 
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::{Belief, Claim, Departure, Ending, Verdict};
+use lockkeeper_core::claim::{Claim, Ending, ReleaseNeeded, Validity, Verdict};
 use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Outcome;
@@ -64,8 +64,8 @@ impl Leaving {
 
 /// The token and the deadline of a claim that is believed in.
 pub(super) fn belief(claim: &Claim, now: Moment) -> Option<(FencingToken, Moment)> {
-    match claim.belief(now) {
-        Belief::Held | Belief::Uncertain => claim.token().zip(claim.deadline()),
+    match claim.validity(now) {
+        Validity::Valid | Validity::Uncertain => claim.token().zip(claim.deadline()),
         _ => None,
     }
 }
@@ -141,7 +141,7 @@ impl Rival {
             self.stage = Stage::Held;
         } else if !verdicts.iter().all(kept_out)
             // Of a request that was given up they may hold a part.
-            || self.claims.iter().any(|claim| claim.departure() != Departure::None)
+            || self.claims.iter().any(|claim| claim.release_needed() != ReleaseNeeded::None)
         {
             self.leave(now);
         }
@@ -149,7 +149,7 @@ impl Rival {
 
     /// Whether it holds no longer what it held.
     pub(super) fn is_broken(&self, now: Moment) -> bool {
-        let lost = |claim: &Claim| matches!(claim.belief(now), Belief::Ended(Ending::Lost(_)));
+        let lost = |claim: &Claim| matches!(claim.validity(now), Validity::Ended(Ending::Lost(_)));
         self.stage == Stage::Held && self.claims.iter().any(lost)
     }
 
@@ -159,9 +159,9 @@ impl Rival {
         let mut leaving = Leaving([None; NAMES]);
         for (place, mut claim) in std::mem::take(&mut self.claims).into_iter().enumerate() {
             claim.end(now);
-            leaving.0[place] = match claim.departure() {
-                Departure::Overtaking => Some(true),
-                Departure::Plain => Some(false),
+            leaving.0[place] = match claim.release_needed() {
+                ReleaseNeeded::WithTombstone => Some(true),
+                ReleaseNeeded::Plain => Some(false),
                 _ => None,
             };
         }

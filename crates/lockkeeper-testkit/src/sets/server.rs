@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use futures_util::FutureExt as _;
 use indexmap::IndexSet;
-use lockkeeper_core::protocol::{Answer, Ask, Item, Protocol, Together};
+use lockkeeper_core::protocol::{Answer, Protocol, RequestContext, ScriptCall, Together};
 use lockkeeper_core::store::{Event, Reply, Store as _, StoreError, Value};
 use lockkeeper_core::{ClaimId, FencingToken, Name, Owner};
 use lockkeeper_memory::{MemoryStore, Snapshot};
@@ -177,7 +177,12 @@ impl Server {
             for round in 1..=self.bounds.rounds {
                 for &name in *set {
                     let claim = self.claim(rival, round, name);
-                    let item = self.protocols[name].verify(Ask::new(&claim, self.ttl(), 0, None));
+                    let item = self.protocols[name].verify(RequestContext::new(
+                        &claim,
+                        self.ttl(),
+                        0,
+                        None,
+                    ));
                     let reply = Reply::read(1, self.eval(&item)?)?;
                     let answer = self.protocols[name].decode(item.script, &reply);
                     if let Some(Answer::Held(left)) = answer {
@@ -202,13 +207,14 @@ impl Server {
     }
 
     /// The run that is asked for, and how many names it is about.
-    fn item(&self, rival: usize, round: u8, asked: Asked) -> Result<(Item, usize)> {
+    fn item(&self, rival: usize, round: u8, asked: Asked) -> Result<(ScriptCall, usize)> {
         let set = self.bounds.sets[rival];
-        let ask =
-            |place: usize, token: Option<FencingToken>, with: &dyn Fn(Ask<'_>) -> Option<Item>| {
-                let claim = self.claim(rival, round, set[place]);
-                with(Ask::new(&claim, self.ttl(), 0, token)).context("no such item")
-            };
+        let ask = |place: usize,
+                   token: Option<FencingToken>,
+                   with: &dyn Fn(RequestContext<'_>) -> Option<ScriptCall>| {
+            let claim = self.claim(rival, round, set[place]);
+            with(RequestContext::new(&claim, self.ttl(), 0, token)).context("no such item")
+        };
         let protocol = |place: usize| &self.protocols[set[place]];
         let mut items = Vec::new();
         match asked {
@@ -217,8 +223,9 @@ impl Server {
             }
             Asked::Acquire => {
                 for place in 0..set.len() {
-                    let together =
-                        |ask: Ask<'_>| protocol(place).group_item(ask, Together::Acquire);
+                    let together = |ask: RequestContext<'_>| {
+                        protocol(place).group_item(ask, Together::Acquire)
+                    };
                     items.push(ask(place, None, &together)?);
                 }
             }
@@ -233,8 +240,8 @@ impl Server {
             Asked::Leave(leaving) => {
                 let alone = leaving.places().count() == 1;
                 for (place, overtakes) in leaving.places() {
-                    let leave = |ask: Ask<'_>| match alone {
-                        true => Some(protocol(place).leave(ask, overtakes)),
+                    let leave = |ask: RequestContext<'_>| match alone {
+                        true => Some(protocol(place).release(ask, overtakes)),
                         false => protocol(place).group_item(ask, Together::Leave { overtakes }),
                     };
                     items.push(ask(place, None, &leave)?);
@@ -251,7 +258,7 @@ impl Server {
         Ok((joined.context("nothing to ask for")?, number))
     }
 
-    fn read(&self, item: &Item, value: Value, items: usize) -> Vec<Option<Answer>> {
+    fn read(&self, item: &ScriptCall, value: Value, items: usize) -> Vec<Option<Answer>> {
         let Ok(reply) = Reply::read(1, value) else {
             return vec![None; items];
         };
@@ -263,7 +270,7 @@ impl Server {
         vec![self.protocols[0].decode(item.script, &reply)]
     }
 
-    fn eval(&self, item: &Item) -> Result<Value, StoreError> {
+    fn eval(&self, item: &ScriptCall) -> Result<Value, StoreError> {
         let patched = self
             .patch
             .as_ref()
@@ -301,7 +308,7 @@ impl Server {
     /// Whether an answer to a leave says that the claim was there.
     pub(super) const fn says_left(answer: Option<Answer>) -> Option<bool> {
         match answer {
-            Some(Answer::Left { .. } | Answer::Kept { .. }) => Some(true),
+            Some(Answer::Released { .. } | Answer::Cooldown { .. }) => Some(true),
             Some(Answer::NotHeld { .. }) => Some(false),
             _ => None,
         }

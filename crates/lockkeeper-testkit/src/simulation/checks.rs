@@ -202,14 +202,14 @@ impl Checks {
         now: Duration,
     ) {
         let verb = verb(call);
-        if !matches!(verb, Verb::Leave | Verb::Other) {
+        if !matches!(verb, Verb::Release | Verb::Other) {
             for claim in claims(call) {
                 self.armed.insert((place, claim.to_owned()), now);
             }
         }
         self.look_at_turns(call, reply, (place, server), now);
         self.quorums.answered(place, call, reply);
-        if verb == Verb::Swap
+        if verb == Verb::Convert
             && matches!(reply.status(), Status::Granted | Status::More)
             && let Some(old) = replaced(call)
         {
@@ -246,7 +246,7 @@ impl Checks {
         let Place { model, main, .. } = &self.places[name];
         let (claim, owner) = (item.claim, owner_of(item.claim));
         match (verb(call), item.status) {
-            (Verb::Acquire | Verb::Swap, Some(Status::Granted)) => {
+            (Verb::Acquire | Verb::Convert, Some(Status::Granted)) => {
                 let next = Grant {
                     owner: owner.to_owned(),
                     claim: claim.to_owned(),
@@ -260,11 +260,11 @@ impl Checks {
                 }
                 self.follow(name, next);
             }
-            (Verb::Leave, Some(Status::Left | Status::NotHeld)) => {
+            (Verb::Release, Some(Status::Left | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
                 self.left.insert((place, claim.to_owned()));
             }
-            (Verb::Swap, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
+            (Verb::Convert, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
                 let what = format!("{} alone reads name{name}", short(claim));
                 self.violate("a refusal without cause", what);
             }

@@ -132,7 +132,7 @@ impl Renewer {
             .granted_by_message(&part, grant.token, grant.request)
         {
             Verdict::Granted(_) => self.follow_grant(&part),
-            Verdict::Hint => self.hurry(&part),
+            Verdict::Recheck => self.hurry(&part),
             verdict => {
                 tracing::debug!(claim = %part.id, ?verdict, "a message of a grant changes nothing");
             }
@@ -211,7 +211,7 @@ impl Renewer {
     }
 
     /// Gives every lease up, to be lost to its holder and to expire on the server; how many those were.
-    pub(crate) fn forsake_all(&self) -> usize {
+    pub(crate) fn give_up_all(&self) -> usize {
         let now = self.requester.clock.now();
         let parts = self.with(|state| {
             state.schedule = Schedule::default();
@@ -224,17 +224,17 @@ impl Renewer {
             self.leave_for(part);
         }
         // All of them before the first is told of: with one that is lost those that are held with it are let go.
-        let forsaken = |part: &&Arc<Part>| part.forsake(now);
-        let forsaken: Vec<_> = taken.into_iter().filter(forsaken).collect();
-        for part in &forsaken {
+        let given_up = |part: &&Arc<Part>| part.give_up(now);
+        let given_up: Vec<_> = taken.into_iter().filter(given_up).collect();
+        for part in &given_up {
             report_lost(part, LossReason::ClientClosed);
         }
-        forsaken.len()
+        given_up.len()
     }
 
     /// Leaves for a claim that has ended and that nobody else leaves for.
     fn leave_for(&self, part: &Arc<Part>) {
-        if part.take_departure() {
+        if part.take_release() {
             self.releaser.post(vec![Arc::clone(part)]);
         }
     }
@@ -360,7 +360,7 @@ impl Renewer {
             let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
             // Those that have ended meanwhile say nothing about the rest.
             let over = |outcome: &Result<Verdict, Failed>| {
-                matches!(outcome, Err(Failed::Forbidden(_)) | Ok(Verdict::Stale))
+                matches!(outcome, Err(Failed::Forbidden(_)) | Ok(Verdict::Ignored))
             };
             let whole = outcomes
                 .iter()
@@ -410,13 +410,13 @@ impl Renewer {
             }
             // A message has told of the grant meanwhile, and the schedule knows.
             Ok(Verdict::More) | Err(Failed::Forbidden(_))
-                if verb == Verb::Beat && part.claim().deadline().is_some() => {}
+                if verb == Verb::Heartbeat && part.claim().deadline().is_some() => {}
             Ok(Verdict::More) => {
                 failed();
                 self.hurry(part);
             }
             // It has lost its place.
-            Ok(Verdict::Spent) => self.remove(part),
+            Ok(Verdict::Stale) => self.remove(part),
             Ok(verdict) => {
                 tracing::debug!(name = part.protocol.name().as_str(), claim = %part.id, ?verdict, "renewal without effect");
                 failed();

@@ -13,7 +13,7 @@ use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::store_error::StoreError;
 
-/// A place among the local waiters for one name. Dropping it gives the place up and, if need be, the scout's role with it.
+/// A place among the local waiters for one name. Dropping it gives the place up and, if need be, the poller's role with it.
 #[derive(Debug)]
 pub(crate) struct Place {
     subscriptions: Arc<Subscriptions>,

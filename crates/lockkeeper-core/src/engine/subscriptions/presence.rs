@@ -10,7 +10,7 @@ use crate::claim::Claim;
 use crate::engine::renewal::Renewer;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
-use crate::seam::protocol::Item;
+use crate::seam::protocol::ScriptCall;
 use crate::words::moment::Moment;
 
 /// How long a label stands. A crashed client's is of use for as long as its leases last; a free name must leave nothing
@@ -53,7 +53,7 @@ pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || {
         let args = [label.to_string(), ttl.clone()];
-        Item::new(&client::INTRODUCE, [presence.key.clone()], args)
+        ScriptCall::new(&client::INTRODUCE, [presence.key.clone()], args)
     };
     if let Err(error) = requester.run(item, TIMEOUT).await {
         tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");

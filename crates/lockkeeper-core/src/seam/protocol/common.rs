@@ -3,33 +3,38 @@
 
 use lockkeeper_lua::{Script, multi};
 
-use crate::seam::protocol::{Ask, Item, Protocol, Together};
+use crate::seam::protocol::{Protocol, RequestContext, ScriptCall, Together};
 use crate::words::name::Name;
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// A renewal: `main`; `claim`, `ttl`.
-    pub fn renewal(&self, script: &'static Script, name: &Name) -> Item {
+    pub fn renewal(&self, script: &'static Script, name: &Name) -> ScriptCall {
         let args = [self.claim.as_str().to_owned(), self.ttl_ms()];
-        Item::new(script, [name.main().to_owned()], args)
+        ScriptCall::new(script, [name.main().to_owned()], args)
     }
 
     /// A question whether the claim holds: `main`; `claim`.
-    pub fn question(&self, script: &'static Script, name: &Name) -> Item {
+    pub fn question(&self, script: &'static Script, name: &Name) -> ScriptCall {
         let claim = self.claim.as_str().to_owned();
-        Item::new(script, [name.main().to_owned()], [claim])
+        ScriptCall::new(script, [name.main().to_owned()], [claim])
     }
 
     /// A leave that overtakes nothing: `main`; `claim`, `channel`, `keep`.
-    pub fn leave(&self, script: &'static Script, name: &Name, channel: String) -> Item {
+    pub fn leave(&self, script: &'static Script, name: &Name, channel: String) -> ScriptCall {
         let args = [self.claim.as_str().to_owned(), channel, self.keep_ms()];
-        Item::new(script, [name.main().to_owned()], args)
+        ScriptCall::new(script, [name.main().to_owned()], args)
     }
 
     /// A leave that may overtake an acquire and marks the claim as gone: `main`, `gone`; `claim`, `channel`, `keep`, `ttl`.
-    pub fn marked_leave(&self, script: &'static Script, name: &Name, channel: String) -> Item {
+    pub fn marked_leave(
+        &self,
+        script: &'static Script,
+        name: &Name,
+        channel: String,
+    ) -> ScriptCall {
         let keys = [name.main().to_owned(), name.gone(self.claim)];
         let claim = self.claim.as_str().to_owned();
-        Item::new(
+        ScriptCall::new(
             script,
             keys,
             [claim, channel, self.keep_ms(), self.ttl_ms()],
@@ -38,14 +43,14 @@ impl Ask<'_> {
 
     /// An item of the scripts for several names, as [`Protocol::group_item`] wants it of the kinds that they know: those whose
     /// word stands in them.
-    pub fn group_item(&self, protocol: &dyn Protocol, verb: Together) -> Item {
+    pub fn group_item(&self, protocol: &dyn Protocol, verb: Together) -> ScriptCall {
         let (name, claim) = (protocol.name(), self.claim.as_str().to_owned());
         let (main, gone) = (name.main().to_owned(), name.gone(self.claim));
         let kind = protocol.kind().as_str().to_owned();
         match verb {
             Together::Acquire => {
                 let args = [claim, self.ttl_ms(), self.floor.to_string(), kind];
-                Item::new(&multi::ACQUIRE, [main, name.part("fence"), gone], args)
+                ScriptCall::new(&multi::ACQUIRE, [main, name.part("fence"), gone], args)
             }
             Together::Leave { overtakes } => {
                 let mark_ttl = if overtakes {
@@ -54,7 +59,7 @@ impl Ask<'_> {
                     "0".to_owned()
                 };
                 let args = [claim, protocol.channel(), self.keep_ms(), mark_ttl, kind];
-                Item::new(&multi::LEAVE, [main, gone], args)
+                ScriptCall::new(&multi::LEAVE, [main, gone], args)
             }
         }
     }

@@ -11,10 +11,10 @@ use crate::simulation::trace::short;
 pub(super) enum Verb {
     Acquire,
     /// One claim takes the place of another.
-    Swap,
-    Beat,
+    Convert,
+    Heartbeat,
     Renew,
-    Leave,
+    Release,
     /// It changes nothing, or is not about claims.
     Other,
 }
@@ -22,10 +22,10 @@ pub(super) enum Verb {
 pub(super) fn verb(call: &Call) -> Verb {
     match call.item.script.name.rsplit('/').next() {
         Some("acquire") => Verb::Acquire,
-        Some("swap") => Verb::Swap,
-        Some("beat") => Verb::Beat,
+        Some("swap") => Verb::Convert,
+        Some("beat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,
-        Some(leave) if leave.starts_with("leave") => Verb::Leave,
+        Some(leave) if leave.starts_with("leave") => Verb::Release,
         _ => Verb::Other,
     }
 }
@@ -108,7 +108,7 @@ impl Checks {
         }
         let involved = claims(call).into_iter().chain(replaced(call));
         let ids: Vec<Id> = involved.map(|claim| (server, claim.to_owned())).collect();
-        if matches!(verb, Verb::Acquire | Verb::Beat) {
+        if matches!(verb, Verb::Acquire | Verb::Heartbeat) {
             let places = &self.places;
             let asks = |name: usize| {
                 places[name].server == server && call.item.keys.contains(&places[name].main)
@@ -118,7 +118,7 @@ impl Checks {
         }
         for id in &ids {
             let (_, claim) = id;
-            let leaves = verb == Verb::Leave;
+            let leaves = verb == Verb::Release;
             self.asked.insert((client, claim.clone()));
             if !leaves && self.leaving.contains(id) {
                 let what = format!("{} is sent for {}", call.item.script.name, short(claim));

@@ -114,7 +114,7 @@ impl Checks {
             return;
         }
         // A leave goes before the turn is given on.
-        let leaves = verb(call) == Verb::Leave;
+        let leaves = verb(call) == Verb::Release;
         let gone = |claim: &String| leaves && claims(call).contains(&claim.as_str());
         let lost = |waiter: &Waiter| waiter.lost && granted.contains(&&waiter.claim);
         if self.queues[name].iter().any(lost) {
@@ -142,7 +142,10 @@ impl Checks {
     /// Notes what those who asked were told.
     fn hear(&mut self, call: &Call, reply: &Reply, server: usize, now: Duration) {
         let verb = verb(call);
-        if !matches!(verb, Verb::Acquire | Verb::Beat | Verb::Leave | Verb::Swap) {
+        if !matches!(
+            verb,
+            Verb::Acquire | Verb::Heartbeat | Verb::Release | Verb::Convert
+        ) {
             return;
         }
         let alive = self.alive;
@@ -163,7 +166,7 @@ impl Checks {
             let queue = &mut self.queues[name];
             let known = queue.iter_mut().find(|waiter| waiter.claim == claim);
             match (status, known) {
-                (Some(Status::Waiting | Status::More), Some(waiter)) if verb != Verb::Leave => {
+                (Some(Status::Waiting | Status::More), Some(waiter)) if verb != Verb::Release => {
                     waiter.lost |= verb == Verb::Acquire && now - waiter.heard >= alive;
                     waiter.heard = now;
                 }
