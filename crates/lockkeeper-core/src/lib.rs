@@ -1,4 +1,4 @@
-//! The engine of Lockkeeper: acquisition, leases, renewal, notification.
+//! The engine of Lockkeeper: acquisition, grants, renewal, subscriptions.
 //!
 //! Users of locks depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It knows time and tasks,
 //! and no Redis client: a store ([`store::Store`]) runs scripts and carries messages, a kind ([`protocol::Protocol`])

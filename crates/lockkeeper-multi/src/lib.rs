@@ -132,7 +132,7 @@ impl MultiLock {
     /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name holds something else;
     /// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that it is to write;
     /// [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if one of the
-    /// clients is. Nothing is held then: what was held in part is left for in the background.
+    /// clients is. Nothing is held then: what was held in part is released in the background.
     ///
     /// # Cancel safety
     ///
@@ -230,7 +230,7 @@ lockkeeper_core::guard! {
     /// for each lock, with a fencing token of its own. When one of them is lost all are, and
     /// [`Lost`](lockkeeper_core::Lost) says which it was.
     ///
-    /// They are released in the reverse order of acquiring. Every one is tried, whatever becomes of the others; a server that is
+    /// Its parts are released in the reverse order of acquiring. Every one is tried, whatever becomes of the others; a server that is
     /// silent does not keep them. What [`release`](Self::release) returns is what keeps others out for longest.
     ///
     /// # Examples

@@ -98,7 +98,7 @@ impl ReadGuard {
     /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server; [`Backend`](lockkeeper_core::Error::Backend) if the
     /// server refuses, does not answer within the client's release timeout, or says that others read only after a request without
     /// answer, which may still come through; [`Closed`](lockkeeper_core::Error::Closed) if the client is.
-    /// Nothing is held then: what the server may still hold is left for in the background.
+    /// Nothing is held then: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///
@@ -208,7 +208,7 @@ impl WriteGuard {
     ///
     /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server; [`Backend`](lockkeeper_core::Error::Backend) if the
     /// server refuses, or does not answer within the client's release timeout; [`Closed`](lockkeeper_core::Error::Closed) if the client is.
-    /// Nothing is held then: what the server may still hold is left for in the background.
+    /// Nothing is held then: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///

@@ -302,9 +302,9 @@ impl Lock for Reader {
     }
 }
 
-impl From<Reader> for Target {
-    fn from(lock: Reader) -> Self {
-        lock.0
+impl From<&Reader> for Target {
+    fn from(lock: &Reader) -> Self {
+        lock.target()
     }
 }
 
@@ -333,9 +333,9 @@ impl Lock for Writer {
     }
 }
 
-impl From<Writer> for Target {
-    fn from(lock: Writer) -> Self {
-        lock.0
+impl From<&Writer> for Target {
+    fn from(lock: &Writer) -> Self {
+        lock.target()
     }
 }
 

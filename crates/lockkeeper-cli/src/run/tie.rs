@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use lockkeeper::{Lease, LeaseState, LossReason};
+use lockkeeper::{End, Lease, LossReason};
 use lockkeeper_core::clock::{BootClock, Clock as _, Moment};
 
 /// The leases of a lock as one, by a clock that goes on while the machine sleeps.
@@ -53,16 +53,16 @@ impl Tie {
         self.end.since(now)
     }
 
-    /// Which lock is lost and why, if one is.
+    /// Which lock is lost and why, if one is: the leases are parts of one grant.
     pub(crate) fn lost(&self) -> Option<Loss> {
         let several = self.leases.len() > 1;
-        self.leases.iter().find_map(|lease| match lease.state() {
-            LeaseState::Lost(reason) => Some(Loss {
-                name: several.then(|| lease.name().to_owned()),
-                reason,
+        match self.leases.first()?.end()? {
+            End::Lost(lost) => Some(Loss {
+                name: several.then_some(lost.name),
+                reason: lost.reason,
             }),
             _ => None,
-        })
+        }
     }
 
     /// Resolves when a lock is lost.

@@ -162,7 +162,7 @@ impl<G: SingleServer, W> Acquire<G, W> {
         self
     }
 
-    /// The grant counts only once `least` replicas of the server have confirmed that they have it; otherwise it is given back,
+    /// The grant counts only once `least` replicas of the server, of several locks of each server, have confirmed that they have it; otherwise it is given back,
     /// and [`Error::NotReplicated`](crate::Error::NotReplicated) says how many had it. Zero, the default, asks for none.
     ///
     /// It narrows what a failover can lose, and does not close it: a replica that has not got the grant may be promoted,

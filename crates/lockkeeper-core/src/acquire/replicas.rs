@@ -24,16 +24,16 @@ impl Acquisition {
         if self.replicas == 0 {
             return Ok(hold);
         }
-        let renewers = || hold.parts_and_engines();
-        for (part, engine) in renewers() {
+        let parts = || hold.parts_and_engines();
+        for (part, engine) in parts() {
             part.set_pending(true);
             engine.renewer.add(part);
         }
-        let confirmed = try_join_all(renewers().map(|(part, _)| self.reached(part))).await;
+        let confirmed = try_join_all(parts().map(|(part, _)| self.reached(part))).await;
         let Err(error) = confirmed else {
             // The time may have run out meanwhile.
             hold.ensure_held()?;
-            for (part, engine) in renewers() {
+            for (part, engine) in parts() {
                 part.set_pending(false);
                 engine.renewer.add(part);
                 // Whoever closes from here on finds a hold that is somebody's.

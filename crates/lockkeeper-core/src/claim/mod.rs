@@ -1,6 +1,6 @@
 //! The client's half of the protocol: what one claim may ask next, and what may be believed of it.
 //!
-//! Pure: events go in with the present [`Moment`], belief and permission come out. The engine drives it with a real
+//! Pure: events go in with the present [`Moment`], validity and permission come out. The engine drives it with a real
 //! store; a simulator or an exhaustive search can drive the very same code with a model of one. The laws it keeps:
 //!
 //! - A claim lives once: after it has ended, nothing but a leave is sent for it.

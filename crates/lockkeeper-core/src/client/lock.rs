@@ -15,7 +15,7 @@ use crate::words::error::Result;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// A lock of any kind that can be acquired without an argument, for code that is generic over kinds.
+/// A lock of any kind, for code that is generic over kinds.
 ///
 /// # Examples
 ///
@@ -57,8 +57,15 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
         self.plan().name()
     }
 
-    /// Looks at the lock: of one on one server once, of several once for each name, of one on several servers once for each
-    /// server.
+    /// Looks at the lock: one server, one result; several locks, one for each name; several servers, one for each server.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`], for the first that fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     fn inspect(&self) -> impl Future<Output = Result<Vec<Inspection>>> + Send {
         let plan = self.plan();
         async move { plan.inspect().await }

@@ -19,7 +19,7 @@ use crate::words::owner::Owner;
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
 ///
 /// One client per process and deployment is enough: it renews all leases from one task and listens on one connection.
-/// When the last clone and the last guard are gone, what was given up is still left for in the background.
+/// When the last clone and the last guard are gone, what was given up is still released in the background.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
@@ -310,7 +310,7 @@ impl Client {
     }
 
     /// Ends the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are lost, what was given up is
-    /// left for, connections are closed.
+    /// released, connections are closed.
     ///
     /// A lease whose guard is still alive is not released, because nobody knows whether the work under it has stopped:
     /// it is [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server. Release guards first.

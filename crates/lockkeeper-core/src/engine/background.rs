@@ -54,7 +54,7 @@ impl Drop for Working {
 }
 
 impl Posts {
-    /// Leaves for all that is posted until every handle is gone and every claim is settled. Dropping the future gives up what
+    /// Releases all that is posted until every handle is gone and every claim is settled. Dropping the future gives up what
     /// is open.
     pub(crate) fn leave_for_all(
         self,
@@ -103,7 +103,7 @@ async fn run(
     }
 }
 
-/// Leaves until answered or until it is of no use any more; how many the server has confirmed, and how many not.
+/// Releases until answered or until it is of no use any more; how many the server has confirmed, and how many not.
 async fn leave(
     requester: &Requester,
     subscriptions: &Subscriptions,
@@ -126,11 +126,11 @@ async fn leave(
             match attempt {
                 Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => left += 1,
                 Attempt::Final(Err(error)) => {
-                    tracing::warn!(name, %claim, %error, "cannot leave; the claim ends with its ttl");
+                    tracing::warn!(name, %claim, %error, "cannot release; the claim ends with its ttl");
                     unconfirmed += 1;
                 }
                 Attempt::Again(error) if requester.clock.now() >= until => {
-                    tracing::warn!(name, %claim, %error, "never left; the claim has ended with its ttl");
+                    tracing::warn!(name, %claim, %error, "never released; the claim has ended with its ttl");
                     unconfirmed += 1;
                 }
                 Attempt::Again(_) => again.push(part),

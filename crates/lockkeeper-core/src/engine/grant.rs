@@ -79,7 +79,7 @@ impl Grant {
         self.parts.get(place).unwrap_or(&self.parts[0]).1
     }
 
-    /// The guard is about to end its parts: unless the lease was lost before, it ends by that.
+    /// The guard is about to end its parts: unless the lease was lost before, it counts as released.
     pub(crate) fn release(&self) {
         if self.end().is_none() {
             self.released.store(true, Ordering::Relaxed);

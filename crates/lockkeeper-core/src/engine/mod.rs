@@ -117,8 +117,8 @@ impl Engine {
         let finished = Arc::<Switch>::default();
 
         let guard = || CloseWithTask(Arc::clone(&closed));
-        let watchdog = Arc::clone(&renewer);
-        let renewing = async move { watchdog.run().await };
+        let renewals = Arc::clone(&renewer);
+        let renewing = async move { renewals.run().await };
         runtime.spawn(until(Arc::clone(&closed), renewing, guard()));
         runtime.spawn(until(Arc::clone(&closed), listening, guard()));
         let releasing = until(Arc::clone(&finished), releasing, guard());
@@ -186,7 +186,7 @@ impl Engine {
         })
     }
 
-    /// Ends belief in a claim; from here on nothing but a leave is sent for it.
+    /// Ends the validity of a claim; from here on nothing but a release is sent for it.
     pub(crate) fn end(&self, part: &Arc<Part>) {
         let now = self.requester.clock.now();
         part.change(|claim| claim.end(now));

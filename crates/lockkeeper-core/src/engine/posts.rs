@@ -18,13 +18,13 @@ pub(crate) struct Releaser {
     departing: Arc<Mutex<Departing>>,
 }
 
-/// What has been posted, for the task that leaves for it.
+/// What has been posted, for the task that releases it.
 pub(crate) struct Posts {
     pub(super) inbox: mpsc::UnboundedReceiver<Post>,
     pub(super) counts: Arc<Counts>,
 }
 
-/// Claims to leave for, by one script if there are several.
+/// Claims to release, by one script if there are several.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) parts: Vec<Arc<Part>>,
@@ -33,7 +33,7 @@ pub(super) struct Post {
     pub(super) departure: Departure,
 }
 
-/// The names that are being left: for each, what is thrown when a posted leave is settled, by the number of the post.
+/// The names whose claims are being released: for each, what is thrown when a posted release is settled, by the number of the post.
 #[derive(Debug, Default)]
 struct Departing {
     posts: u64,

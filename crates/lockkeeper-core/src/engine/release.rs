@@ -13,7 +13,7 @@ use crate::words::answer::Verb;
 use crate::words::ending::{LossReason, Released};
 use crate::words::error::{Error, Result};
 
-/// What came of one leave.
+/// What came of one release.
 pub(crate) enum Attempt {
     /// The server has answered, or repeating is no use.
     Final(Result<Released>),
@@ -21,8 +21,8 @@ pub(crate) enum Attempt {
     Again(Error),
 }
 
-/// Sends one leave for each of several claims whose belief has ended, all by one script if they were acquired so. If the server
-/// refuses that as a whole, each leaves by itself.
+/// Sends one release for each of several claims whose validity has ended, all by one script if they were acquired so. If the server
+/// refuses that as a whole, each is released by itself.
 pub(crate) async fn attempt_all(
     subscriptions: &Subscriptions,
     parts: &[Arc<Part>],
@@ -50,7 +50,7 @@ pub(crate) async fn attempt_all(
         .collect()
 }
 
-/// Sends one leave for a claim whose belief has ended.
+/// Sends one release for a claim whose validity has ended.
 pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Part) -> Attempt {
     // It has left with the first answer; more is said as long as those behind it are not served.
     let outcome = loop {
@@ -62,7 +62,7 @@ pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Part) -> Attem
     conclude(subscriptions, part, outcome)
 }
 
-/// What came of a leave, told to whom it concerns.
+/// What came of a release, told to whom it concerns.
 fn conclude(
     subscriptions: &Subscriptions,
     part: &Part,
@@ -90,9 +90,9 @@ fn conclude(
             Attempt::Final(Ok(Released::Kept(left)))
         }
         Ok(Verdict::WasGone) => Attempt::Final(Err(part.lost(LossReason::Gone).into())),
-        Ok(verdict) => unexpected(format!("a leave was answered by {verdict:?}")),
+        Ok(verdict) => unexpected(format!("a release was answered by {verdict:?}")),
         Err(Failed::Forbidden(reason)) => {
-            unexpected(format!("a leave was not allowed: {reason:?}"))
+            unexpected(format!("a release was not allowed: {reason:?}"))
         }
         Err(Failed::Store(error)) => {
             let transient = error.is_transient();

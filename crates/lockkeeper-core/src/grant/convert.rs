@@ -92,7 +92,7 @@ async fn ask(
     stays_valid: bool,
     timeout: std::time::Duration,
 ) -> Result<Option<FencingToken>> {
-    let backend = |error| Error::backend(format!("swap lock {:?}", old.name()), error);
+    let backend = |error| Error::backend(format!("convert lock {:?}", old.name()), error);
     let mut last = None;
     let asking = async {
         let mut pauses = Pauses::new(old.number);
@@ -109,7 +109,7 @@ async fn ask(
                 Ok(Verdict::Stale) => return Err(old.lost(LossReason::Gone).into()),
                 Ok(verdict) => {
                     let name = old.name().to_owned();
-                    let message = format!("a swap was answered by {verdict:?}");
+                    let message = format!("a conversion was answered by {verdict:?}");
                     return Err(Error::Protocol { name, message });
                 }
                 // A renewal is on its way.

@@ -35,10 +35,10 @@ pub trait Guard:
     }
 }
 
-/// Marks guards of locks whose waiters stand in a queue on the server, which can be bounded.
+/// Marks guards of locks whose waiters can stand in a queue on the server: only these have `max_queue`.
 pub trait Queued: Guard {}
 
-/// Marks guards of locks each of which is kept by one server: it can keep a lock after its release, and have replicas.
+/// Marks guards of locks each of which lives on one server: only these have `min_hold` and `min_replicas`.
 pub trait SingleServer: Guard {}
 
 impl Guard for Hold {}
@@ -46,7 +46,7 @@ impl Queued for Hold {}
 impl SingleServer for Hold {}
 
 /// Declares the guard of a kind, with what every guard has: it wraps a [`Hold`](crate::Hold), dereferences to its
-/// [`Lease`](crate::Lease), can be released, and has the marks named behind it.
+/// [`Lease`](crate::Lease), can be released, and implements the marker traits behind the colon.
 ///
 /// # Examples
 ///

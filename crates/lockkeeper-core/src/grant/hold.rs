@@ -25,7 +25,7 @@ use crate::words::token::FencingToken;
 #[must_use = "dropping a guard releases the lock"]
 pub struct Hold {
     lease: Lease,
-    /// In the order of acquiring; what was acquired by one script together.
+    /// In the order of acquiring; each has the claims that one script acquired together.
     pub(super) claims: Vec<Unreleased>,
     subscriptions: Vec<Subscription>,
 }

@@ -54,7 +54,7 @@ use crate::words::token::FencingToken;
 #[derive(Clone)]
 pub struct Lease {
     grant: Arc<Grant>,
-    /// Of which part it says more than of the whole; `None`: of none.
+    /// The part that this is a view of; `None`: the whole grant.
     place: Option<usize>,
 }
 
@@ -150,6 +150,12 @@ impl Lease {
                 }
             }
         }
+    }
+
+    /// How the lease has ended, and of which part that came; `None` while it is valid. Compares clocks, as
+    /// [`state`](Self::state) does.
+    pub fn end(&self) -> Option<End> {
+        self.grant.end()
     }
 
     /// Checks locally that the lock is held, for use right before a step that matters.

@@ -112,8 +112,8 @@ pub(crate) fn failed_on(
     Error::backend(context, cause)
 }
 
-/// Leaves for claims of one client until all are answered, for no longer than a release may take; what became of each. Claims
-/// that were acquired together leave together.
+/// Releases claims of one client until all are answered, for no longer than a release may take; what became of each. Claims
+/// that were acquired together are released together.
 pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
     let timeout = engine.settings.release_timeout;
     let silence = |part: &Arc<Part>| {

@@ -34,7 +34,7 @@ const LONGEST_LOOK: Duration = SAFETY_POLL;
 /// One waiting acquisition, numbered in the order of arrival.
 pub(crate) type WaiterId = u64;
 
-/// What the hub has to do.
+/// What the engine has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Subscribe to a channel and report.

@@ -23,7 +23,7 @@ enum Doing {
     Looking,
 }
 
-/// What the hub is carrying out.
+/// What the engine is carrying out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Subscribe,
@@ -81,7 +81,7 @@ impl Model {
         channel.looking.map(|(waiter, _)| waiter)
     }
 
-    /// Does what the registry asks for, as the hub would.
+    /// Does what the registry asks for, as the engine would.
     fn carry_out(&mut self, steps: Vec<Step>) {
         for step in steps {
             self.tell(&step);
@@ -265,7 +265,7 @@ impl Model {
         self.check(ahead, "a timer that is over stands");
     }
 
-    /// What the hub was carrying out is answered.
+    /// What the engine was carrying out is answered.
     fn answer(&mut self) {
         let now = self.now;
         let steps = match (self.operation.take(), self.random.u8(0..6)) {

@@ -37,8 +37,8 @@ impl End {
     }
 }
 
-/// A loss: of which part of the grant, and why. Of a lock on one server there is one part; of several locks held together it is
-/// the one that ended all, of a lock on several servers the one that says most about why a majority is none any more.
+/// A loss: which part of the grant ended it, and why. Of several locks held together it is the one that was lost; of a lock on
+/// several servers, the part whose reason weighs most: revoked, closed, `max_hold`, gone, expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {

@@ -68,7 +68,7 @@ pub enum Error {
         /// How many confirmed that they have it.
         reached: u64,
     },
-    /// Some members of a multi-lock were not released, the others were. Validity in all of them has ended; leaves without answer
+    /// Some members of a multi-lock were not released, the others were. Validity in all of them has ended; releases without answer
     /// are repeated in the background.
     #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
     #[non_exhaustive]

@@ -1,6 +1,6 @@
-//! The renewal scheduler, or watchdog: one per client, for all its leases.
+//! The renewer, or watchdog: one per client, for all its leases.
 //!
-//! [`schedule`] decides when; the task here sends. Whoever has changed a claim lets the schedule [follow](Renewer::follow) it,
+//! [`schedule`](crate::schedule) decides when; the task here sends. Whoever has changed a claim lets the schedule [follow](Renewer::follow) it,
 //! without waking the task unless something is due before everything else. What is due together goes out as batches: one
 //! script renews up to a hundred leases, which fail independently.
 //!

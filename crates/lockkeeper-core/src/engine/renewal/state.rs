@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) questions: Vec<Arc<Part>>,
     /// Of whose claims' owners this client began last to hear what is said, and when.
     heard: Option<(Uuid, Moment)>,
-    /// Renewer that failed, for the log.
+    /// Renewals that failed, for the log.
     pub(super) failures: Tally,
     /// What the task sleeps for; `None`: until the bell rings.
     pub(super) armed: Option<Moment>,

@@ -188,7 +188,7 @@ impl Subscriptions {
         });
     }
 
-    /// Hears it no longer.
+    /// Listens to the channel no longer.
     fn turn_away(&self, channel: &str) {
         let now = self.clock.now();
         self.change_state(|state| {
