@@ -255,14 +255,14 @@ impl Client {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use lockkeeper_core::{Client, End, LossReason};
+    /// # use lockkeeper_core::{Client, LossReason};
     /// # use lockkeeper_mutex::Mutex;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> lockkeeper_core::Result<()> {
     /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
     /// let guard = Mutex::new(&client, "report").acquire().await?;
     /// assert_eq!(client.revoke("report").await?, 1);
-    /// assert_eq!(guard.ended().await, End::Lost(LossReason::Revoked));
+    /// assert_eq!(guard.lost().await.reason, LossReason::Revoked);
     /// # Ok(())
     /// # }
     /// ```
@@ -337,7 +337,7 @@ impl Client {
     ///
     /// let report = client.close().await;
     /// assert_eq!(report.expiring, 1);
-    /// assert_eq!(forgotten.lost().await, LossReason::ClientClosed);
+    /// assert_eq!(forgotten.lost().await.reason, LossReason::ClientClosed);
     /// # Ok(())
     /// # }
     /// ```
