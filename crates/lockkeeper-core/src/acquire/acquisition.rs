@@ -119,7 +119,12 @@ impl Acquisition {
         tokio::select! {
             biased;
             () = closed => Err(Error::Closed),
-            hold = self.ask_once() => hold,
+            hold = async {
+                match self.ask_once().await? {
+                    Some(hold) => self.confirmed(hold).await.map(Some),
+                    None => Ok(None),
+                }
+            } => hold,
         }
     }
 
@@ -141,7 +146,7 @@ impl Acquisition {
                 Asked::Again { error, .. } => return Err(error),
             }
         }
-        self.complete().await.map(Some)
+        self.complete().map(Some)
     }
 
     /// Waits until all is held, or until the time to wait is over.
@@ -151,7 +156,10 @@ impl Acquisition {
             return tokio::select! {
                 biased;
                 () = closed => Err(Error::Closed),
-                hold = self.until_complete() => hold,
+                hold = async {
+                    let hold = self.until_complete().await?;
+                    self.confirmed(hold).await
+                } => hold,
             };
         };
         if waited.is_zero() {
@@ -167,7 +175,16 @@ impl Acquisition {
             () = sleep_until_some(&clock, Some(deadline)) => None,
         };
         match complete {
-            Some(outcome) => outcome,
+            // What is granted counts when replicas have it, however long the wait was to be: the lock is held meanwhile.
+            Some(Ok(hold)) => {
+                let closed = until_closed(&self.stages);
+                tokio::select! {
+                    biased;
+                    () = closed => Err(Error::Closed),
+                    hold = self.confirmed(hold) => hold,
+                }
+            }
+            Some(Err(error)) => Err(error),
             None => {
                 // Nobody may hold it: the server has not said so for some time. It will not say either that a place is gone.
                 let silent = self.trouble.is_some();
@@ -199,8 +216,8 @@ impl Acquisition {
                 self.let_go();
                 continue;
             }
-            match self.complete().await {
-                Err(error @ Error::Lost { .. }) if self.stages.len() > 1 => {
+            match self.complete() {
+                Err(error @ Error::Lost { .. }) => {
                     tracing::debug!(%error, "lost while the rest was collected");
                 }
                 outcome => return outcome,
@@ -211,22 +228,22 @@ impl Acquisition {
     fn begin(&mut self, at: usize) {
         self.at = at;
         self.claims.clear();
+        self.trouble = None;
         self.awaited = 0;
         self.stage_began = self.stages[at].clock().now();
     }
 
-    /// All that is held, as one hold, once as many replicas have it as are to have it.
-    async fn complete(&mut self) -> Result<Hold> {
+    /// All that is held, as one hold.
+    fn complete(&mut self) -> Result<Hold> {
         let mut held = std::mem::take(&mut self.held);
         let several = held.len() > 1 || self.stages[0].names().len() > 1;
-        let hold = match held.pop() {
-            Some(hold) if !several => hold,
+        match held.pop() {
+            Some(hold) if !several => Ok(hold),
             last => {
                 held.extend(last);
-                Hold::join(held, self.min_hold.filter(|_| self.replicas == 0))?
+                Hold::join(held, self.min_hold.filter(|_| self.replicas == 0))
             }
-        };
-        self.confirmed(hold).await
+        }
     }
 
     /// Releases what the stages before hold, and waits until the servers have confirmed it, for no longer than a release may

@@ -338,8 +338,8 @@ impl Hold {
     ///
     /// Cancel safe: dropping the future gives the new claim up; this one stays as it is.
     pub async fn reenter(&self) -> Result<Self> {
-        let protocol = Arc::clone(&self.lease().grant().part(0).protocol);
-        self.reenter_as(protocol).await
+        let (part, _) = self.only_part()?;
+        self.reenter_as(Arc::clone(&part.protocol)).await
     }
 
     /// The same in another mode of the name, by another protocol.
@@ -355,15 +355,14 @@ impl Hold {
         &self,
         protocol: impl FnOnce(Name) -> P + Send,
     ) -> Result<Self> {
-        let name = self.lease().grant().part(0).protocol.name().clone();
+        let (part, _) = self.only_part()?;
+        let name = part.protocol.name().clone();
         self.reenter_as(Arc::new(protocol(name))).await
     }
 
     async fn reenter_as(&self, protocol: Arc<dyn Protocol>) -> Result<Self> {
         self.ensure_held()?;
-        let Some(engine) = self.engine() else {
-            return Err(Error::not_held(self.name()));
-        };
+        let (_, engine) = self.only_part()?;
         let target = Target::with(engine, protocol);
         let again = TryAcquire::<Self>::new(target).owner(&self.owner()).await?;
         match again {

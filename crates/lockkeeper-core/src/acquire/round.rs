@@ -85,8 +85,10 @@ impl Acquisition {
         quorum: Quorum,
         once: bool,
     ) -> Result<Asked> {
+        let asked = self.round(stage, quorum).await;
+        // That of the round before is told if the wait ends while this one is under way.
         self.trouble = None;
-        let missed = match self.round(stage, quorum).await {
+        let missed = match asked {
             Ok(hold) => return Ok(Asked::Granted(hold)),
             Err(missed) => missed,
         };

@@ -122,6 +122,9 @@ impl Stage {
         let mut owners = Owners::default();
         let mut made = Vec::new();
         for (targets, quorum) in stages {
+            if targets.is_empty() {
+                continue;
+            }
             let mut seats: Vec<Seat> = Vec::with_capacity(targets.len());
             for target in targets {
                 let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));

@@ -34,8 +34,10 @@ pub(crate) struct Grant {
 impl Grant {
     /// A grant of these parts, each with its token, of which so many are needed.
     pub(crate) fn new(needs: usize, parts: Vec<(Arc<Part>, FencingToken)>) -> Arc<Self> {
-        let mut names: Vec<&str> = parts.iter().map(|(part, _)| part.name()).collect();
-        names.dedup();
+        // On several servers one lock has claims of one id.
+        let mut locks: Vec<&Arc<Part>> = parts.iter().map(|(part, _)| part).collect();
+        locks.dedup_by(|one, other| one.id == other.id);
+        let names: Vec<&str> = locks.iter().map(|part| part.name()).collect();
         let names = match &names[..] {
             [] | [_] => None,
             several => Some(several.join(", ").into()),

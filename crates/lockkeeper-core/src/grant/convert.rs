@@ -46,10 +46,7 @@ impl Hold {
         stays_valid: bool,
     ) -> Result<Converted> {
         self.ensure_held()?;
-        let old = Arc::clone(self.lease().grant().part(0));
-        let Some(engine) = self.engine() else {
-            return Err(Error::not_held(self.name()));
-        };
+        let (old, engine) = self.only_part()?;
         let started = old.now();
         // Closing waits for the releases that are posted if this future is dropped: both claims are dropped before the pass, and
         // the old one, which may be valid, before anything is sent for the new one.

@@ -100,9 +100,21 @@ impl Hold {
         &self.lease
     }
 
-    /// The engine of its first part.
-    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
-        self.claims.first().map(|it| Arc::clone(&it.engine))
+    /// The part of a lock on one server, and its engine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] of several locks, or of one on several servers; [`Error::NotHeld`] if it has been released.
+    pub(crate) fn only_part(&self) -> Result<(Arc<Part>, Arc<Engine>)> {
+        let Some(claims) = self.claims.first() else {
+            return Err(Error::not_held(self.name()));
+        };
+        match (self.claims.len(), &claims.parts[..], &claims.server) {
+            (1, [part], None) => Ok((Arc::clone(part), Arc::clone(&claims.engine))),
+            _ => Err(Error::config(
+                "only a lock on one server can be re-entered or converted",
+            )),
+        }
     }
 
     /// Its parts, each with its engine.

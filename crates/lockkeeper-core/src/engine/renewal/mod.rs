@@ -315,7 +315,12 @@ impl Renewer {
         }
         due.retain(|part| {
             if part.is_remnant() {
-                self.remove(part);
+                let deadline = part.claim().deadline();
+                // It runs out, and that is told.
+                self.with(|state| match deadline {
+                    Some(deadline) => state.schedule.add(part.number, None, now, deadline),
+                    None => state.forget(part),
+                });
                 false
             } else if part.claim().token().is_some() && !part.is_in_use() {
                 // Granted since the beat was scheduled.
