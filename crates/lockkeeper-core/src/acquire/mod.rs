@@ -9,6 +9,7 @@ mod replicas;
 mod round;
 mod stage;
 mod turn;
+mod waiting;
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,17 +1,15 @@
-//! One stage of an acquisition: what is asked for together, and the loop that waits for it.
+//! One stage of an acquisition: what is asked for together, and what the answers say.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
-use crate::acquire::acquisition::Acquisition;
 use crate::acquire::options::Options;
 use crate::acquire::plan::{Plan, Target};
-use crate::acquire::turn::Turn;
-use crate::claim::{ReleaseNeeded, Verdict};
+use crate::claim::Verdict;
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
@@ -19,19 +17,13 @@ use crate::engine::terms::Terms;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::quorum::Quorum;
-use crate::schedule::pause::Pauses;
 use crate::seam::clock::Clock;
-use crate::seam::observer::LeaseEvent;
 use crate::seam::protocol::Protocol;
-use crate::words::answer::Verb;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
-
-/// The longest extra wait, µs, after a holder's lease has ended, so that waiters of many clients do not ask all at once.
-const JITTER_MICROS: u64 = 50_000;
 
 /// How many requests an acquisition that does not wait sends at most: one, and one more if it got no answer.
 pub(super) const TRIES: u32 = 2;
@@ -200,7 +192,7 @@ impl Stage {
         }
     }
 
-    /// See [`Acquisition::departed`]. Of several servers a majority is enough.
+    /// Waits until what its clients have given up of its names is released, for `longest` each or for one request's timeout. Of several servers a majority is enough.
     pub(super) async fn departed(&self, longest: Option<Duration>) {
         let departing = self.seats.iter().map(async |seat| {
             let longest = longest.unwrap_or(seat.terms.timeout);
@@ -219,7 +211,7 @@ impl Stage {
     }
 
     /// Whether its claim stands in a queue on the server.
-    fn queues(&self) -> bool {
+    pub(super) fn queues(&self) -> bool {
         self.first().protocol.queues()
     }
 
@@ -253,7 +245,7 @@ impl Stage {
     }
 
     /// New claims for seats that one script asks for. They exist, with the duty to release them, before anything is sent.
-    fn arm(&self) -> Unreleased {
+    pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
         let arm = |seat: &Seat| {
             let id = engine.claim(seat.owner);
@@ -267,7 +259,7 @@ impl Stage {
     }
 
     /// What the answers to one request for all seats say together.
-    fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
+    pub(super) fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
         let (mut tokens, mut busy) = (Vec::new(), Vec::new());
         let mut spent = false;
         for (seat, outcome) in outcomes.into_iter().enumerate() {
@@ -322,7 +314,7 @@ impl Stage {
 }
 
 /// What several answers say together.
-enum Read {
+pub(super) enum Read {
     Granted(Vec<FencingToken>),
     Busy(Vec<(usize, Option<Duration>)>),
     Waiting,
@@ -388,195 +380,5 @@ fn label(number: usize, engine: &Engine) -> Arc<str> {
     match address.is_empty() {
         true => format!("server {number}").into(),
         false => format!("server {number} ({address})").into(),
-    }
-}
-
-impl Acquisition {
-    /// Asks, and waits for its turn to ask again, until all that belongs to the stage is held.
-    pub(super) async fn until_granted(&mut self) -> Result<Hold> {
-        let stage = self.stage();
-        // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
-        let mut turn = Turn::behind_others(self, &stage);
-        let mut told = false;
-        loop {
-            if stage.queues() && self.is_over(&stage) {
-                // The caller, who bounds the wait, says so.
-                std::future::pending::<()>().await;
-            }
-            if let Some(turn) = &mut turn {
-                self.tell_waiting(&stage, &mut told);
-                turn.come(self, &stage).await?;
-            }
-            let subscription = self.expect_grant(&stage);
-            match self.look(None).await {
-                Ok(Asked::Granted(hold)) => {
-                    if let Some(turn) = turn {
-                        turn.granted(&stage, &hold);
-                    }
-                    return Ok(hold);
-                }
-                Ok(Asked::Busy(_)) if stage.queues() => {
-                    let message = "a kind with a queue is busy for one that waits".to_owned();
-                    return Err(stage.protocol_error(0, message));
-                }
-                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, self, &stage, busy)),
-                Ok(Asked::Waiting) => {
-                    self.tell_waiting(&stage, &mut told);
-                    if let Some(hold) = self.in_queue(&stage, subscription).await? {
-                        return Ok(hold);
-                    }
-                }
-                Ok(Asked::Again { error, .. }) | Err(error) => {
-                    if let (Some(turn), Error::Backend { cause, .. }) = (&turn, &error)
-                        && cause.is_transient()
-                    {
-                        turn.unreachable(cause);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn is_over(&self, stage: &Stage) -> bool {
-        let end = stage.first().terms.wait_until;
-        end.is_some_and(|end| stage.clock().now() >= end)
-    }
-
-    /// Tells, once, that the acquisition waits.
-    fn tell_waiting(&mut self, stage: &Stage, told: &mut bool) {
-        if std::mem::replace(told, true) {
-            return;
-        }
-        tracing::debug!(name = stage.name(self.awaited), "waiting");
-        if stage.quorum.is_some() {
-            return;
-        }
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
-        let awaited = self
-            .claims
-            .first()
-            .and_then(|it| it.parts.get(self.awaited));
-        if let Some(part) = awaited {
-            part.tell(LeaseEvent::Waiting);
-        }
-    }
-
-    /// The claim of a stage with one seat, armed if there is none.
-    pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<crate::engine::part::Part>> {
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
-        self.claims.first().and_then(Unreleased::first).cloned()
-    }
-
-    /// Asks until somebody knows. Gives up after `tries` requests, or when patience with the servers has run out.
-    ///
-    /// In a box of its own: a waiter need not carry the room for a request as long as it waits.
-    pub(super) fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Asked>> {
-        Box::pin(self.ask_until_answered(tries))
-    }
-
-    async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Asked> {
-        let stage = self.stage();
-        let clock = Arc::clone(stage.clock());
-        // With one server from the first request on; with several from when too few answer.
-        let mut patience = stage
-            .quorum
-            .is_none()
-            .then(|| clock.now().after(stage.patience));
-        let mut pauses = Pauses::new(stage.first().engine.random());
-        let mut tried = 0;
-        loop {
-            let asked = match stage.quorum {
-                Some(quorum) => self.ask_servers(&stage, quorum, tries.is_some()).await?,
-                None => self.ask_server(&stage).await?,
-            };
-            let (error, silent) = match asked {
-                Asked::Again { error, silent } => (Some(error), silent),
-                Asked::Busy(Busy { rivals: true, .. }) if tries.is_none() => (None, false),
-                answer => return Ok(answer),
-            };
-            tried += 1;
-            let pause = pauses.next();
-            let now = clock.now();
-            let end = now.after(stage.patience);
-            patience = silent.then(|| patience.unwrap_or(end));
-            let over = tries.is_some_and(|tries| tried >= tries)
-                || patience.is_some_and(|end| now.after(pause) >= end);
-            if let Some(error) = error {
-                if over {
-                    return Err(error);
-                }
-                tracing::debug!(%error, ?pause, "asking again");
-                self.trouble = Some(error);
-            }
-            let jitter = match tries {
-                Some(_) => Duration::ZERO,
-                None => self.jitter(&stage),
-            };
-            tokio::time::sleep(pause + jitter).await;
-        }
-    }
-
-    /// Asks the one server once, for all seats by one script.
-    async fn ask_server(&mut self, stage: &Stage) -> Result<Asked> {
-        let engine = Arc::clone(&stage.first().engine);
-        // Kept where they are dropped, and released, if this future is.
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
-        let parts: Vec<_> = self.claims.iter().flat_map(|it| it.parts.clone()).collect();
-        let requester = &engine.requester;
-        let outcomes = match &parts[..] {
-            [alone] => loop {
-                match requester.exchange(alone, Verb::Acquire).await {
-                    Ok(Verdict::More) => {}
-                    outcome => break vec![outcome],
-                }
-            },
-            all => requester.exchange_together(all, Verb::Acquire).await,
-        };
-        self.trouble = None;
-        let read = stage.read(outcomes).inspect_err(|_| self.claims.clear())?;
-        Ok(match read {
-            Read::Granted(tokens) => {
-                let claims = std::mem::take(&mut self.claims);
-                Asked::Granted(Hold::begin(claims, tokens, parts.len(), self.waited()))
-            }
-            Read::Busy(busy) => {
-                let nothing_there = parts
-                    .iter()
-                    .all(|part| part.claim().release_needed() == ReleaseNeeded::None);
-                if parts.len() > 1 && !nothing_there {
-                    // Of a request that was given up these claims may hold a part, which must not outlast the wait.
-                    self.claims.clear();
-                }
-                let now = stage.clock().now();
-                let jitter = Duration::from_micros(engine.random() % JITTER_MICROS);
-                let until = |left: Duration| now.after(left).after(jitter);
-                let busy = busy.into_iter().map(|(seat, left)| (seat, left.map(until)));
-                let seats: Vec<_> = busy.collect();
-                let until = seats.first().and_then(|(_, until)| *until);
-                let rivals = false;
-                Asked::Busy(Busy {
-                    seats,
-                    until,
-                    rivals,
-                })
-            }
-            Read::Waiting => Asked::Waiting,
-            Read::Spent(error) => {
-                self.claims.clear();
-                let silent = true;
-                Asked::Again { error, silent }
-            }
-            Read::Silent(error) => {
-                let silent = true;
-                Asked::Again { error, silent }
-            }
-        })
     }
 }
