@@ -290,19 +290,21 @@ impl Drop for Acquisition {
 
 /// Resolves when so many clients are closed that one of the stages cannot be acquired any more.
 fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<> {
-    let closing = stages.iter().map(|stage| {
-        let (seats, may_be_closed) = (stage.seats.clone(), stage.may_be_closed());
-        async move {
-            let mut closing: FuturesUnordered<_> =
-                seats.iter().map(|seat| seat.engine.closed()).collect();
-            let mut closed = 0;
-            while closed <= may_be_closed && closing.next().await.is_some() {
-                closed += 1;
-            }
+    let stages = stages.to_vec();
+    async move {
+        match &stages[..] {
+            [stage] => is_closed(stage).await,
+            stages => drop(select_all(stages.iter().map(|it| is_closed(it).boxed())).await),
         }
-        .boxed()
-    });
-    select_all(closing.collect::<Vec<_>>()).map(drop)
+    }
+}
+
+async fn is_closed(stage: &Stage) {
+    let mut closing: FuturesUnordered<_> = stage.engines().map(|it| it.closed()).collect();
+    let mut closed = 0;
+    while closed <= stage.may_be_closed() && closing.next().await.is_some() {
+        closed += 1;
+    }
 }
 
 /// Resolves when one of them has ended; never if there is none.

@@ -178,15 +178,20 @@ impl Stage {
             .map_or(0, |quorum| quorum.servers() - quorum.size())
     }
 
+    /// Its clients: one, or one for each server.
+    pub(super) fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        let clients = match self.quorum {
+            Some(quorum) => quorum.servers(),
+            None => 1,
+        };
+        self.seats.iter().map(|seat| &seat.engine).take(clients)
+    }
+
     /// Passes of its clients.
     pub(super) fn enter(&self) -> Result<Vec<Pass>> {
-        let engines: Vec<&Arc<Engine>> = match self.quorum {
-            Some(_) => self.seats.iter().map(|seat| &seat.engine).collect(),
-            None => vec![&self.first().engine],
-        };
-        let passes = engines.iter().filter_map(|engine| engine.enter().ok());
+        let passes = self.engines().filter_map(|engine| engine.enter().ok());
         let passes: Vec<Pass> = passes.collect();
-        match passes.len() + self.may_be_closed() < engines.len() {
+        match passes.len() + self.may_be_closed() < self.engines().count() {
             true => Err(Error::Closed),
             false => Ok(passes),
         }

@@ -55,8 +55,7 @@ impl Turn {
     pub(super) fn behind_others(acquisition: &mut Acquisition, stage: &Stage) -> Option<Self> {
         let crowded = stage.seats.iter().position(|seat| {
             let passes = stage.quorum.is_none() && seat.protocol.reenters();
-            let channel = seat.protocol.channel();
-            !passes && seat.engine.subscriptions.crowded(&channel)
+            !passes && seat.engine.subscriptions.crowded(&seat.protocol.channel())
         })?;
         Some(Self::at(acquisition, stage, crowded, None))
     }
@@ -109,7 +108,7 @@ impl Turn {
     }
 
     /// Waits until it is this waiter's turn to ask.
-    pub(super) async fn come(&mut self, _: &Acquisition, stage: &Stage) -> Result<()> {
+    pub(super) async fn come(&mut self, stage: &Stage) -> Result<()> {
         match self {
             Self::One(awaited, place) => {
                 let turn = place.turn().await;

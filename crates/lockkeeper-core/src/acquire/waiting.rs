@@ -34,7 +34,7 @@ impl Acquisition {
             }
             if let Some(turn) = &mut turn {
                 self.tell_waiting(&stage, &mut told);
-                turn.come(self, &stage).await?;
+                turn.come(&stage).await?;
             }
             let subscription = self.expect_grant(&stage);
             match self.look(None).await {

@@ -139,9 +139,9 @@ impl Grant {
     /// its parts. `None` if it is over.
     pub(crate) fn decisive(&self) -> Option<(Duration, &Arc<Part>)> {
         let left = self.parts().filter_map(|part| {
-            let (belief, deadline) = part.validity();
+            let (validity, deadline) = part.validity();
             let left = deadline?.since(part.now());
-            belief.holds().then_some((left, part))
+            validity.holds().then_some((left, part))
         });
         let mut left: Vec<_> = left.collect();
         left.sort_unstable_by_key(|(left, _)| std::cmp::Reverse(*left));
