@@ -297,6 +297,8 @@ mod tests {
             neighbour in any_namespace(),
         ) {
             prop_assume!(!namespace.is_empty());
+            // Nobody lives in a namespace that is refused.
+            let neighbour = check_namespace(&neighbour).map_or_else(|_| String::new(), |()| neighbour);
             if let Ok(name) = Name::new(&namespace, &name) {
                 for key in keys(&name) {
                     prop_assert!(allowed(&namespace, &key), "{}", key);
