@@ -1,9 +1,11 @@
 //! The command as a test drives it: by its events, its output and its end, never by waiting for some time.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader as SyncReader, Read as _};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -163,7 +165,52 @@ pub(crate) struct Witness {
     _folder: TempDir,
     path: PathBuf,
     ready: Option<oneshot::Receiver<()>>,
-    end: oneshot::Receiver<Instant>,
+    end: oneshot::Receiver<Death>,
+}
+
+/// When the last program died, and for how long this machine let those wait who had something to do in the second before.
+/// Nobody is in time on a machine that gives him no time: what is said of time here holds but for that.
+pub(crate) struct Death {
+    pub(crate) at: Instant,
+    stalled: Duration,
+}
+
+impl Death {
+    /// An error if it was later, by more than this machine stood still. Gives how long before.
+    pub(crate) fn before(&self, limit: Instant) -> Result<Duration> {
+        let late = self.at.saturating_duration_since(limit);
+        let stalled = self.stalled;
+        ensure!(
+            late <= stalled,
+            "{late:?} too late, and the machine stood still for {stalled:?}"
+        );
+        Ok(limit.saturating_duration_since(self.at))
+    }
+}
+
+/// Measures how late a thread is that sleeps for a moment, again and again, until its handle is asked for the sum.
+fn measure_stalls() -> impl FnOnce() -> Duration {
+    const MOMENT: Duration = Duration::from_millis(10);
+    // A thread is as late as this on a machine that has nothing else to do.
+    const USUAL: Duration = Duration::from_millis(1);
+    let (stop, stopped) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let mut stalls = VecDeque::from([Duration::ZERO; 100]);
+        loop {
+            let begun = Instant::now();
+            let ended = stopped.recv_timeout(MOMENT) != Err(RecvTimeoutError::Timeout);
+            let late = begun.elapsed().saturating_sub(MOMENT + USUAL);
+            stalls.pop_front();
+            stalls.push_back(late);
+            if ended {
+                return stalls.into_iter().sum();
+            }
+        }
+    });
+    move || {
+        drop(stop);
+        thread.join().unwrap_or_default()
+    }
 }
 
 impl Witness {
@@ -179,8 +226,11 @@ impl Witness {
             let mut pipe = SyncReader::new(File::open(opened)?);
             pipe.read_line(&mut String::new())?;
             let _ = tell_ready.send(());
+            let stalls = measure_stalls();
             pipe.read_to_end(&mut Vec::new())?;
-            let _ = tell_end.send(Instant::now());
+            let at = Instant::now();
+            let stalled = stalls();
+            let _ = tell_end.send(Death { at, stalled });
             Ok(())
         });
         Ok(Self {
@@ -203,7 +253,7 @@ impl Witness {
     }
 
     /// When the last of them died.
-    pub(crate) async fn end(self) -> Result<Instant> {
+    pub(crate) async fn end(self) -> Result<Death> {
         Ok(timeout(LIMIT, self.end).await.context("somebody lives")??)
     }
 }
