@@ -47,10 +47,11 @@ async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_on
         .collect();
     ensure!(lost.len() == 1 && lost[0].name() == "name 77", "{lost:?}");
     ensure!(lost[0].state() == LeaseState::Lost(LossReason::Gone));
-    // Nine periods of a third of a ttl, each in batches of a hundred; a tenth more for phases that begin anew.
+    // Nine periods of a third of a ttl, each in batches of a hundred; a tenth more for phases that begin anew. A machine that is
+    // busy with other things renews less often: three times is what keeps a lease alive for so long.
     let scripts = server.commandstats("evalsha").await?;
     ensure!(
-        (900..=1_400).contains(&scripts),
+        (300..=1_400).contains(&scripts),
         "{scripts} scripts for some 90,000 renewals"
     );
     Ok(())

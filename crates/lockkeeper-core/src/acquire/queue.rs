@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::Stage;
-use crate::claim::Validity;
+use crate::claim::{Claim, Validity};
 use crate::engine::subscriptions::presence::Subscription;
 use crate::grant::hold::Hold;
 use crate::seam::clock::sleep_until;
@@ -23,16 +23,12 @@ impl Stage {
 impl Acquisition {
     /// Where this client hears of grants anyhow, that of a claim which is about to stand in the queue may overtake the answer
     /// that says to wait for it: it is expected from now on.
-    pub(super) fn expect_grant(&mut self, stage: &Stage) -> Option<Subscription> {
+    pub(super) fn expect_grant(stage: &Stage) -> Option<Subscription> {
         if !stage.first().protocol.queues() {
             return None;
         }
         let engine = &stage.first().engine;
-        let subscription = engine.subscriptions.keep_hearing(&stage.grants())?;
-        if let Some(part) = self.only_claim(stage) {
-            engine.renewer.expect(&part);
-        }
-        Some(subscription)
+        engine.subscriptions.keep_hearing(&stage.grants())
     }
 
     /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place, because the server has not
@@ -53,7 +49,6 @@ impl Acquisition {
             Some(subscription) => (subscription, Arc::default()),
             None => engine.subscriptions.begin_hearing(&channel),
         };
-        engine.renewer.wait(&part);
         loop {
             let (mut changed, mut opened) =
                 (pin!(part.changed().notified()), pin!(opening.notified()));
@@ -61,11 +56,13 @@ impl Acquisition {
             opened.as_mut().enable();
             if missed && engine.subscriptions.hears(&channel) && !mutant!(NoBeatAfterSubscribing) {
                 // What happened between the answer and the subscription was told to nobody.
-                engine.renewer.hurry(&part);
+                let now = part.now();
+                part.change(|claim| claim.hurry(now));
                 missed = false;
             }
             let now = part.now();
-            let (token, belief, heard_at) = part.take(now);
+            let take = |claim: &mut Claim| (claim.take(now), claim.validity(now), claim.heard());
+            let (token, belief, heard_at) = part.change(take);
             match (belief, token) {
                 (_, Some(token)) => {
                     let claims = std::mem::take(&mut self.claims);

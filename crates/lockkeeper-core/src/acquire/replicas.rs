@@ -25,17 +25,15 @@ impl Acquisition {
             return Ok(hold);
         }
         let parts = || hold.parts_and_engines();
-        for (part, engine) in parts() {
-            part.set_pending(true);
-            engine.renewer.add(part);
+        for (part, _) in parts() {
+            part.change(|claim| claim.set_confirmed(false));
         }
         let confirmed = try_join_all(parts().map(|(part, _)| self.reached(part))).await;
         let Err(error) = confirmed else {
             // The time may have run out meanwhile.
             hold.ensure_held()?;
             for (part, engine) in parts() {
-                part.set_pending(false);
-                engine.renewer.add(part);
+                part.change(|claim| claim.set_confirmed(true));
                 // Whoever closes from here on finds a hold that is somebody's.
                 drop(engine.enter()?);
                 if let Some(shortest) = self.min_hold {

@@ -36,7 +36,7 @@ impl Acquisition {
                 self.tell_waiting(&stage, &mut told);
                 turn.come(&stage).await?;
             }
-            let subscription = self.expect_grant(&stage);
+            let subscription = Self::expect_grant(&stage);
             match self.look(None).await {
                 Ok(Asked::Granted(hold)) => {
                     if let Some(turn) = turn {

@@ -368,7 +368,7 @@ pub(crate) async fn queue(
 ) -> Result<(u64, Option<u64>)> {
     let name = protocol.name();
     let claims = match owner {
-        Some(owner) => engine.renewer.waiting(name, owner),
+        Some(owner) => engine.requester.claims.waiting(name, owner),
         None => vec![String::new()],
     };
     let (mut length, mut first) = (0, None);

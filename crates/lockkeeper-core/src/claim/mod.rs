@@ -18,13 +18,15 @@ mod convert;
 mod fold;
 mod queue;
 mod state;
+mod upkeep;
 
 use std::time::Duration;
 
 use bounds::Bounds;
 use queue::Queue;
-pub(crate) use state::Course;
 pub use state::{Ending, NotNow, ReleaseNeeded, Validity, Verdict};
+pub(crate) use upkeep::Passed;
+use upkeep::Upkeep;
 
 use crate::words::answer::{Answer, Verb};
 use crate::words::ending::LossReason;
@@ -57,6 +59,8 @@ pub struct Claim {
     release_in_doubt: bool,
     /// Of a kind with a queue, until it is granted.
     queue: Option<Box<Queue>>,
+    /// Of a claim that an engine keeps.
+    upkeep: Option<Box<Upkeep>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,6 +102,7 @@ impl Claim {
             acquire_in_doubt: false,
             release_in_doubt: false,
             queue: None,
+            upkeep: None,
         }
     }
 
@@ -163,17 +168,6 @@ impl Claim {
         }
     }
 
-    /// What is to be done for the claim from now on.
-    pub(crate) fn course(&self) -> Course {
-        match self.phase {
-            Phase::Asking | Phase::Ended(_) => Course::Rests,
-            Phase::Waiting => Course::Waits {
-                beats_now: self.queue.as_ref().is_some_and(|queue| queue.doubtful),
-            },
-            Phase::Held { deadline, .. } => Course::Holds(deadline),
-        }
-    }
-
     /// Whether it holds, and no other claim is taking its place.
     pub(crate) const fn is_held_alone(&self) -> bool {
         matches!(self.phase, Phase::Held { .. }) && !self.converting && !self.conversion_in_doubt
@@ -209,6 +203,7 @@ impl Claim {
             sent: now,
             present_before: self.present,
         });
+        self.upkeep_sent();
         self.present |= verb == Verb::Acquire;
         self.converting = verb == Verb::Convert;
         if let (Some(queue), Verb::Acquire | Verb::Heartbeat) = (&mut self.queue, verb) {
@@ -235,7 +230,7 @@ impl Claim {
         if mutant!(DeadlineFromAnswer) {
             pending.sent = now;
         }
-        match (pending.verb, self.phase) {
+        let verdict = match (pending.verb, self.phase) {
             (Verb::Release, _) => self.leave_answered(answer),
             (Verb::Acquire | Verb::Heartbeat, Phase::Asking | Phase::Waiting) => {
                 self.acquire_answered(pending, answer, now)
@@ -247,7 +242,9 @@ impl Claim {
                 },
             ) => self.renewal_answered(pending, token, deadline, answer, now),
             _ => Verdict::Ignored,
-        }
+        };
+        self.upkeep_answered(pending.sent, verdict, now);
+        verdict
     }
 
     fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
@@ -311,6 +308,7 @@ impl Claim {
     ) -> Verdict {
         self.granted = Some(sent);
         self.begin_cooldown(now);
+        self.upkeep_granted(deadline, self.phase == Phase::Waiting, now);
         self.queue = None;
         self.phase = Phase::Held {
             token,
@@ -413,6 +411,7 @@ impl Claim {
             _ => {}
         }
         self.doubt();
+        self.keep_later(pending.sent);
     }
 
     /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.

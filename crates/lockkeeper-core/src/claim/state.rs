@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::words::ending::LossReason;
-use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
 /// How a claim ended.
@@ -37,20 +36,6 @@ impl Validity {
     pub const fn holds(self) -> bool {
         matches!(self, Self::Valid | Self::Uncertain)
     }
-}
-
-/// What the engine does for a claim from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
-    /// Nothing: it has not been put anywhere yet, or has ended.
-    Rests,
-    /// It waits, and says now and then that it is alive.
-    Waits {
-        /// Something has happened that only another beat can tell of.
-        beats_now: bool,
-    },
-    /// It holds until this moment unless it is renewed.
-    Holds(Moment),
 }
 
 /// Why a request may not be sent now.

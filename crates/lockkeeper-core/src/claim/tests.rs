@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::words::agenda::Pace;
 use crate::words::owner::Owner;
 
 const TTL: Duration = Duration::from_millis(1000);
@@ -18,6 +19,17 @@ fn claim() -> Claim {
         TTL,
         MARGIN,
     )
+}
+
+/// A claim that may wait in a queue, and beats every 300 ms then.
+fn waiter() -> Claim {
+    let beats = Pace {
+        steady: Duration::from_millis(300),
+        hurried: Duration::from_millis(150),
+    };
+    claim()
+        .with_queue(Duration::from_millis(900), Duration::from_millis(300))
+        .with_upkeep(None, beats, Duration::from_millis(900), None)
 }
 
 /// A claim whose acquire was sent at 0 and answered at `answered`.
@@ -108,21 +120,22 @@ fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
 /// Told by a copy of the first acquire, which had been given up, before the answer of the second.
 #[test]
 fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again() {
-    let mut claim = claim().with_queue(Duration::from_millis(900), Duration::from_millis(300));
+    let mut claim = waiter();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.failed(1, Outcome::Unknown);
     claim.send(Verb::Acquire, 2, at(10)).unwrap();
     claim.granted_by_message(FencingToken::new(7), 1, at(20));
     let verdict = claim.answered(2, Answer::Waiting(1), at(30));
     assert_eq!(verdict, Verdict::Waiting(1));
-    assert_eq!(claim.course(), Course::Waits { beats_now: true });
+    assert_eq!(claim.agenda().due, Some(at(30)));
     claim.send(Verb::Heartbeat, 3, at(31)).unwrap();
-    assert_eq!(claim.course(), Course::Waits { beats_now: false });
+    claim.answered(3, Answer::Waiting(1), at(32));
+    assert_eq!(claim.agenda().due, Some(at(331)));
 }
 
 #[test]
 fn what_only_an_answer_can_tell_is_asked_again_behind_the_beat_on_its_way() {
-    let mut claim = claim().with_queue(Duration::from_millis(900), Duration::from_millis(300));
+    let mut claim = waiter();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.answered(1, Answer::Waiting(1), at(1));
     claim.send(Verb::Heartbeat, 2, at(300)).unwrap();
@@ -133,7 +146,7 @@ fn what_only_an_answer_can_tell_is_asked_again_behind_the_beat_on_its_way() {
         claim.answered(2, Answer::Waiting(1), at(701)),
         Verdict::Waiting(1)
     );
-    assert_eq!(claim.course(), Course::Waits { beats_now: true });
+    assert_eq!(claim.agenda().due, Some(at(701)));
 }
 
 #[test]

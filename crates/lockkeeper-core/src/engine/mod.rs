@@ -1,6 +1,7 @@
 //! The engine: what all locks of a client share, and the three tasks that work for them.
 
 pub(crate) mod background;
+pub(crate) mod claims;
 pub(crate) mod grant;
 pub(crate) mod part;
 pub(crate) mod pass;
@@ -11,6 +12,7 @@ pub(crate) mod requester;
 pub(crate) mod settings;
 pub(crate) mod subscriptions;
 pub(crate) mod switch;
+pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod unreleased;
 
@@ -111,7 +113,7 @@ impl Engine {
             label,
         };
         let (subscriptions, listening) =
-            Subscriptions::new(Arc::clone(&store), events, Arc::clone(&renewer), presence);
+            Subscriptions::new(Arc::clone(&requester), events, presence);
         let releasing = posts.leave_for_all(Arc::clone(&requester), Arc::clone(&subscriptions));
         let closed = Arc::<Switch>::default();
         let finished = Arc::<Switch>::default();
@@ -190,7 +192,6 @@ impl Engine {
     pub(crate) fn end(&self, part: &Arc<Part>) {
         let now = self.requester.clock.now();
         part.change(|claim| claim.end(now));
-        self.renewer.remove(part);
     }
 
     /// Waits until what was given up of these names has left them, for no longer than `longest`. What is given up from now on
@@ -233,7 +234,7 @@ impl Engine {
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) -> CloseReport {
         self.closed.throw();
-        let given_up = self.renewer.give_up_all();
+        let given_up = self.renewer.close();
         let orderly = async {
             self.passes.all_returned().await;
             self.releaser.drained().await;
@@ -242,7 +243,7 @@ impl Engine {
             .await
             .is_ok();
         // Grants that were on their way when the client was closed.
-        let expiring = given_up + self.renewer.give_up_all();
+        let expiring = given_up + self.renewer.close();
         let (confirmed, unconfirmed) = self.releaser.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();

@@ -1,27 +1,28 @@
 //! A claim as the engine keeps it: one part of a grant, from before its first request until it is released.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::claim::{Claim, Ending, ReleaseNeeded, Validity};
+use crate::claim::{Claim, Ending, Validity};
 use crate::engine::grant::Grant;
 use crate::engine::requester::Requester;
+use crate::engine::sync::{Mutex, MutexGuard};
 use crate::engine::terms::Terms;
-use crate::schedule::LeaseId;
+use crate::schedule::Number;
 use crate::seam::observer::LeaseEvent;
 use crate::seam::protocol::Protocol;
 use crate::words::ending::{LossReason, Lost};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::owner::{ClaimId, Owner};
-use crate::words::token::FencingToken;
 
 /// A claim with all that goes with it, shared by its guard, its leases, the renewer and the releaser.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) number: LeaseId,
+    pub(crate) number: Number,
     pub(crate) id: ClaimId,
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
@@ -32,13 +33,6 @@ pub(crate) struct Part {
     claim: Mutex<Claim>,
     /// The owner is known to others than this claim.
     known_owner: AtomicBool,
-    /// The acquisition has taken its grant. Until then the grant is not renewed: the future may never be polled again. Changed
-    /// with the claim locked.
-    taken: AtomicBool,
-    /// It was granted, and nobody has been given the hold. Changed with the claim locked.
-    pending: AtomicBool,
-    /// A release of the claim has been posted.
-    posted: AtomicBool,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
     /// Notified when the claim comes to another phase, above all when its validity ends.
@@ -47,7 +41,7 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) fn new(
-        number: LeaseId,
+        number: Number,
         id: ClaimId,
         protocol: Arc<dyn Protocol>,
         terms: Terms,
@@ -55,7 +49,13 @@ impl Part {
     ) -> Self {
         let claim = Claim::new(id.clone(), terms.ttl, terms.margin)
             .with_max_hold(terms.max_hold)
-            .with_min_hold(terms.min_hold);
+            .with_min_hold(terms.min_hold)
+            .with_upkeep(
+                terms.pace.map(|pace| pace.of(number)),
+                terms.beats,
+                terms.waiter_ttl,
+                terms.wait_until,
+            );
         let claim = if protocol.queues() {
             let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
             // A message grants for a waiter's ttl; a fixed lease has its own, which only an answer gives.
@@ -76,9 +76,6 @@ impl Part {
             requester,
             claim: Mutex::new(claim),
             known_owner: AtomicBool::new(terms.known_owner),
-            taken: AtomicBool::new(false),
-            pending: AtomicBool::new(false),
-            posted: AtomicBool::new(false),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
@@ -129,62 +126,6 @@ impl Part {
         self.id.owner()
     }
 
-    /// Takes the grant, if the claim is valid at `now`; the token of what was taken, its validity, and when the last request
-    /// was sent that has been answered while it waits.
-    pub(crate) fn take(&self, now: Moment) -> (Option<FencingToken>, Validity, Option<Moment>) {
-        self.change(|claim| {
-            let belief = claim.validity(now);
-            let token = claim.token().filter(|_| belief.holds());
-            self.taken.fetch_or(token.is_some(), Ordering::Relaxed);
-            (token, belief, claim.heard())
-        })
-    }
-
-    /// The acquisition has its grant.
-    pub(crate) fn set_taken(&self) {
-        self.change(|_| self.taken.store(true, Ordering::Relaxed));
-    }
-
-    /// Ends a claim whose acquisition has not taken a grant of it; false if it has. Nobody has worked under it, so there is no
-    /// cooldown.
-    pub(crate) fn end_untaken(&self, now: Moment) -> bool {
-        self.change(|claim| {
-            let untaken = !self.is_taken();
-            if untaken {
-                claim.end(now);
-                claim.no_cooldown();
-            }
-            untaken
-        })
-    }
-
-    /// Whether the acquisition has taken its grant.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Whether somebody works under the hold, or may.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.is_taken() && !self.pending.load(Ordering::Relaxed)
-    }
-
-    /// Whether a release of the claim is to be posted. True once: then it is posted.
-    pub(crate) fn take_release(&self) -> bool {
-        self.claim().release_needed() != ReleaseNeeded::None
-            && !self.posted.swap(true, Ordering::Relaxed)
-    }
-
-    /// From now on the hold is nobody's yet, or somebody's.
-    pub(crate) fn set_pending(&self, pending: bool) {
-        self.change(|_| self.pending.store(pending, Ordering::Relaxed));
-    }
-
-    /// The client closes, see [`Claim::give_up`]. A hold that is nobody's yet is not left to expire: no work has begun under
-    /// it, and whoever asks for it will release it.
-    pub(crate) fn give_up(&self, now: Moment) -> bool {
-        self.change(|claim| !self.pending.load(Ordering::Relaxed) && claim.give_up(now))
-    }
-
     /// Whether the owner may have other claims.
     pub(crate) fn has_known_owner(&self) -> bool {
         self.known_owner.load(Ordering::Relaxed)
@@ -192,7 +133,7 @@ impl Part {
 
     /// Lets the claim replace `old`, and limits it to what that was limited to.
     pub(crate) fn in_place_of(mut self, old: Arc<Self>) -> Self {
-        self.claim().succeed(&old.claim());
+        self.lock().succeed(&old.claim());
         self.known_owner
             .store(old.has_known_owner(), Ordering::Relaxed);
         self.predecessor = Some(old);
@@ -210,36 +151,41 @@ impl Part {
         grant.is_some_and(|grant| grant.end().is_some())
     }
 
-    pub(crate) fn claim(&self) -> MutexGuard<'_, Claim> {
+    fn lock(&self) -> MutexGuard<'_, Claim> {
         lock(&self.claim)
     }
 
-    /// Changes the claim, and notifies if it came to another phase by it.
-    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut Claim) -> T) -> T {
-        let (result, moved) = {
-            let mut claim = self.claim();
-            let before = claim.phase();
-            let result = f(&mut claim);
-            (result, before != claim.phase())
-        };
-        if moved {
-            self.changed.notify_waiters();
-            let grant = lock(&self.grant).upgrade();
-            if let Some(grant) = grant {
-                grant.changed.notify_waiters();
-            }
-        }
-        result
+    /// The claim as it is now, for a look: it is changed by [`change`](Self::change) alone.
+    pub(crate) fn claim(&self) -> Look<'_> {
+        Look(self.lock())
     }
 
-    /// Changes the claim; why its lease is lost, if that is how it ends by this change. Whoever is told so reports it, so
-    /// that it is reported once.
-    pub(crate) fn lose(&self, change: impl FnOnce(&mut Claim)) -> Option<LossReason> {
-        self.change(|claim| {
-            let before = claim.loss();
-            change(claim);
-            claim.loss().filter(|_| before.is_none())
-        })
+    /// Changes the claim by one transition, and its place among the claims of its client with it. Then tells of what has come
+    /// of it.
+    pub(crate) fn change<T>(self: &Arc<Self>, transition: impl FnOnce(&mut Claim) -> T) -> T {
+        let changed = self.change_silently(transition);
+        changed.effects.tell(self);
+        changed.result
+    }
+
+    /// The same, and leaves it to the caller to tell.
+    pub(super) fn change_silently<T>(
+        self: &Arc<Self>,
+        transition: impl FnOnce(&mut Claim) -> T,
+    ) -> Changed<T> {
+        let mut claim = self.lock();
+        let (phase, agenda) = (claim.phase(), claim.agenda());
+        let result = transition(&mut claim);
+        let moved = claim.phase() != phase;
+        let next = claim.agenda();
+        if next != agenda {
+            self.requester.claims.follow(self, agenda, next);
+        }
+        let lost = claim.loss().filter(|_| moved && claim.is_told());
+        Changed {
+            result,
+            effects: Effects { moved, lost },
+        }
     }
 
     /// Notified when the claim is granted and when its validity ends. To miss nothing, call this, then look, then await.
@@ -252,6 +198,49 @@ impl Part {
         let now = self.now();
         let claim = self.claim();
         (claim.validity(now), claim.deadline())
+    }
+}
+
+/// A claim, locked, to be looked at.
+pub(crate) struct Look<'a>(MutexGuard<'a, Claim>);
+
+impl Deref for Look<'_> {
+    type Target = Claim;
+
+    fn deref(&self) -> &Claim {
+        &self.0
+    }
+}
+
+/// What came of a transition, and what is to be told of it.
+#[must_use = "others wait to be told"]
+pub(super) struct Changed<T> {
+    pub(super) result: T,
+    pub(super) effects: Effects,
+}
+
+/// What others are to be told of a transition.
+#[must_use = "others wait to be told"]
+pub(super) struct Effects {
+    /// The claim came to another phase.
+    moved: bool,
+    /// The lease of a holder who had been told of it was lost.
+    lost: Option<LossReason>,
+}
+
+impl Effects {
+    pub(super) fn tell(&self, part: &Part) {
+        if self.moved {
+            part.changed.notify_waiters();
+            let grant = lock(&part.grant).upgrade();
+            if let Some(grant) = grant {
+                grant.changed.notify_waiters();
+            }
+        }
+        if let Some(reason) = self.lost {
+            tracing::warn!(name = part.name(), claim = %part.id, %reason, "lost");
+            part.tell(LeaseEvent::Lost(reason));
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn attempt_all(
 }
 
 /// Sends one release for a claim whose validity has ended.
-pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Part) -> Attempt {
+pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> Attempt {
     // It has left with the first answer; more is said as long as those behind it are not served.
     let outcome = loop {
         match part.requester.exchange(part, Verb::Release).await {
@@ -113,7 +113,7 @@ pub(crate) fn observe_released(part: &Part) {
     let granted = part.claim().granted();
     // Of a grant that nobody has taken nobody was told.
     if let (Validity::Ended(Ending::Released), Some(granted), true) =
-        (belief, granted, part.is_taken())
+        (belief, granted, part.claim().is_told())
     {
         let held = now.since(granted);
         part.tell(LeaseEvent::Released { held });

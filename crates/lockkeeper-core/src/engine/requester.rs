@@ -15,6 +15,7 @@ use std::time::Duration;
 use lockkeeper_lua::Script;
 
 use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
+use crate::engine::claims::Claims;
 use crate::engine::part::Part;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{LeaseEvent, Observed};
@@ -36,7 +37,7 @@ pub(crate) enum Failed {
 
 /// A request on its way. Whoever drops it stops waiting for the answer: then nobody will ever know.
 struct Unanswered<'a> {
-    part: &'a Part,
+    part: &'a Arc<Part>,
     request: Request,
 }
 
@@ -53,6 +54,7 @@ impl Drop for Unanswered<'_> {
 pub(crate) struct Requester {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) claims: Claims,
     pub(crate) observed: Observed,
     /// What a user must be allowed for this client's namespace.
     pub(crate) rules: Rules,
@@ -74,6 +76,7 @@ impl Requester {
         Self {
             store,
             clock,
+            claims: Claims::default(),
             observed,
             rules: Rules::of(namespace),
             store_name,
@@ -91,16 +94,13 @@ impl Requester {
     /// Sends one request of a claim and tells the claim what came of it.
     ///
     /// Dropping the future leaves the request unanswered, which the claim remembers.
-    pub(crate) async fn exchange(&self, part: &Part, verb: Verb) -> Result<Verdict, Failed> {
+    pub(crate) async fn exchange(&self, part: &Arc<Part>, verb: Verb) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let overtakes = {
-            let mut claim = part.claim();
+        let overtakes = part.change(|claim| {
             let overtakes = claim.release_needed() == ReleaseNeeded::WithTombstone;
-            claim
-                .send(verb, request, self.clock.now())
-                .map_err(Failed::Forbidden)?;
-            overtakes
-        };
+            let sent = claim.send(verb, request, self.clock.now());
+            sent.map(|()| overtakes).map_err(Failed::Forbidden)
+        })?;
         let unanswered = Unanswered { part, request };
         let item = || self.item(part, verb, overtakes);
         let may_resend = || part.claim().may_resend(request);
@@ -123,8 +123,8 @@ impl Requester {
     /// Dropping the future leaves the request unanswered, which both remember.
     pub(crate) async fn swap(
         &self,
-        old: &Part,
-        new: &Part,
+        old: &Arc<Part>,
+        new: &Arc<Part>,
         keeps_belief: bool,
     ) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Requester {
         let now = self.clock.now();
         let permits: Vec<Result<(), NotNow>> = batch
             .iter()
-            .map(|part| part.claim().send(verb, request, now))
+            .map(|part| part.change(|claim| claim.send(verb, request, now)))
             .collect();
         let sent = |index: &usize| permits[*index].is_ok();
         let mut sent: Vec<usize> = (0..batch.len()).filter(sent).collect();
@@ -370,7 +370,7 @@ impl Requester {
     /// Tells the claim of a grant that a message has told of.
     pub(crate) fn granted_by_message(
         &self,
-        part: &Part,
+        part: &Arc<Part>,
         token: FencingToken,
         request: Request,
     ) -> Verdict {
@@ -385,7 +385,7 @@ impl Requester {
     /// Tells the claim what came of its request.
     fn told(
         &self,
-        part: &Part,
+        part: &Arc<Part>,
         request: Request,
         answer: Result<Answer, StoreError>,
     ) -> Result<Verdict, Failed> {

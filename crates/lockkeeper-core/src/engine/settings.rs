@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::terms::Terms;
-use crate::schedule::Pace;
 use crate::seam::observer::Observed;
+use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 
 /// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is

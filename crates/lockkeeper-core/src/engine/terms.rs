@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::schedule::Pace;
+use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::claim::Claim;
 use crate::engine::Engine;
 use crate::engine::part::Part;
 
@@ -34,7 +35,7 @@ impl Unreleased {
 impl Drop for Unreleased {
     fn drop(&mut self) {
         self.end();
-        self.parts.retain(|part| part.take_release());
+        self.parts.retain(|part| part.change(Claim::take_release));
         if !self.parts.is_empty() {
             let parts = std::mem::take(&mut self.parts);
             self.engine.releaser.post(parts);

@@ -47,7 +47,6 @@ impl Hold {
         let grant = Grant::new(needs, parts.zip(tokens).collect());
         let mut subscriptions = Vec::new();
         for (place, (engine, part)) in engines.iter().enumerate() {
-            engine.renewer.add(part);
             // What the maker of the claim's owner is told about it, if that is another client.
             let owner = part.id.owner();
             subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
@@ -56,8 +55,9 @@ impl Hold {
             let event = LeaseEvent::Granted { token, waited };
             part.tell(event);
         }
-        for (engine, part) in engines {
-            engine.renewer.heed(part);
+        for (_, part) in engines {
+            let now = part.now();
+            part.change(|claim| claim.begin_use(now));
         }
         Self {
             lease: Lease::new(grant),
@@ -89,7 +89,8 @@ impl Hold {
         hold.ensure_held()?;
         if let Some(shortest) = min_hold {
             for part in hold.lease.grant().parts() {
-                part.claim().cool_down_for(shortest, part.now());
+                let now = part.now();
+                part.change(|claim| claim.cool_down_for(shortest, now));
             }
         }
         Ok(hold)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::claim::{Claim, Validity, Verdict};
+use crate::claim::{Validity, Verdict};
 use crate::engine::grant::Grant;
 use crate::engine::part::Part;
-use crate::engine::renewal::report_lost;
 use crate::engine::requester::Failed;
+use crate::words::agenda::Notice;
 use crate::words::answer::{Answer, Verb};
 use crate::words::ending::{End, LeaseState, Lost};
 use crate::words::error::{Error, Result};
@@ -348,25 +348,20 @@ async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
             Err(Failed::Forbidden(_)) => Err(StoreError::not_sent(
                 "a renewal is under way and will tell; ask again",
             )),
-            Ok(Verdict::Lost(reason)) => {
-                report_lost(part, reason);
-                Ok(false)
-            }
+            Ok(Verdict::Lost(_)) => Ok(false),
             Ok(Verdict::Renewed | Verdict::Ignored) => Ok(true),
             Ok(verdict) => Err(StoreError::unknown(format!(
                 "an unexpected answer, {verdict:?}"
             ))),
         };
     }
-    let (held, lost) = match part.requester.verify(part).await? {
-        Answer::Gone => (false, part.lose(Claim::seen_gone)),
-        Answer::Revoked => (false, part.lose(Claim::revoke)),
-        _ => (true, None),
+    let notice = match part.requester.verify(part).await? {
+        Answer::Gone => Notice::Gone,
+        Answer::Revoked => Notice::Revoked,
+        _ => return Ok(true),
     };
-    if let Some(reason) = lost {
-        report_lost(part, reason);
-    }
-    Ok(held)
+    part.change(|claim| claim.notice(notice));
+    Ok(false)
 }
 
 impl fmt::Debug for Lease {

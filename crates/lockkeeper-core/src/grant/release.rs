@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
+use crate::claim::Claim;
 use crate::engine::Engine;
 use crate::engine::part::Part;
 use crate::engine::release::{Attempt, attempt_all};
@@ -66,7 +67,7 @@ pub(crate) async fn release_all(
         if one_by_one && here < results.len() {
             let rest = claims.iter().flat_map(|it| &it.parts);
             for part in rest {
-                part.take_release();
+                part.change(Claim::take_release);
             }
             break;
         }

@@ -1,219 +1,116 @@
-//! Which lease is to be renewed or has run out at a given moment. Pure: no clock, no task, no order but time's.
+//! The claims of one client in order of their [agendas](Agenda): which is to be kept, or has run out, at a given moment. Pure:
+//! no clock, no task, no order but time's.
 
 pub(crate) mod pause;
 #[doc(hidden)]
 pub mod tally;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::words::agenda::Agenda;
 use crate::words::moment::Moment;
 
-/// A lease in the schedule, numbered in the order of grants.
-pub(crate) type LeaseId = u64;
+/// A claim's number, in the order in which they were made.
+pub(crate) type Number = u64;
 
-/// What is due within this part of its period goes out with what is due now, so that leases gather in batches.
+/// What is due within this part of its pace goes out with what is due now, so that claims gather in batches.
 const GATHER: u32 = 20;
 
-/// The longest time by which a renewal goes out early for that.
+/// The longest time by which a request goes out early for that.
 const GATHER_MOST: Duration = Duration::from_millis(500);
 
-/// Leases granted one after the other share a bucket, so that they stay together.
-const BUCKET: u64 = 100;
-
-/// Into how many phases the buckets are spread: after everything was due at once, it is not for ever.
-const PHASES: u64 = 16;
-
-/// How soon a lease is renewed, counted from the send of the request before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pace {
-    /// After a request that was answered.
-    pub(crate) steady: Duration,
-    /// After one that was not.
-    pub(crate) hurried: Duration,
+/// An index of claims by their agendas. It [follows](Self::follow) them and decides nothing.
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    due: BTreeMap<(Moment, Number), Due<T>>,
+    deadlines: BTreeMap<(Moment, Number), T>,
+    to_verify: BTreeMap<Number, T>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    /// `None` for a fixed lease, which only runs out.
-    pace: Option<Pace>,
-    deadline: Moment,
-    /// When to renew; `None` while a renewal is on its way.
-    due: Option<Moment>,
-    /// Granted by a message, and so for less than a whole lease, and not renewed yet.
-    short: bool,
+struct Due<T> {
+    /// By how much the request may go out early.
+    early: Duration,
+    claim: T,
 }
 
-impl Pace {
-    /// How soon after `sent` lease `id` is renewed: a little sooner in each phase, by a tenth at most.
-    fn steady(self, id: LeaseId, sent: Moment) -> Moment {
-        let phase = u32::try_from(id / BUCKET % PHASES).unwrap_or_default();
-        sent.after(self.steady - self.steady / 160 * phase)
-    }
-
-    /// By how much a renewal may go out early.
-    fn gather(self) -> Duration {
-        (self.steady / GATHER).min(GATHER_MOST)
+impl<T> Default for Schedule<T> {
+    fn default() -> Self {
+        Self {
+            due: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
+            to_verify: BTreeMap::new(),
+        }
     }
 }
 
-/// All leases of one client by what happens to them next.
-#[derive(Debug, Default)]
-pub(crate) struct Schedule {
-    entries: BTreeMap<LeaseId, Entry>,
-    by_due: BTreeSet<(Moment, LeaseId)>,
-    by_deadline: BTreeSet<(Moment, LeaseId)>,
-    /// The longest time by which a renewal of any lease so far may go out early.
-    gather: Duration,
-}
-
-impl Schedule {
-    /// A claim waits since `sent`, and until `until` at most. What was scheduled for it before is forgotten.
-    pub(crate) fn wait(&mut self, id: LeaseId, pace: Pace, sent: Moment, until: Moment) {
-        self.insert(id, Some(pace), until);
-        self.set_due(id, pace.steady(id, sent));
-    }
-
-    /// A lease was granted by a request sent at `sent`. What was scheduled for it before is forgotten.
-    pub(crate) fn add(&mut self, id: LeaseId, pace: Option<Pace>, sent: Moment, deadline: Moment) {
-        self.insert(id, pace, deadline);
-        if let Some(pace) = pace {
-            let (steady, left) = (pace.steady(id, sent), deadline.since(sent));
-            let short = steady.since(sent) > left - left / 3;
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.short = short;
+impl<T: Clone> Schedule<T> {
+    /// The agenda of a claim has changed. One that is kept at a `steady` pace may be kept a little early.
+    pub(crate) fn follow(
+        &mut self,
+        number: Number,
+        claim: &T,
+        steady: Duration,
+        before: Agenda,
+        after: Agenda,
+    ) {
+        if before.due != after.due {
+            if let Some(due) = before.due {
+                self.due.remove(&(due, number));
             }
-            self.set_due(id, if short { sent.after(left / 3) } else { steady });
+            if let Some(due) = after.due {
+                let early = (steady / GATHER).min(GATHER_MOST);
+                let claim = claim.clone();
+                self.due.insert((due, number), Due { early, claim });
+            }
+        }
+        if before.deadline != after.deadline {
+            if let Some(deadline) = before.deadline {
+                self.deadlines.remove(&(deadline, number));
+            }
+            if let Some(deadline) = after.deadline {
+                self.deadlines.insert((deadline, number), claim.clone());
+            }
+        }
+        if after.verify {
+            self.to_verify.insert(number, claim.clone());
+        } else {
+            self.to_verify.remove(&number);
         }
     }
 
-    fn insert(&mut self, id: LeaseId, pace: Option<Pace>, deadline: Moment) {
-        self.remove(id);
-        self.entries.insert(
-            id,
-            Entry {
-                pace,
-                deadline,
-                due: None,
-                short: false,
-            },
-        );
-        self.by_deadline.insert((deadline, id));
-        if let Some(pace) = pace {
-            self.gather = self.gather.max(pace.gather());
-        }
-    }
-
-    /// The lease is to be renewed, or the waiting claim to beat, now, unless that is on its way.
-    pub(crate) fn hurry(&mut self, id: LeaseId, now: Moment) {
+    /// The claims for which a request is to be sent at `now`: none before one is due, and then with it those that are due soon.
+    pub(crate) fn due(&self, now: Moment) -> Vec<T> {
         if self
-            .entries
-            .get(&id)
-            .is_some_and(|entry| entry.due.is_some())
+            .due
+            .first_key_value()
+            .is_none_or(|((due, _), _)| *due > now)
         {
-            self.set_due(id, now);
-        }
-    }
-
-    /// The lease is over, whatever the reason.
-    pub(crate) fn remove(&mut self, id: LeaseId) {
-        if let Some(entry) = self.entries.remove(&id) {
-            self.by_deadline.remove(&(entry.deadline, id));
-            if let Some(due) = entry.due {
-                self.by_due.remove(&(due, id));
-            }
-        }
-    }
-
-    /// The leases to renew at `now`, most urgent first: none before one is due, and then with it those that are due
-    /// soon. Each stays out until [`renewed`](Self::renewed) or [`failed`](Self::failed) puts it back.
-    pub(crate) fn take_due(&mut self, now: Moment) -> Vec<LeaseId> {
-        if self.by_due.first().is_none_or(|&(due, _)| due > now) {
             return Vec::new();
         }
-        let soon = (now.after(self.gather), LeaseId::MAX);
-        let gathered = |&&(due, id): &&(Moment, LeaseId)| {
-            let pace = self.entries.get(&id).and_then(|entry| entry.pace);
-            due <= now.after(pace.map_or(Duration::ZERO, Pace::gather))
-        };
-        let taken: Vec<_> = self
-            .by_due
-            .range(..=soon)
-            .filter(gathered)
-            .copied()
-            .collect();
-        let mut due = Vec::with_capacity(taken.len());
-        for key in taken {
-            self.by_due.remove(&key);
-            if let Some(entry) = self.entries.get_mut(&key.1) {
-                entry.due = None;
-                due.push((entry.deadline, key.1));
-            }
-        }
-        due.sort_unstable();
-        due.into_iter().map(|(_, id)| id).collect()
+        let soon = (now.after(GATHER_MOST), Number::MAX);
+        let gathered = self.due.range(..=soon);
+        let gathered = gathered.filter(|((due, _), it)| *due <= now.after(it.early));
+        gathered.map(|(_, it)| it.claim.clone()).collect()
     }
 
-    /// The leases whose deadline has passed at `now`; they are out of the schedule.
-    pub(crate) fn take_overdue(&mut self, now: Moment) -> Vec<LeaseId> {
-        let mut overdue = Vec::new();
-        while let Some(&(deadline, id)) = self.by_deadline.first() {
-            if deadline > now {
-                break;
-            }
-            self.remove(id);
-            overdue.push(id);
-        }
-        overdue
+    /// The claims whose time is over at `now`.
+    pub(crate) fn overdue(&self, now: Moment) -> Vec<T> {
+        let overdue = self.deadlines.range(..=(now, Number::MAX));
+        overdue.map(|(_, claim)| claim.clone()).collect()
     }
 
-    /// A renewal sent at `sent` was answered; the lease is now good until `deadline`.
-    pub(crate) fn renewed(&mut self, id: LeaseId, sent: Moment, deadline: Moment) {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return;
-        };
-        self.by_deadline.remove(&(entry.deadline, id));
-        entry.deadline = deadline;
-        entry.short = false;
-        self.by_deadline.insert((deadline, id));
-        if let Some(pace) = entry.pace {
-            self.set_due(id, pace.steady(id, sent));
-        }
-    }
-
-    /// A renewal sent at `sent` was not answered.
-    pub(crate) fn failed(&mut self, id: LeaseId, sent: Moment) {
-        if let Some(entry) = self.entries.get(&id)
-            && let Some(pace) = entry.pace
-        {
-            let left = entry.deadline.since(sent);
-            let soon = if entry.short { left / 3 } else { pace.hurried };
-            self.set_due(id, sent.after(soon.min(pace.hurried)));
-        }
-    }
-
-    /// Nobody knows what the server did meanwhile: every lease that renews is due, but for those on their way.
-    pub(crate) fn all_due(&mut self, now: Moment) {
-        let waiting: Vec<LeaseId> = self.by_due.iter().map(|&(_, id)| id).collect();
-        for id in waiting {
-            self.set_due(id, now);
-        }
+    /// The claims to ask the server about.
+    pub(crate) fn to_verify(&self) -> Vec<T> {
+        self.to_verify.values().cloned().collect()
     }
 
     /// When something happens next; `None` if nothing ever does.
     pub(crate) fn next(&self) -> Option<Moment> {
-        let due = self.by_due.first().map(|&(moment, _)| moment);
-        let deadline = self.by_deadline.first().map(|&(moment, _)| moment);
+        let due = self.due.keys().next().map(|(moment, _)| *moment);
+        let deadline = self.deadlines.keys().next().map(|(moment, _)| *moment);
         due.into_iter().chain(deadline).min()
-    }
-
-    fn set_due(&mut self, id: LeaseId, due: Moment) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            if let Some(before) = entry.due.replace(due) {
-                self.by_due.remove(&(before, id));
-            }
-            self.by_due.insert((due, id));
-        }
     }
 }
 
@@ -221,112 +118,59 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace {
-        steady: Duration::from_millis(10),
-        hurried: Duration::from_millis(5),
-    };
+    const STEADY: Duration = Duration::from_millis(1000);
 
     fn at(ms: u64) -> Moment {
         Moment::from_elapsed(Duration::from_millis(ms))
     }
 
-    #[test]
-    fn a_lease_is_due_a_third_after_its_send_and_only_once() {
-        let mut schedule = Schedule::default();
-        schedule.add(1, Some(PACE), at(0), at(29));
-        assert_eq!(schedule.next(), Some(at(10)));
-        assert!(schedule.take_due(at(9)).is_empty());
-        assert_eq!(schedule.take_due(at(10)), [1]);
-        assert!(
-            schedule.take_due(at(11)).is_empty(),
-            "its renewal is on its way"
-        );
-        assert_eq!(schedule.next(), Some(at(29)), "its deadline stands");
+    fn agenda(due: u64, deadline: u64) -> Agenda {
+        Agenda {
+            due: Some(at(due)),
+            deadline: Some(at(deadline)),
+            ..Agenda::default()
+        }
     }
 
-    #[test]
-    fn a_renewal_moves_both_times_and_a_failure_hurries_the_next() {
+    fn schedule(agendas: &[Agenda]) -> Schedule<usize> {
         let mut schedule = Schedule::default();
-        schedule.add(1, Some(PACE), at(0), at(29));
-        schedule.take_due(at(10));
-        schedule.renewed(1, at(10), at(39));
-        assert_eq!(schedule.next(), Some(at(20)));
-        schedule.take_due(at(20));
-        schedule.failed(1, at(20));
-        assert_eq!(schedule.next(), Some(at(25)));
-        assert!(schedule.take_overdue(at(38)).is_empty());
-        assert_eq!(schedule.take_overdue(at(39)), [1]);
-        assert_eq!(schedule.next(), None);
-    }
-
-    #[test]
-    fn a_fixed_lease_only_runs_out() {
-        let mut schedule = Schedule::default();
-        schedule.add(1, None, at(0), at(29));
-        schedule.all_due(at(1));
-        assert!(schedule.take_due(at(28)).is_empty());
-        assert_eq!(schedule.take_overdue(at(29)), [1]);
-    }
-
-    #[test]
-    fn the_lease_that_ends_first_is_renewed_first() {
-        let mut schedule = Schedule::default();
-        schedule.add(1, Some(PACE), at(0), at(90));
-        schedule.add(2, Some(PACE), at(0), at(30));
-        schedule.add(3, Some(PACE), at(5), at(60));
-        assert_eq!(schedule.take_due(at(15)), [2, 3, 1]);
+        for (number, after) in agendas.iter().enumerate() {
+            let before = Agenda::default();
+            schedule.follow(number as Number, &number, STEADY, before, *after);
+        }
+        schedule
     }
 
     #[test]
     fn what_is_due_soon_goes_out_with_what_is_due_now() {
-        let pace = Pace {
-            steady: Duration::from_millis(1000),
-            hurried: Duration::from_millis(500),
-        };
-        let mut schedule = Schedule::default();
-        for (id, sent) in [(1, 0), (2, 50), (3, 51)] {
-            schedule.add(id, Some(pace), at(sent), at(sent + 2900));
-        }
-        assert_eq!(
-            schedule.take_due(at(999)),
-            [],
+        let schedule = schedule(&[1000, 1050, 1051].map(|due| agenda(due, due + 1900)));
+        assert!(
+            schedule.due(at(999)).is_empty(),
             "nothing alone goes out early"
         );
-        assert_eq!(schedule.take_due(at(1000)), [1, 2]);
-        assert_eq!(schedule.next(), Some(at(1051)));
+        assert_eq!(schedule.due(at(1000)), [0, 1]);
+        assert_eq!(schedule.next(), Some(at(1000)));
     }
 
     #[test]
-    fn leases_granted_together_stay_together_and_hundreds_spread() {
-        let pace = Pace {
-            steady: Duration::from_millis(1600),
-            hurried: Duration::from_millis(800),
+    fn a_claim_is_found_where_its_agenda_says_and_nowhere_else() {
+        let (first, second) = (agenda(10, 29), agenda(20, 39));
+        let mut schedule = schedule(&[first]);
+        schedule.follow(0, &0, STEADY, first, second);
+        assert!(schedule.due(at(19)).is_empty() && schedule.overdue(at(38)).is_empty());
+        assert_eq!(schedule.due(at(20)), [0]);
+        assert_eq!(schedule.overdue(at(39)), [0]);
+        let asked = Agenda {
+            due: None,
+            verify: true,
+            ..second
         };
-        let due = |id| pace.steady(id, at(0));
-        assert_eq!(due(0), due(99));
-        assert_eq!(due(100), at(1590));
-        assert_eq!(due(1599), at(1450), "a tenth sooner at most");
-        assert_eq!(due(1600), due(0));
-    }
-
-    #[test]
-    fn after_a_gap_everything_is_due_but_what_is_on_its_way() {
-        let mut schedule = Schedule::default();
-        schedule.add(1, Some(PACE), at(0), at(30));
-        schedule.add(2, Some(PACE), at(5), at(35));
-        assert_eq!(schedule.take_due(at(10)), [1]);
-        schedule.all_due(at(11));
-        assert_eq!(schedule.take_due(at(11)), [2]);
-    }
-
-    #[test]
-    fn a_lease_that_is_over_leaves_no_trace() {
-        let mut schedule = Schedule::default();
-        schedule.add(1, Some(PACE), at(0), at(30));
-        schedule.take_due(at(10));
-        schedule.remove(1);
-        schedule.renewed(1, at(10), at(40));
-        schedule.failed(1, at(10));
+        schedule.follow(0, &0, STEADY, second, asked);
+        assert!(schedule.due(at(20)).is_empty(), "it is on its way");
+        assert_eq!(schedule.to_verify(), [0]);
+        assert_eq!(schedule.next(), Some(at(39)), "its deadline stands");
+        schedule.follow(0, &0, STEADY, asked, Agenda::default());
         assert_eq!(schedule.next(), None);
+        assert!(schedule.to_verify().is_empty());
     }
 }

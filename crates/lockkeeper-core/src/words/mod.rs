@@ -1,5 +1,6 @@
 //! The words that everything else is said in: names, owners, tokens, answers, endings, errors.
 
+pub(crate) mod agenda;
 pub(crate) mod answer;
 pub(crate) mod ending;
 pub(crate) mod error;

@@ -86,6 +86,11 @@ impl ClaimId {
         self.owner
     }
 
+    /// The claim as it is written on the server, shared.
+    pub(crate) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
     /// The claim as it is written on the server.
     pub fn as_str(&self) -> &str {
         &self.text

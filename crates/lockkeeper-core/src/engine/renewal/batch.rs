@@ -31,13 +31,12 @@ struct Alike {
 /// Gathers claims into batches, each with the server that has its keys; of those that are alike the first come first. A claim
 /// whose acquire is repeated goes alone.
 pub(super) fn gather(
-    store: &Arc<dyn Store>,
-    parts: Vec<Arc<Part>>,
-) -> impl Iterator<Item = (u32, Batch)> + use<> {
+    store: &dyn Store,
+    due: impl IntoIterator<Item = (Verb, Arc<Part>)>,
+) -> Vec<(u32, Batch)> {
     let mut alone = Vec::new();
     let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
-    for part in parts {
-        let verb = part.claim().renewal();
+    for (verb, part) in due {
         let group = store.group(part.protocol.name().main());
         if verb == Verb::Acquire {
             let parts = vec![part];
@@ -59,10 +58,9 @@ pub(super) fn gather(
             }
         }
     }
-    let store = Arc::clone(store);
-    let batches = batches.into_iter().flat_map(move |(alike, batches)| {
+    let batches = batches.into_iter().flat_map(|(alike, batches)| {
         let server = store.server_of(alike.group);
         batches.into_iter().map(move |batch| (server, batch))
     });
-    alone.into_iter().chain(batches)
+    alone.into_iter().chain(batches).collect()
 }

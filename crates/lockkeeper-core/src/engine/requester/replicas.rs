@@ -1,5 +1,6 @@
 //! One renewal whose answer counts only with replicas behind it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,18 +24,16 @@ impl Requester {
     /// Dropping the future leaves the request unanswered, which the claim remembers.
     pub(crate) async fn confirm(
         &self,
-        part: &Part,
+        part: &Arc<Part>,
         replicas: u32,
         extra: Duration,
     ) -> Result<Confirmed, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let verb = {
-            let mut claim = part.claim();
+        let verb = part.change(|claim| {
             let verb = claim.renewal();
             let sent = claim.send(verb, request, self.clock.now());
-            sent.map_err(Failed::Forbidden)?;
-            verb
-        };
+            sent.map(|()| verb).map_err(Failed::Forbidden)
+        })?;
         let unanswered = Unanswered { part, request };
         let timeout = part.terms.timeout;
         let call = |form| {

@@ -16,7 +16,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
-use crate::engine::renewal::Renewer;
+use crate::engine::claims::Claims;
 use crate::engine::requester::Requester;
 use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
@@ -75,29 +75,22 @@ enum Order {
 }
 
 impl Subscriptions {
-    /// Subscriptions on `store`, whose `events` it reads, and the future that runs it until every handle is gone.
+    /// Subscriptions of a store, whose `events` it reads, and the future that runs it until every handle is gone.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        requester: Arc<Requester>,
         events: mpsc::UnboundedReceiver<Event>,
-        renewer: Arc<Renewer>,
         presence: Presence,
     ) -> (Arc<Self>, impl Future<Output = ()>) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let subscriptions = Arc::new(Self {
             state: Mutex::default(),
             orders,
-            clock: store.clock(),
+            clock: Arc::clone(&requester.clock),
             presence,
             introduced: AtomicBool::new(false),
             listening: AtomicBool::new(false),
         });
-        let task = run(
-            Arc::downgrade(&subscriptions),
-            store,
-            events,
-            inbox,
-            renewer,
-        );
+        let task = run(Arc::downgrade(&subscriptions), requester, events, inbox);
         (subscriptions, task)
     }
 
@@ -172,10 +165,10 @@ impl Subscriptions {
 
     /// Its label ages: makes the client known anew if it holds anything. Otherwise it has nothing to show for now, and the
     /// next grant does it.
-    fn introduce_again(&self, renewer: &Renewer) {
+    fn introduce_again(&self, claims: &Claims) {
         // First, so that a lease which is too new to be seen below sends the order itself.
         self.introduced.store(false, Ordering::Relaxed);
-        if !renewer.is_empty() {
+        if !claims.is_empty() {
             self.introduce();
         }
     }
@@ -247,12 +240,12 @@ impl Subscriptions {
         result
     }
 
-    fn message(&self, renewer: &Renewer, channel: &str, payload: &[u8]) {
+    fn message(&self, claims: &Claims, channel: &str, payload: &[u8]) {
         let reader = self.with(|state| state.registry.reader(channel).cloned());
         let signal = match reader {
-            Some(Reader::Client(_)) => return presence::told(renewer, payload),
+            Some(Reader::Client(_)) => return presence::told(claims, payload),
             Some(Reader::Queue) => match Grant::read(payload) {
-                Some(grant) => return renewer.granted(grant),
+                Some(grant) => return claims.granted(grant),
                 None => None,
             },
             Some(Reader::Waiters(protocol)) => protocol.signal(payload),
@@ -281,7 +274,7 @@ impl Subscriptions {
         }
     }
 
-    fn subscribed(&self, renewer: &Renewer, channel: &str, result: Result<(), StoreError>) {
+    fn subscribed(&self, claims: &Claims, channel: &str, result: Result<(), StoreError>) {
         let now = self.clock.now();
         match result {
             Ok(()) => {
@@ -291,7 +284,7 @@ impl Subscriptions {
                     ((opening, reader), state.registry.subscribed(channel, now))
                 });
                 if let Some(Reader::Client(client)) = reader {
-                    renewer.hears(client);
+                    claims.hears(client);
                 }
                 if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
                     opening.notify_waiters();
@@ -327,8 +320,8 @@ async fn unsubscribe(store: Arc<dyn Store>, channel: String) -> Settled {
     Settled::Unsubscribed(channel)
 }
 
-async fn introduce(renewer: Arc<Renewer>, presence: Presence) -> Settled {
-    presence::introduce(Arc::clone(&renewer.requester), presence).await;
+async fn introduce(requester: Arc<Requester>, presence: Presence) -> Settled {
+    presence::introduce(requester, presence).await;
     Settled::Introduced
 }
 
@@ -343,12 +336,11 @@ enum Wakeup {
 
 async fn run(
     subscriptions: Weak<Subscriptions>,
-    store: Arc<dyn Store>,
+    requester: Arc<Requester>,
     mut events: mpsc::UnboundedReceiver<Event>,
     mut inbox: mpsc::UnboundedReceiver<Order>,
-    renewer: Arc<Renewer>,
 ) {
-    let clock = store.clock();
+    let (store, clock, claims) = (&requester.store, &requester.clock, &requester.claims);
     let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
     let mut introduction = Introduction::default();
     loop {
@@ -361,35 +353,35 @@ async fn run(
             order = inbox.recv() => order.map_or(Wakeup::End, Wakeup::Order),
             event = events.recv() => event.map_or(Wakeup::End, Wakeup::Event),
             Some(settled) = operations.next() => Wakeup::Settled(settled),
-            () = sleep_until_some(&clock, next) => Wakeup::Timer,
+            () = sleep_until_some(clock, next) => Wakeup::Timer,
         };
         let Some(subscriptions) = subscriptions.upgrade() else {
             return;
         };
         match wakeup {
             Wakeup::Order(Order::Subscribe(channel)) => {
-                operations.push(Box::pin(subscribe(Arc::clone(&renewer.requester), channel)));
+                operations.push(Box::pin(subscribe(Arc::clone(&requester), channel)));
             }
             Wakeup::Order(Order::Unsubscribe(channel)) => {
-                operations.push(Box::pin(unsubscribe(Arc::clone(&store), channel)));
+                operations.push(Box::pin(unsubscribe(Arc::clone(store), channel)));
             }
             Wakeup::Order(Order::SetTimer) => {}
             Wakeup::Order(Order::Introduce) => {
                 operations.push(Box::pin(introduce(
-                    Arc::clone(&renewer),
+                    Arc::clone(&requester),
                     subscriptions.presence.clone(),
                 )));
                 introduction.sent(clock.now());
             }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
-                subscriptions.subscribed(&renewer, &channel, result);
+                subscriptions.subscribed(claims, &channel, result);
             }
             Wakeup::Settled(Settled::Unsubscribed(channel)) => {
                 subscriptions.change(|registry| registry.unsubscribed(&channel));
             }
             Wakeup::Settled(Settled::Introduced) => {}
             Wakeup::Event(Event::Message { channel, payload }) => {
-                subscriptions.message(&renewer, &channel, &payload);
+                subscriptions.message(claims, &channel, &payload);
             }
             Wakeup::Event(Event::Reconnected) => {
                 tracing::debug!("connected again: every waiter looks, every lease is renewed");
@@ -397,7 +389,7 @@ async fn run(
                 if !mutant!(DeafToReconnect) {
                     subscriptions.change(|registry| registry.gap(now));
                 }
-                renewer.all_due();
+                claims.all_due();
                 introduction.hurry(now);
             }
             Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
@@ -408,7 +400,7 @@ async fn run(
             Wakeup::End => return,
         }
         if introduction.is_over(clock.now()) {
-            subscriptions.introduce_again(&renewer);
+            subscriptions.introduce_again(claims);
         }
     }
 }

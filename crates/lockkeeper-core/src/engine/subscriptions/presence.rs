@@ -6,11 +6,11 @@ use std::time::Duration;
 use lockkeeper_lua::client;
 use uuid::Uuid;
 
-use crate::claim::Claim;
-use crate::engine::renewal::Renewer;
+use crate::engine::claims::Claims;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
 use crate::seam::protocol::ScriptCall;
+use crate::words::agenda::Notice;
 use crate::words::moment::Moment;
 
 /// How long a label stands. A crashed client's is of use for as long as its leases last; a free name must leave nothing
@@ -89,13 +89,13 @@ impl Introduction {
 }
 
 /// Does what a message on a client's channel says: `revoked <claim>` or `gone <claim>`.
-pub(super) fn told(renewer: &Renewer, payload: &[u8]) {
+pub(super) fn told(claims: &Claims, payload: &[u8]) {
     let words = str::from_utf8(payload)
         .ok()
         .and_then(|text| text.split_once(' '));
     match words {
-        Some(("revoked", claim)) => renewer.end(claim, Claim::revoke),
-        Some(("gone", claim)) => renewer.end(claim, Claim::seen_gone),
+        Some(("revoked", claim)) => claims.notice(claim, Notice::Revoked),
+        Some(("gone", claim)) => claims.notice(claim, Notice::Gone),
         _ => tracing::debug!("a message to the client without meaning"),
     }
 }

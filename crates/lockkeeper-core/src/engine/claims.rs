@@ -1,0 +1,177 @@
+//! The claims of one client that messages may speak of or for which something is to be done: an index over their
+//! [agendas](Agenda), and what comes by messages.
+//!
+//! A claim and its place here change together: whoever [changes](Part::change) a claim lets the index follow while the claim is
+//! locked. So the order of locks is claim before index, and nothing here looks into a claim with the index locked.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::claim::{Claim, Passed, Verdict};
+use crate::engine::part::{Changed, Part};
+use crate::engine::sync::{Mutex, MutexGuard};
+use crate::schedule::Schedule;
+use crate::seam::protocol::Grant;
+use crate::words::agenda::{Agenda, Notice};
+use crate::words::moment::Moment;
+use crate::words::name::Name;
+use crate::words::owner::Owner;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    index: Mutex<Index>,
+    /// Rung when something is to be done before everything else.
+    pub(super) bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    known: BTreeMap<Arc<str>, Arc<Part>>,
+    schedule: Schedule<Arc<Part>>,
+    /// What the renewer sleeps for; `None`: until the bell rings.
+    armed: Option<Moment>,
+    /// There was nothing to do when the renewer last looked, and nothing has come since.
+    idle: bool,
+}
+
+/// What is to be done at a moment.
+pub(super) struct Work {
+    pub(super) overdue: Vec<Arc<Part>>,
+    pub(super) due: Vec<Arc<Part>>,
+    pub(super) to_verify: Vec<Arc<Part>>,
+}
+
+impl Claims {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agenda of this claim, which is locked, has changed.
+    pub(super) fn follow(&self, part: &Arc<Part>, before: Agenda, after: Agenda) {
+        let soonest = after.due.into_iter().chain(after.deadline).min();
+        let sooner = {
+            let mut index = self.index();
+            match (before.known, after.known) {
+                (false, true) => drop(index.known.insert(part.id.text(), Arc::clone(part))),
+                (true, false) => drop(index.known.remove(part.id.as_str())),
+                _ => {}
+            }
+            let steady = part.terms.pace.map_or(Duration::ZERO, |pace| pace.steady);
+            let schedule = &mut index.schedule;
+            schedule.follow(part.number, part, steady, before, after);
+            index.idle &= soonest.is_none();
+            let sooner = |moment| index.armed.is_none_or(|armed| moment < armed);
+            after.verify || soonest.is_some_and(sooner)
+        };
+        if sooner {
+            self.bell.notify_one();
+        }
+    }
+
+    /// What is to be done at `now`. The index changes as it is done.
+    pub(super) fn work(&self, now: Moment) -> Work {
+        let index = self.index();
+        Work {
+            overdue: index.schedule.overdue(now),
+            due: index.schedule.due(now),
+            to_verify: index.schedule.to_verify(),
+        }
+    }
+
+    /// The renewer is about to sleep, and says until when at most. If claims have come since the last look, it looks again soon even
+    /// with none left: locks that are taken and let go in quick succession would else wake it each time.
+    pub(super) fn arm(&self, soon: Moment, also: Option<Moment>) -> Option<Moment> {
+        let mut index = self.index();
+        let next = index.schedule.next();
+        let soon = (!index.idle).then_some(soon);
+        index.idle = next.is_none();
+        index.armed = next.or(soon).into_iter().chain(also).min();
+        index.armed
+    }
+
+    /// Every claim, in the order in which they were made.
+    fn all(&self) -> Vec<Arc<Part>> {
+        let mut all: Vec<_> = self.index().known.values().cloned().collect();
+        all.sort_unstable_by_key(|part| part.number);
+        all
+    }
+
+    fn find(&self, claim: &str) -> Option<Arc<Part>> {
+        self.index().known.get(claim).cloned()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.index().known.is_empty()
+    }
+
+    /// The claims of `owner` that may come to wait for `name`.
+    pub(crate) fn waiting(&self, name: &Name, owner: &Owner) -> Vec<String> {
+        let mut all = self.all();
+        all.retain(|part| {
+            part.protocol.name() == name && part.id.owner() == *owner && part.claim().may_wait()
+        });
+        all.iter().map(|part| part.id.to_string()).collect()
+    }
+
+    /// A message has told of a grant.
+    pub(crate) fn granted(&self, grant: Grant<'_>) {
+        let Some(part) = self.find(grant.claim).filter(|_| !mutant!(DeafToGrants)) else {
+            return;
+        };
+        match part
+            .requester
+            .granted_by_message(&part, grant.token, grant.request)
+        {
+            Verdict::Granted(_) => {}
+            Verdict::Recheck => {
+                let now = part.now();
+                part.change(|claim| claim.hurry(now));
+            }
+            verdict => {
+                tracing::debug!(claim = %part.id, ?verdict, "a message of a grant changes nothing");
+            }
+        }
+    }
+
+    /// A message has said this of a claim.
+    pub(crate) fn notice(&self, claim: &str, notice: Notice) {
+        if let Some(part) = self.find(claim) {
+            part.change(|claim| claim.notice(notice));
+        }
+    }
+
+    /// From now on this client hears what is said of the claims of `client`'s owners; before that it may have missed something.
+    pub(crate) fn hears(&self, client: Uuid) {
+        for part in self.all() {
+            if part.id.owner().client() == client {
+                part.change(Claim::may_have_missed_notices);
+            }
+        }
+    }
+
+    /// Messages may have been missed and the server may be another: every request that keeps a claim goes out now.
+    pub(crate) fn all_due(&self) {
+        for part in self.all() {
+            let now = part.now();
+            part.change(|claim| claim.keep_now(now));
+        }
+    }
+
+    /// The client closes: ends or gives up what is here. None of it is told yet: with one that is lost, those that are held with it
+    /// are let go.
+    pub(super) fn close(&self) -> Vec<(Arc<Part>, Changed<Passed>)> {
+        let all = self.all().into_iter();
+        all.map(|part| {
+            let now = part.now();
+            let changed = part.change_silently(|claim| claim.close(now));
+            (part, changed)
+        })
+        .collect()
+    }
+}
