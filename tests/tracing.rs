@@ -1,7 +1,7 @@
 //! What operators see: one span for each acquisition, an event for each turn of a lease, and never a password.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::sync::{Arc, Mutex as Cell, Once, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -24,6 +24,13 @@ impl Log {
     }
 
     fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        // A place in the code that another test's thread comes to for the first time at this very moment, without a subscriber,
+        // would be taken to be of interest to nobody, for good. One subscriber for all threads is interested in all places.
+        static FOR_ALL: Once = Once::new();
+        FOR_ALL.call_once(|| {
+            let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        });
+        tracing::callsite::rebuild_interest_cache();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::TRACE)
             .with_ansi(false)

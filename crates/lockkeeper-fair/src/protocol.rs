@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{Protocol, Queue, RequestContext, ScriptCall};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::{fair, reentrant};
 
@@ -53,27 +53,8 @@ impl Protocol for FairProtocol {
                 ask.token(),
                 ask.claim.owner().to_string(),
                 ask.waiter_ttl_ms(),
-                self.channel(),
+                self.name.grants(),
                 ask.queue_limit(),
-            ],
-        )
-    }
-
-    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ScriptCall::new(
-            &fair::BEAT,
-            [
-                self.main(),
-                self.part("fence"),
-                self.part("queue"),
-                self.part("waiters"),
-            ],
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                ask.floor.to_string(),
-                ask.waiter_ttl_ms(),
-                self.channel(),
             ],
         )
     }
@@ -94,7 +75,7 @@ impl Protocol for FairProtocol {
             self.keys(ask),
             [
                 ask.claim.as_str().to_owned(),
-                self.channel(),
+                self.name.grants(),
                 ask.keep_ms(),
                 mark_ttl,
                 ask.floor.to_string(),
@@ -107,20 +88,37 @@ impl Protocol for FairProtocol {
         ask.question(&reentrant::VERIFY, &self.name)
     }
 
-    fn queue(&self, claim: &str) -> Option<ScriptCall> {
-        let keys = [self.part("queue")];
-        Some(ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()]))
-    }
-
     fn reenters(&self) -> bool {
         true
     }
 
-    fn queues(&self) -> bool {
-        true
+    fn queue(&self) -> Option<&dyn Queue> {
+        Some(self)
+    }
+}
+
+impl Queue for FairProtocol {
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
+            &fair::BEAT,
+            [
+                self.main(),
+                self.part("fence"),
+                self.part("queue"),
+                self.part("waiters"),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.name.grants(),
+            ],
+        )
     }
 
-    fn channel(&self) -> String {
-        self.part("grant")
+    fn position(&self, claim: &str) -> ScriptCall {
+        let keys = [self.part("queue")];
+        ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()])
     }
 }

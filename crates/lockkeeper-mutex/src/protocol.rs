@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall, Together};
+use lockkeeper_core::protocol::{Joint, Protocol, RequestContext, ScriptCall, Together};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::mutex;
 
@@ -42,27 +42,29 @@ impl Protocol for MutexProtocol {
         )
     }
 
-    fn joins(&self) -> bool {
-        true
-    }
-
-    fn group_item(&self, ask: RequestContext<'_>, verb: Together) -> Option<ScriptCall> {
-        Some(ask.group_item(self, verb))
-    }
-
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.renewal(&mutex::RENEW, &self.name)
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
-            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name, self.channel())
+            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name)
         } else {
-            ask.leave(&mutex::LEAVE, &self.name, self.channel())
+            ask.leave(&mutex::LEAVE, &self.name)
         }
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.question(&mutex::VERIFY, &self.name)
+    }
+
+    fn joint(&self) -> Option<&dyn Joint> {
+        Some(self)
+    }
+}
+
+impl Joint for MutexProtocol {
+    fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
+        ask.group_item(self, verb)
     }
 }

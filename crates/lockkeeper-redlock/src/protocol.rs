@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{MajorityMember, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{FencingToken, Kind, Name};
 use lockkeeper_lua::{mutex, redlock};
 
@@ -52,48 +52,34 @@ impl Protocol for RedlockProtocol {
         )
     }
 
-    fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> Option<ScriptCall> {
-        Some(ScriptCall::new(
-            &redlock::RAISE,
-            [self.main(), self.name.part("fence")],
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                token.to_string(),
-            ],
-        ))
-    }
-
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ScriptCall::new(
-            &mutex::RENEW,
-            [self.main()],
-            [ask.claim.as_str().to_owned(), ask.ttl_ms()],
-        )
+        ask.renewal(&mutex::RENEW, &self.name)
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
-        let (claim, channel) = (ask.claim.as_str().to_owned(), self.channel());
         if overtakes {
-            ScriptCall::new(
-                &mutex::LEAVE_MARKED,
-                [self.main(), self.name.gone(ask.claim)],
-                [claim, channel, ask.keep_ms(), ask.ttl_ms()],
-            )
+            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name)
         } else {
-            ScriptCall::new(
-                &mutex::LEAVE,
-                [self.main()],
-                [claim, channel, ask.keep_ms()],
-            )
+            ask.leave(&mutex::LEAVE, &self.name)
         }
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ask.question(&mutex::VERIFY, &self.name)
+    }
+
+    fn majority(&self) -> Option<&dyn MajorityMember> {
+        Some(self)
+    }
+}
+
+impl MajorityMember for RedlockProtocol {
+    fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> ScriptCall {
+        let claim = ask.claim.as_str().to_owned();
         ScriptCall::new(
-            &mutex::VERIFY,
-            [self.main()],
-            [ask.claim.as_str().to_owned()],
+            &redlock::RAISE,
+            [self.main(), self.name.part("fence")],
+            [claim, ask.ttl_ms(), token.to_string()],
         )
     }
 }

@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall, Together};
+use lockkeeper_core::protocol::{Joint, Protocol, RequestContext, ScriptCall, Together};
 use lockkeeper_core::{Kind, Name};
 use lockkeeper_lua::reentrant;
 
@@ -42,23 +42,15 @@ impl Protocol for ReentrantProtocol {
         )
     }
 
-    fn joins(&self) -> bool {
-        true
-    }
-
-    fn group_item(&self, ask: RequestContext<'_>, verb: Together) -> Option<ScriptCall> {
-        Some(ask.group_item(self, verb))
-    }
-
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         ask.renewal(&reentrant::RENEW, &self.name)
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
-            ask.marked_leave(&reentrant::LEAVE_MARKED, &self.name, self.channel())
+            ask.marked_leave(&reentrant::LEAVE_MARKED, &self.name)
         } else {
-            ask.leave(&reentrant::LEAVE, &self.name, self.channel())
+            ask.leave(&reentrant::LEAVE, &self.name)
         }
     }
 
@@ -68,5 +60,15 @@ impl Protocol for ReentrantProtocol {
 
     fn reenters(&self) -> bool {
         true
+    }
+
+    fn joint(&self) -> Option<&dyn Joint> {
+        Some(self)
+    }
+}
+
+impl Joint for ReentrantProtocol {
+    fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
+        ask.group_item(self, verb)
     }
 }

@@ -1,4 +1,4 @@
-use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{Modes, Protocol, Queue, RequestContext, ScriptCall};
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::{fair, reentrant, rwlock};
 
@@ -87,7 +87,7 @@ impl Protocol for RwProtocol {
                 ask.token(),
                 ask.claim.owner().to_string(),
                 ask.waiter_ttl_ms(),
-                self.channel(),
+                self.name.grants(),
                 ask.queue_limit(),
                 self.mode(),
                 ask.known_owner(),
@@ -95,6 +95,54 @@ impl Protocol for RwProtocol {
         )
     }
 
+    /// Under the main key a writer looks like the holder of a re-entrant lock, and is renewed by the same script.
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let (script, key) = match self.mode {
+            Mode::Read => (&rwlock::RENEW_READ, self.part("readers")),
+            Mode::Write => (&reentrant::RENEW, self.main()),
+        };
+        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned(), ask.ttl_ms()])
+    }
+
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
+        ScriptCall::new(
+            &rwlock::LEAVE,
+            self.keys(ask.claim),
+            [
+                ask.claim.as_str().to_owned(),
+                self.name.grants(),
+                ask.keep_ms(),
+                Self::mark_ttl(ask, overtakes),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                self.mode(),
+                ask.known_owner(),
+            ],
+        )
+    }
+
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let (script, key) = match self.mode {
+            Mode::Read => (&rwlock::VERIFY_READ, self.part("readers")),
+            Mode::Write => (&reentrant::VERIFY, self.main()),
+        };
+        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned()])
+    }
+
+    fn reenters(&self) -> bool {
+        true
+    }
+
+    fn queue(&self) -> Option<&dyn Queue> {
+        Some(self)
+    }
+
+    fn modes(&self) -> Option<&dyn Modes> {
+        Some(self)
+    }
+}
+
+impl Queue for RwProtocol {
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
         ScriptCall::new(
             &rwlock::BEAT,
@@ -110,43 +158,24 @@ impl Protocol for RwProtocol {
                 ask.ttl_ms(),
                 ask.floor.to_string(),
                 ask.waiter_ttl_ms(),
-                self.channel(),
+                self.name.grants(),
                 self.mode(),
             ],
         )
     }
 
-    /// Under the main key a writer looks like the holder of a re-entrant lock, and is renewed by the same script.
-    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let (script, key) = match self.mode {
-            Mode::Read => (&rwlock::RENEW_READ, self.part("readers")),
-            Mode::Write => (&reentrant::RENEW, self.main()),
-        };
-        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned(), ask.ttl_ms()])
+    fn position(&self, claim: &str) -> ScriptCall {
+        let keys = [self.part("queue")];
+        ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()])
     }
+}
 
+impl Modes for RwProtocol {
     fn batch(&self) -> &'static str {
         match self.mode {
             Mode::Read => "rwlock/read",
             Mode::Write => "rwlock/write",
         }
-    }
-
-    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
-        ScriptCall::new(
-            &rwlock::LEAVE,
-            self.keys(ask.claim),
-            [
-                ask.claim.as_str().to_owned(),
-                self.channel(),
-                ask.keep_ms(),
-                Self::mark_ttl(ask, overtakes),
-                ask.floor.to_string(),
-                ask.waiter_ttl_ms(),
-                self.mode(),
-                ask.known_owner(),
-            ],
-        )
     }
 
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall {
@@ -159,36 +188,11 @@ impl Protocol for RwProtocol {
                 ask.ttl_ms(),
                 ask.floor.to_string(),
                 ask.waiter_ttl_ms(),
-                self.channel(),
+                self.name.grants(),
                 self.mode(),
                 old.as_str().to_owned(),
                 Self::mark_ttl(ask, overtakes),
             ],
         )
-    }
-
-    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let (script, key) = match self.mode {
-            Mode::Read => (&rwlock::VERIFY_READ, self.part("readers")),
-            Mode::Write => (&reentrant::VERIFY, self.main()),
-        };
-        ScriptCall::new(script, [key], [ask.claim.as_str().to_owned()])
-    }
-
-    fn queue(&self, claim: &str) -> Option<ScriptCall> {
-        let keys = [self.part("queue")];
-        Some(ScriptCall::new(&fair::QUEUE, keys, [claim.to_owned()]))
-    }
-
-    fn reenters(&self) -> bool {
-        true
-    }
-
-    fn queues(&self) -> bool {
-        true
-    }
-
-    fn channel(&self) -> String {
-        self.part("grant")
     }
 }

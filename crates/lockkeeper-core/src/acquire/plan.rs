@@ -113,7 +113,7 @@ impl Target {
     ///
     /// As for [`key`](Self::key).
     pub fn joins(&self) -> Result<bool> {
-        Ok(self.protocol()?.joins())
+        Ok(self.protocol()?.joint().is_some())
     }
 
     /// The group of its main key: one script may name keys of one group.

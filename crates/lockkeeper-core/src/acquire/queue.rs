@@ -24,7 +24,7 @@ impl Acquisition {
     /// Where this client hears of grants anyhow, that of a claim which is about to stand in the queue may overtake the answer
     /// that says to wait for it: it is expected from now on.
     pub(super) fn expect_grant(stage: &Stage) -> Option<Subscription> {
-        if !stage.first().protocol.queues() {
+        if !stage.queues() {
             return None;
         }
         let engine = &stage.first().engine;

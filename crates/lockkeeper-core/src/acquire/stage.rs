@@ -217,7 +217,7 @@ impl Stage {
 
     /// Whether its claim stands in a queue on the server.
     pub(super) fn queues(&self) -> bool {
-        self.first().protocol.queues()
+        self.first().protocol.queue().is_some()
     }
 
     /// The name of a seat.

@@ -373,7 +373,7 @@ pub(crate) async fn queue(
     };
     let (mut length, mut first) = (0, None);
     for claim in claims {
-        let Some(item) = protocol.queue(&claim) else {
+        let Some(item) = protocol.queue().map(|queue| queue.position(&claim)) else {
             break;
         };
         let (reply, _) = ask(engine, name, Question::Queue, || item.clone()).await?;

@@ -56,7 +56,7 @@ impl Part {
                 terms.waiter_ttl,
                 terms.wait_until,
             );
-        let claim = if protocol.queues() {
+        let claim = if protocol.queue().is_some() {
             let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
             // A message grants for a waiter's ttl; a fixed lease has its own, which only an answer gives.
             let least = match terms.pace {

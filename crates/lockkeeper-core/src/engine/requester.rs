@@ -108,9 +108,7 @@ impl Requester {
             .call(request, part.terms.timeout, item, may_resend)
             .await;
         let answer = answer.and_then(|(script, reply)| {
-            part.protocol
-                .decode(script, &reply)
-                .ok_or_else(|| bad_answer(&reply))
+            Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
         });
         let verdict = self.told(part, request, answer);
         drop(unanswered);
@@ -170,7 +168,7 @@ impl Requester {
                 Verb::Release => Together::Leave { overtakes },
                 _ => Together::Acquire,
             };
-            part.protocol.group_item(self.ask(part), together)
+            Some(part.protocol.joint()?.item(self.ask(part), together))
         };
         self.exchange_all(group, verb, item).await
     }
@@ -260,9 +258,7 @@ impl Requester {
         let (script, reply) = self
             .call(request, part.terms.timeout, item, || true)
             .await?;
-        part.protocol
-            .decode(script, &reply)
-            .ok_or_else(|| bad_answer(&reply))
+        Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
     }
 
     /// Writes the largest token of a majority back to this server, out of turn: where the claim does not hold any more it
@@ -273,15 +269,14 @@ impl Requester {
         token: FencingToken,
     ) -> Result<Answer, StoreError> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let raise = || part.protocol.raise(self.ask(part), token);
-        let first = raise().ok_or_else(|| StoreError::not_sent("the kind writes no token back"))?;
-        let item = || raise().unwrap_or_else(|| first.clone());
+        let Some(member) = part.protocol.majority() else {
+            return Err(StoreError::not_sent("the kind writes no token back"));
+        };
+        let item = || member.raise(self.ask(part), token);
         let (script, reply) = self
             .call(request, part.terms.timeout, item, || true)
             .await?;
-        part.protocol
-            .decode(script, &reply)
-            .ok_or_else(|| bad_answer(&reply))
+        Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
     }
 
     /// A token of a name on this store was seen elsewhere.
@@ -319,18 +314,23 @@ impl Requester {
     }
 
     fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {
+        let protocol = &*part.protocol;
         match verb {
             // Of the two claims of a swap the new one asks.
-            Verb::Acquire | Verb::Convert => match &part.predecessor {
-                Some(old) if ask.token.is_none() => {
+            Verb::Acquire | Verb::Convert => match (&part.predecessor, protocol.modes()) {
+                (Some(old), Some(modes)) if ask.token.is_none() => {
                     let overtakes = old.claim().release_needed() == ReleaseNeeded::WithTombstone;
-                    part.protocol.convert(ask, &old.id, overtakes)
+                    modes.convert(ask, &old.id, overtakes)
                 }
-                _ => part.protocol.acquire(ask),
+                _ => protocol.acquire(ask),
             },
-            Verb::Heartbeat => part.protocol.heartbeat(ask),
-            Verb::Renew => part.protocol.renew(ask),
-            Verb::Release => part.protocol.release(ask, overtakes),
+            Verb::Heartbeat => match protocol.queue() {
+                Some(queue) => queue.heartbeat(ask),
+                // No claim of it waits.
+                None => protocol.renew(ask),
+            },
+            Verb::Renew => protocol.renew(ask),
+            Verb::Release => protocol.release(ask, overtakes),
         }
     }
 

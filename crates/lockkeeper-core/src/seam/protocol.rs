@@ -209,6 +209,12 @@ impl Answer {
         Self::of(reply.status(), reply.fields())
     }
 
+    /// What the reply of this script means; `None` if it is not one that its contract names.
+    pub fn of_script(script: &Script, reply: &Reply) -> Option<Self> {
+        let named = script.replies.contains(&reply.status());
+        named.then(|| Self::read(reply)).flatten()
+    }
+
     fn of(status: Status, fields: &[Value]) -> Option<Self> {
         let field = |index: usize| fields.get(index).and_then(Value::as_i64);
         let (number, second) = (|| field(0), || field(1));
@@ -248,12 +254,9 @@ impl Answer {
     }
 }
 
-/// What a message on one of a kind's channels means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Signal {
-    /// Somebody left, at once or for later: one waiter of the name should look.
-    Look,
+/// Whether a message on the channel of a name's waiters says that one of them should look: somebody left, at once or for later.
+pub fn is_wake(payload: &[u8]) -> bool {
+    matches!(payload, b"free" | b"kept")
 }
 
 /// A grant that a message has told of: `G <claim> <token> <request>`.
@@ -289,11 +292,10 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// One kind of lock on one name: builds requests, reads answers.
+/// One kind of lock on one name: builds requests.
 ///
-/// The provided methods are for kinds that need them; a kind without a queue, without modes or without groups leaves
-/// them as they are. The engine's own promise for every item: it is sent at most once at a time for a claim, in the
-/// order that [`claim`](crate::claim) allows.
+/// What only some kinds have is asked for by a method that gives it: `None` says that this kind does not have it. The engine's own promise
+/// for every request: it is sent at most once at a time for a claim, in the order that [`claim`](crate::claim) allows.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// The kind.
     fn kind(&self) -> Kind;
@@ -304,84 +306,86 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Makes the claim a holder, if it can be one now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Whether claims of this kind can be acquired together with others by one script, see [`group_item`](Self::group_item).
-    fn joins(&self) -> bool {
-        false
-    }
-
-    /// What acquires the claim, or lets it go, together with claims on other names of its group by one run of
-    /// [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE): an item of it. `None`
-    /// of a kind that those scripts do not know; its claims are acquired one after the other.
-    fn group_item(&self, _ask: RequestContext<'_>, _verb: Together) -> Option<ScriptCall> {
-        None
-    }
-
     /// Arms the claim's lease again: an item of a batch script, with exactly one key.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;
-
-    /// Says that the waiting claim is alive: an item of a batch script. Of a kind without a queue this is a renewal, and
-    /// never asked for: no claim of it waits.
-    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
-        self.renew(ask)
-    }
 
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
     /// must then see to it that it creates nothing.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall;
 
-    /// Makes the claim a holder in the place of `old`, a claim of its owner that holds by another protocol of the same name;
-    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same. Of a kind without modes
-    /// this is an acquire, and never asked for.
-    fn convert(&self, ask: RequestContext<'_>, _old: &ClaimId, _overtakes: bool) -> ScriptCall {
-        self.acquire(ask)
-    }
-
-    /// What renewals, and beats, of this protocol are batched by: those with the same word are items of the same scripts.
-    fn batch(&self) -> &'static str {
-        self.kind().as_str()
-    }
-
     /// Asks whether the claim holds; changes nothing. Exactly one key.
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
-
-    /// Writes the largest token of a majority back to a server on which the claim holds. `None` of a kind that is decided by
-    /// one server.
-    fn raise(&self, _ask: RequestContext<'_>, _token: FencingToken) -> Option<ScriptCall> {
-        None
-    }
 
     /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
     fn reenters(&self) -> bool {
         false
     }
 
-    /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing. `None` of a kind without a
-    /// queue.
-    fn queue(&self, _claim: &str) -> Option<ScriptCall> {
+    /// That claims wait in a queue on the server, and are granted by it.
+    fn queue(&self) -> Option<&dyn Queue> {
         None
     }
 
-    /// Whether claims wait in a queue on the server, and are granted by it.
-    fn queues(&self) -> bool {
-        false
+    /// That a name can be held in several modes.
+    fn modes(&self) -> Option<&dyn Modes> {
+        None
     }
 
+    /// That claims can be acquired together with those on other names, by one script.
+    fn joint(&self) -> Option<&dyn Joint> {
+        None
+    }
+
+    /// That a majority of several servers decides.
+    fn majority(&self) -> Option<&dyn MajorityMember> {
+        None
+    }
+}
+
+/// Kinds whose claims wait in a queue on the server.
+pub trait Queue: Send + Sync {
+    /// Says that the waiting claim is alive: an item of a batch script.
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall;
+
+    /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing.
+    fn position(&self, claim: &str) -> ScriptCall;
+}
+
+/// Kinds that hold a name in several modes, each by a protocol of its own.
+pub trait Modes: Send + Sync {
+    /// What requests in this mode are batched by: those with the same word are items of the same scripts.
+    fn batch(&self) -> &'static str;
+
+    /// Makes the claim a holder in the place of `old`, a claim of its owner that holds in another mode; `overtakes` says that an
+    /// acquire of the old one is unanswered. Run again it answers the same.
+    fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
+}
+
+/// Kinds whose claims one script acquires together with others.
+pub trait Joint: Send + Sync {
+    /// An item of [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE).
+    fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall;
+}
+
+/// Kinds that a majority of several servers decides.
+pub trait MajorityMember: Send + Sync {
+    /// Writes the largest token of the majority back to a server on which the claim holds.
+    fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> ScriptCall;
+}
+
+impl dyn Protocol {
     /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
     /// clients are told of their grants.
-    fn channel(&self) -> String {
-        self.name().part("wake")
+    pub fn channel(&self) -> String {
+        match self.queue() {
+            Some(_) => self.name().grants(),
+            None => self.name().wakes(),
+        }
     }
 
-    /// What a message on [`channel`](Self::channel) means; `None` if nothing.
-    fn signal(&self, payload: &[u8]) -> Option<Signal> {
-        matches!(payload, b"free" | b"kept").then_some(Signal::Look)
-    }
-
-    /// What a reply means; `None` if it is not one that the script's contract names.
-    fn decode(&self, item: &'static Script, reply: &Reply) -> Option<Answer> {
-        item.replies
-            .contains(&reply.status())
-            .then(|| Answer::read(reply))
-            .flatten()
+    /// What requests of this protocol are batched by.
+    pub(crate) fn batch(&self) -> &'static str {
+        let of_kind = || self.kind().as_str();
+        self.modes().map_or_else(of_kind, Modes::batch)
     }
 }

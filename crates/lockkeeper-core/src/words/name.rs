@@ -127,6 +127,16 @@ impl Name {
         }
     }
 
+    /// The channel on which the waiters of this name are told to look.
+    pub fn wakes(&self) -> String {
+        self.part("wake")
+    }
+
+    /// What the channels begin with on which clients are told of the grants of this name.
+    pub fn grants(&self) -> String {
+        self.part("grant")
+    }
+
     /// The mark of a leave that overtook an acquire of this claim.
     pub fn gone(&self, claim: &ClaimId) -> String {
         self.part("gone") + ":" + claim.as_str()

@@ -106,8 +106,9 @@ impl Servers {
         let item = match asked {
             Asked::Acquire => self.protocol.acquire(ask),
             Asked::WriteBack(token) => {
-                let item = self.protocol.raise(ask, token);
-                item.context("the kind writes no token back")?
+                let member = self.protocol.majority();
+                let member = member.context("the kind writes no token back")?;
+                member.raise(ask, token)
             }
             Asked::Renew => self.protocol.renew(ask),
             Asked::Leave { overtakes } => self.protocol.release(ask, overtakes),
@@ -139,7 +140,7 @@ impl Servers {
                 _ => None,
             }
         } else {
-            self.protocol.decode(script, &reply)
+            Answer::of_script(script, &reply)
         };
         let answer = answer.with_context(|| format!("{} answered {reply:?}", script.name))?;
         let (keys, _) = self.snapshots.insert_full(engine.snapshot());

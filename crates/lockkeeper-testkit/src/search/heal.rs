@@ -22,7 +22,7 @@ const REQUESTS: usize = 8;
 impl Search {
     /// The waiter that is never served from here, if there is one.
     pub(super) fn judge_progress(&mut self, world: World) -> Result<Option<Violation>> {
-        let queues = self.model.protocol.queues();
+        let queues = self.model.protocol.queue().is_some();
         if self.waiters(world).is_empty() && !queues {
             return Ok(None);
         }
@@ -54,7 +54,7 @@ impl Search {
     /// After so many ticks every lease has ended that was not renewed, and every turn that was given to the dead.
     fn patience(&self) -> u8 {
         let leases = 2 * self.bounds.longest() + 1;
-        if self.model.protocol.queues() {
+        if self.model.protocol.queue().is_some() {
             // Each of them may be pardoned, and then be granted.
             leases + 3 * self.bounds.waiter * self.bounds.clients * self.bounds.attempts()
         } else {
@@ -146,7 +146,9 @@ impl Search {
             };
             let (sleeps, mut client) = (attempt.sleeps, Client::clone(&client));
             let sent = match belief {
-                Validity::NotYet if asked_now && (sleeps || self.model.protocol.queues()) => {
+                Validity::NotYet
+                    if asked_now && (sleeps || self.model.protocol.queue().is_some()) =>
+                {
                     return Ok(world);
                 }
                 Validity::NotYet => self

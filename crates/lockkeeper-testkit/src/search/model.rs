@@ -160,7 +160,7 @@ impl Model {
     pub fn quick(&self) -> Vec<Bounds> {
         if self.reading.is_some() {
             Bounds::quick_of_modes()
-        } else if self.protocol.queues() {
+        } else if self.protocol.queue().is_some() {
             Bounds::quick_of_queues()
         } else {
             Bounds::quick()
@@ -169,14 +169,14 @@ impl Model {
 
     /// The same nearby: seconds.
     pub fn short(&self) -> Vec<Bounds> {
-        Bounds::short(self.reading.is_some() || self.protocol.queues())
+        Bounds::short(self.reading.is_some() || self.protocol.queue().is_some())
     }
 
     /// The same further out: minutes, and gigabytes.
     pub fn thorough(&self) -> Vec<Bounds> {
         if self.reading.is_some() {
             Bounds::thorough_of_modes()
-        } else if self.protocol.queues() {
+        } else if self.protocol.queue().is_some() {
             Bounds::thorough_of_queues()
         } else {
             Bounds::thorough()

@@ -415,7 +415,7 @@ impl Search {
         };
         let claim = self.server.claim(of_all).clone();
         let mut claim = Claim::new(claim, self.bounds.ttl(seat.attempt), MARGIN);
-        if self.model.protocol.queues() {
+        if self.model.protocol.queue().is_some() {
             let waiter_ttl = self.bounds.waiter_ttl();
             claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
         }
@@ -452,7 +452,7 @@ impl Search {
             _ => return None,
         };
         let token = claim.token();
-        let noted = self.model.protocol.queues() && token.is_none();
+        let noted = self.model.protocol.queue().is_some() && token.is_none();
         let asked = Asked {
             question,
             mode,

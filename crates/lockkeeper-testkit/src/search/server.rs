@@ -133,7 +133,7 @@ impl Server {
         if let Some(run) = self.runs.get(&key) {
             return Ok(run.clone());
         }
-        let item = self.item(seat, asked);
+        let item = self.item(seat, asked)?;
         self.store.stop_clock(server_time(tick));
         self.store.restore(&self.snapshots.value(server));
         let told = self.execute(&item, asked)?;
@@ -148,22 +148,26 @@ impl Server {
         Ok(run)
     }
 
-    fn item(&self, seat: Seat, asked: Asked) -> ScriptCall {
+    fn item(&self, seat: Seat, asked: Asked) -> Result<ScriptCall> {
         let protocol = self.model.protocol_of(asked.mode);
         let ttl = self.bounds.ttl(seat.attempt);
         let ask = RequestContext::new(self.claim(seat), ttl, asked.floor, asked.token)
             .queueing(self.bounds.waiter_ttl(), None);
-        match asked.question {
+        Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),
             Question::Swap { old, overtakes } => {
                 let attempt = old;
-                protocol.convert(ask, self.claim(Seat { attempt, ..seat }), overtakes)
+                let modes = protocol.modes().context("a kind without modes")?;
+                modes.convert(ask, self.claim(Seat { attempt, ..seat }), overtakes)
             }
-            Question::Beat => protocol.heartbeat(ask),
+            Question::Beat => {
+                let queue = protocol.queue().context("a kind without a queue")?;
+                queue.heartbeat(ask)
+            }
             Question::Renew => protocol.renew(ask),
             Question::Leave { overtakes } => protocol.release(ask, overtakes),
             Question::Verify => protocol.verify(ask),
-        }
+        })
     }
 
     /// Runs a script as `EVAL` does, in the mutant's words if there is one for it.
@@ -176,7 +180,7 @@ impl Server {
             if item.script.batch {
                 reply.field(0).and_then(Answer::of_item)
             } else {
-                self.model.protocol.decode(item.script, &reply)
+                Answer::of_script(item.script, &reply)
             }
         });
         Ok(answer.map_or(Told::Unreadable, Told::Answer))
@@ -217,7 +221,7 @@ impl Server {
             let Event::Message { payload, .. } = event else {
                 continue;
             };
-            look |= self.model.protocol.signal(&payload).is_some();
+            look |= protocol::is_wake(&payload);
             grants.extend(protocol::Grant::read(&payload).and_then(|grant| {
                 let message = Message {
                     token: grant.token,
@@ -295,7 +299,7 @@ impl Server {
             floor: 0,
             token: None,
         };
-        let told = self.execute(&self.item(seat, asked), asked)?;
+        let told = self.execute(&self.item(seat, asked)?, asked)?;
         Ok(match told {
             Told::Answer(Answer::Held(left)) => Some(u64::try_from(left.as_millis())?),
             _ => None,
@@ -304,9 +308,10 @@ impl Server {
 
     /// The place of a claim in the queue, if there is one.
     fn queued(&self, seat: Seat) -> Result<Option<u64>> {
-        let Some(item) = self.model.protocol.queue(self.claim(seat).as_str()) else {
+        let Some(queue) = self.model.protocol.queue() else {
             return Ok(None);
         };
+        let item = queue.position(self.claim(seat).as_str());
         let reply = Reply::read(1, self.eval(&item, 1)?)?;
         let place = reply.field(1).and_then(Value::as_i64);
         let place = u64::try_from(place.context("a queue without places")?)?;
@@ -361,7 +366,7 @@ impl Server {
 /// The channels on which this kind's clients are told something.
 fn channels(model: &Model, claims: &[Vec<ClaimId>]) -> Vec<String> {
     let channel = model.protocol.channel();
-    if !model.protocol.queues() {
+    if !model.protocol.queue().is_some() {
         return vec![channel];
     }
     // An owner is its client's id and a number.

@@ -184,7 +184,7 @@ impl Server {
                         None,
                     ));
                     let reply = Reply::read(1, self.eval(&item)?)?;
-                    let answer = self.protocols[name].decode(item.script, &reply);
+                    let answer = Answer::of_script(item.script, &reply);
                     if let Some(Answer::Held(left)) = answer {
                         standing.0.insert((rival, round, name), left);
                     }
@@ -224,7 +224,7 @@ impl Server {
             Asked::Acquire => {
                 for place in 0..set.len() {
                     let together = |ask: RequestContext<'_>| {
-                        protocol(place).group_item(ask, Together::Acquire)
+                        Some(protocol(place).joint()?.item(ask, Together::Acquire))
                     };
                     items.push(ask(place, None, &together)?);
                 }
@@ -242,7 +242,11 @@ impl Server {
                 for (place, overtakes) in leaving.places() {
                     let leave = |ask: RequestContext<'_>| match alone {
                         true => Some(protocol(place).release(ask, overtakes)),
-                        false => protocol(place).group_item(ask, Together::Leave { overtakes }),
+                        false => Some(
+                            protocol(place)
+                                .joint()?
+                                .item(ask, Together::Leave { overtakes }),
+                        ),
                     };
                     items.push(ask(place, None, &leave)?);
                 }
@@ -267,7 +271,7 @@ impl Server {
             return (0..items).map(answer).collect();
         }
         // All kinds read alike what scripts of one name answer.
-        vec![self.protocols[0].decode(item.script, &reply)]
+        vec![Answer::of_script(item.script, &reply)]
     }
 
     fn eval(&self, item: &ScriptCall) -> Result<Value, StoreError> {

@@ -55,7 +55,7 @@ impl Requester {
                 let answer = if script.batch {
                     reply.field(0).and_then(Answer::of_item)
                 } else {
-                    part.protocol.decode(script, &reply)
+                    Answer::of_script(script, &reply)
                 };
                 (answer.ok_or_else(|| bad_answer(&reply)), reached)
             }

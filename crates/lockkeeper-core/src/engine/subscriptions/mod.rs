@@ -21,7 +21,7 @@ use crate::engine::requester::Requester;
 use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{Clock, sleep_until_some};
-use crate::seam::protocol::{Grant, Protocol, Signal};
+use crate::seam::protocol::{Grant, Protocol, is_wake};
 use crate::seam::store::{Event, Store};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
@@ -45,8 +45,8 @@ pub(crate) struct Subscriptions {
 /// Who reads the messages of a channel.
 #[derive(Debug, Clone)]
 enum Reader {
-    /// The kind whose waiters are told to look.
-    Waiters(Arc<dyn Protocol>),
+    /// Waiters, who are told to look.
+    Waiters,
     /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
     Client(Uuid),
     /// Claims that wait in a queue and are told of their grants.
@@ -242,20 +242,20 @@ impl Subscriptions {
 
     fn message(&self, claims: &Claims, channel: &str, payload: &[u8]) {
         let reader = self.with(|state| state.registry.reader(channel).cloned());
-        let signal = match reader {
+        match reader {
             Some(Reader::Client(_)) => return presence::told(claims, payload),
-            Some(Reader::Queue) => match Grant::read(payload) {
-                Some(grant) => return claims.granted(grant),
-                None => None,
-            },
-            Some(Reader::Waiters(protocol)) => protocol.signal(payload),
-            None => None,
-        };
-        let now = self.clock.now();
-        match signal {
-            Some(Signal::Look) => self.change(|registry| registry.message(channel, now)),
-            None => tracing::debug!(channel, "a message without meaning"),
+            Some(Reader::Queue) => {
+                if let Some(grant) = Grant::read(payload) {
+                    return claims.granted(grant);
+                }
+            }
+            Some(Reader::Waiters) if is_wake(payload) => {
+                let now = self.clock.now();
+                return self.change(|registry| registry.message(channel, now));
+            }
+            _ => {}
         }
+        tracing::debug!(channel, "a message without meaning");
     }
 
     /// Every channel of a silent server fails, and again and again: one line for each cause says so, and later ones how often.

@@ -20,28 +20,23 @@ impl RequestContext<'_> {
     }
 
     /// A leave that overtakes nothing: `main`; `claim`, `channel`, `keep`.
-    pub fn leave(&self, script: &'static Script, name: &Name, channel: String) -> ScriptCall {
-        let args = [self.claim.as_str().to_owned(), channel, self.keep_ms()];
+    pub fn leave(&self, script: &'static Script, name: &Name) -> ScriptCall {
+        let args = [self.claim.as_str().to_owned(), name.wakes(), self.keep_ms()];
         ScriptCall::new(script, [name.main().to_owned()], args)
     }
 
     /// A leave that may overtake an acquire and marks the claim as gone: `main`, `gone`; `claim`, `channel`, `keep`, `ttl`.
-    pub fn marked_leave(
-        &self,
-        script: &'static Script,
-        name: &Name,
-        channel: String,
-    ) -> ScriptCall {
+    pub fn marked_leave(&self, script: &'static Script, name: &Name) -> ScriptCall {
         let keys = [name.main().to_owned(), name.gone(self.claim)];
         let claim = self.claim.as_str().to_owned();
         ScriptCall::new(
             script,
             keys,
-            [claim, channel, self.keep_ms(), self.ttl_ms()],
+            [claim, name.wakes(), self.keep_ms(), self.ttl_ms()],
         )
     }
 
-    /// An item of the scripts for several names, as [`Protocol::group_item`] wants it of the kinds that they know: those whose
+    /// An item of the scripts for several names, as [`Joint`](crate::protocol::Joint) wants it of the kinds that they know: those whose
     /// word stands in them.
     pub fn group_item(&self, protocol: &dyn Protocol, verb: Together) -> ScriptCall {
         let (name, claim) = (protocol.name(), self.claim.as_str().to_owned());
@@ -58,7 +53,7 @@ impl RequestContext<'_> {
                 } else {
                     "0".to_owned()
                 };
-                let args = [claim, protocol.channel(), self.keep_ms(), mark_ttl, kind];
+                let args = [claim, name.wakes(), self.keep_ms(), mark_ttl, kind];
                 ScriptCall::new(&multi::LEAVE, [main, gone], args)
             }
         }
