@@ -73,10 +73,11 @@ const NOT_LOCKS: [&str; 6] = [
 ];
 
 /// Members for development only.
-const UNPUBLISHED: [&str; 4] = [
+const UNPUBLISHED: [&str; 5] = [
     "lockkeeper-examples",
     "lockkeeper-testkit",
     "lockkeeper-tests",
+    "lockkeeper-threads",
     "xtask",
 ];
 

@@ -17,10 +17,11 @@ pub(crate) const FEATURES: &str = "--all-features";
 
 /// What makes the build for long searches another one: what they run in is optimised, with the checks of a debug build. All
 /// else is shared with the build of the short ones.
-pub(crate) const OPTIMISED: [&str; 3] = [
+pub(crate) const OPTIMISED: [&str; 4] = [
     "profile.test.package.lockkeeper-core.opt-level=2",
     "profile.test.package.lockkeeper-memory.opt-level=2",
     "profile.test.package.lockkeeper-testkit.opt-level=2",
+    "profile.test.package.lockkeeper-threads.opt-level=2",
 ];
 
 /// A program of tests.

@@ -27,6 +27,9 @@ const OF_A_SERVER: [&str; 5] = [
 /// The program of tests with these in it.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
+/// The one that runs the engine's threads in every order.
+const THREADS: &str = "lockkeeper-threads threads";
+
 /// The one that compares the embedded engine with all servers there are.
 const DIFFERENTIAL: &str = "lockkeeper-memory differential";
 
@@ -107,7 +110,8 @@ fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
-    let outcome = suite.run(&named(built, BEHAVIOUR));
+    let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();
+    let outcome = suite.run(&programs);
     suite.print_slowest();
     outcome?;
     Ok(suite.proved().clone())

@@ -53,6 +53,8 @@ pub use admin::listing::{Names, ServerFacts};
 pub use client::Client;
 pub use client::builder::ClientBuilder;
 pub use client::lock::Lock;
+#[cfg(feature = "shuttle")]
+pub use engine::threads;
 pub use grant::convert::Converted;
 pub use grant::guard::{Guard, Queued, SingleServer};
 pub use grant::hold::Hold;

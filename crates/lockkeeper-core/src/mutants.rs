@@ -80,6 +80,14 @@ defects! {
     LossOfOneKeepsTheRest,
     /// The old claim of a refused swap is believed in although another request for it was given up.
     BelieveBesideStraySwap,
+    /// The index of claims follows a claim when that is not locked any more.
+    IndexBehindClaim,
+    /// A message of a grant that overtakes the answer to wait is forgotten.
+    EarlyGrantLost,
+    /// What is said of a claim before its holder knows of the grant is forgotten.
+    EarlyNoticeLost,
+    /// A grant is given up although the acquisition has taken it.
+    TakenIsAbandoned,
 }
 
 impl Mutant {
@@ -92,6 +100,14 @@ impl Mutant {
 
     /// Those of swaps, which the exhaustive search alone must find.
     pub const OF_SWAPS: [Self; 2] = [Self::RenewWhileSwapping, Self::BelieveBesideStraySwap];
+
+    /// Those that only threads show.
+    pub const OF_THREADS: [Self; 4] = [
+        Self::IndexBehindClaim,
+        Self::EarlyGrantLost,
+        Self::EarlyNoticeLost,
+        Self::TakenIsAbandoned,
+    ];
 
     /// Every other one of locks on one server.
     pub const ALL: [Self; 19] = [

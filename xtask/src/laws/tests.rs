@@ -28,6 +28,7 @@ fn good() -> House {
             member("lockkeeper-redis", &["lockkeeper-core", "fred"]),
             member("lockkeeper-testkit", &["lockkeeper", "anyhow"]),
             member("lockkeeper-tests", &["fred"]),
+            member("lockkeeper-threads", &["tokio"]),
             member("lockkeeper-examples", &["lockkeeper"]),
             member("xtask", &["clap"]),
         ],

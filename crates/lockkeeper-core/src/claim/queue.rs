@@ -113,12 +113,14 @@ impl Claim {
         request: Request,
         now: Moment,
     ) -> Verdict {
-        let Some(queue) = &mut self.queue else {
+        let Some(queue) = self.queue.as_mut().filter(|_| !mutant!(DeafToGrants)) else {
             return Verdict::Ignored;
         };
         if self.phase == Phase::Asking {
             // It overtook the answer that says that the claim waits.
-            queue.overtaken_by(token, request);
+            if !mutant!(EarlyGrantLost) {
+                queue.overtaken_by(token, request);
+            }
             return Verdict::Ignored;
         }
         if self.phase != Phase::Waiting {

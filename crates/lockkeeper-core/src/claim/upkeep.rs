@@ -28,15 +28,15 @@ pub(crate) enum Passed {
 
 /// Who has the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Use {
+enum Grantee {
     /// Nobody yet. `until` is when it is given up, of one that was not granted by an answer to its acquisition itself.
-    Untaken { until: Option<Moment> },
+    Nobody { until: Option<Moment> },
     /// The acquisition.
-    Taken,
+    Acquisition,
     /// The holder has been told, and may not begin before replicas have it.
     Unconfirmed,
     /// The holder.
-    InUse,
+    Holder,
 }
 
 /// What the agenda is derived from, beside the phase.
@@ -49,7 +49,7 @@ pub(super) struct Upkeep {
     untaken: Duration,
     /// When the acquisition stops waiting.
     wait_until: Option<Moment>,
-    used: Use,
+    grantee: Grantee,
     /// When the next request is due that keeps it.
     next: Option<Moment>,
     /// That one has been put into a batch and is about to be sent.
@@ -80,7 +80,7 @@ impl Claim {
             heartbeats,
             untaken,
             wait_until,
-            used: Use::Untaken { until: None },
+            grantee: Grantee::Nobody { until: None },
             next: None,
             picked: false,
             short: false,
@@ -101,9 +101,9 @@ impl Claim {
             Phase::Asking => (None, None),
             Phase::Waiting if mutant!(WaiterNeverBeats) => (None, upkeep.wait_until),
             Phase::Waiting => (upkeep.next, upkeep.wait_until),
-            Phase::Held { deadline, .. } => match upkeep.used {
-                Use::Untaken { until } => (None, until),
-                Use::InUse if upkeep.pace.is_some() => (upkeep.next, Some(deadline)),
+            Phase::Held { deadline, .. } => match upkeep.grantee {
+                Grantee::Nobody { until } => (None, until),
+                Grantee::Holder if upkeep.pace.is_some() => (upkeep.next, Some(deadline)),
                 _ => (None, Some(deadline)),
             },
         };
@@ -112,14 +112,14 @@ impl Claim {
             known: self.present || self.phase != Phase::Asking,
             due: next.filter(|_| !rests),
             deadline,
-            verify: upkeep.unheard && upkeep.used == Use::InUse && self.is_held_alone(),
+            verify: upkeep.unheard && upkeep.grantee == Grantee::Holder && self.is_held_alone(),
         }
     }
 
     /// Whether the holder has been told of the grant.
     pub(crate) fn is_told(&self) -> bool {
-        let used = self.upkeep.as_ref().map(|upkeep| upkeep.used);
-        matches!(used, Some(Use::Unconfirmed | Use::InUse))
+        let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
+        matches!(grantee, Some(Grantee::Unconfirmed | Grantee::Holder))
     }
 
     /// Whether it waits, or has asked and may come to wait.
@@ -131,9 +131,9 @@ impl Claim {
     pub(crate) fn take(&mut self, now: Moment) -> Option<FencingToken> {
         let token = self.token().filter(|_| self.validity(now).holds())?;
         if let Some(upkeep) = &mut self.upkeep
-            && let Use::Untaken { .. } = upkeep.used
+            && let Grantee::Nobody { .. } = upkeep.grantee
         {
-            upkeep.used = Use::Taken;
+            upkeep.grantee = Grantee::Acquisition;
         }
         Some(token)
     }
@@ -146,8 +146,8 @@ impl Claim {
         let Some(upkeep) = &mut self.upkeep else {
             return;
         };
-        let waited = upkeep.used != Use::Untaken { until: None };
-        upkeep.used = Use::InUse;
+        let waited = upkeep.grantee != Grantee::Nobody { until: None };
+        upkeep.grantee = Grantee::Holder;
         let (notice, pace) = (upkeep.notice.take(), upkeep.pace);
         if let (Phase::Held { deadline, .. }, Some(pace), Some(granted)) =
             (self.phase, pace, self.granted)
@@ -166,9 +166,9 @@ impl Claim {
     /// Whether the holder may begin: one that may not yet is not renewed, and not left to expire when the client closes.
     pub(crate) fn set_confirmed(&mut self, confirmed: bool) {
         if let Some(upkeep) = &mut self.upkeep {
-            upkeep.used = match confirmed {
-                true => Use::InUse,
-                false => Use::Unconfirmed,
+            upkeep.grantee = match confirmed {
+                true => Grantee::Holder,
+                false => Grantee::Unconfirmed,
             };
         }
     }
@@ -180,7 +180,7 @@ impl Claim {
                 Notice::Revoked => self.revoke(),
                 Notice::Gone => self.seen_gone(),
             }
-        } else if let Some(upkeep) = &mut self.upkeep {
+        } else if let Some(upkeep) = self.upkeep.as_mut().filter(|_| !mutant!(EarlyNoticeLost)) {
             upkeep.notice = Some(notice);
         }
     }
@@ -256,10 +256,10 @@ impl Claim {
     /// The client closes. A grant that the holder may not begin with yet is not left to expire: no work is done under it, and
     /// whoever asked for it releases it.
     pub(crate) fn close(&mut self, now: Moment) -> Passed {
-        let used = self.upkeep.as_ref().map(|upkeep| upkeep.used);
+        let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
         if self.abandon(now) {
             Passed::Abandoned
-        } else if used == Some(Use::InUse) && self.give_up(now) {
+        } else if grantee == Some(Grantee::Holder) && self.give_up(now) {
             Passed::Lost
         } else {
             Passed::Nothing
@@ -269,10 +269,11 @@ impl Claim {
     /// Ends a claim that waits or whose grant nobody has taken, if it is not its acquisition itself that will. Nobody has worked
     /// under it, so there is no cooldown.
     fn abandon(&mut self, now: Moment) -> bool {
-        let used = self.upkeep.as_ref().map(|upkeep| upkeep.used);
-        let abandoned = match (self.phase, used) {
+        let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
+        let abandoned = match (self.phase, grantee) {
             (Phase::Waiting, _) => true,
-            (Phase::Held { .. }, Some(Use::Untaken { until })) => until.is_some(),
+            (Phase::Held { .. }, Some(Grantee::Nobody { until })) => until.is_some(),
+            (Phase::Held { .. }, _) => mutant!(TakenIsAbandoned),
             _ => false,
         };
         if abandoned {
@@ -300,7 +301,7 @@ impl Claim {
     pub(super) fn upkeep_granted(&mut self, deadline: Moment, waited: bool, now: Moment) {
         if let Some(upkeep) = &mut self.upkeep {
             let until = waited.then(|| deadline.min(now.after(upkeep.untaken)));
-            upkeep.used = Use::Untaken { until };
+            upkeep.grantee = Grantee::Nobody { until };
             upkeep.picked = false;
         }
     }

@@ -14,6 +14,8 @@ pub(crate) mod subscriptions;
 pub(crate) mod switch;
 pub(crate) mod sync;
 pub(crate) mod terms;
+#[cfg(feature = "shuttle")]
+pub mod threads;
 pub(crate) mod unreleased;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -178,10 +178,11 @@ impl Part {
         let result = transition(&mut claim);
         let moved = claim.phase() != phase;
         let next = claim.agenda();
+        let lost = claim.loss().filter(|_| moved && claim.is_told());
+        let _locked = (!mutant!(IndexBehindClaim)).then_some(claim);
         if next != agenda {
             self.requester.claims.follow(self, agenda, next);
         }
-        let lost = claim.loss().filter(|_| moved && claim.is_told());
         Changed {
             result,
             effects: Effects { moved, lost },

@@ -383,7 +383,7 @@ impl Requester {
     }
 
     /// Tells the claim what came of its request.
-    fn told(
+    pub(super) fn told(
         &self,
         part: &Arc<Part>,
         request: Request,

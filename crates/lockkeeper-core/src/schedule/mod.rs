@@ -106,6 +106,17 @@ impl<T: Clone> Schedule<T> {
         self.to_verify.values().cloned().collect()
     }
 
+    /// Whether it has this claim where its agenda says, and nowhere else.
+    #[cfg(any(test, feature = "shuttle"))]
+    pub(crate) fn has(&self, number: Number, agenda: Agenda) -> bool {
+        let all = |(moment, other): &(Moment, Number)| (*other == number).then_some(*moment);
+        let due = self.due.keys().filter_map(all);
+        let deadlines = self.deadlines.keys().filter_map(all);
+        due.eq(agenda.due)
+            && deadlines.eq(agenda.deadline)
+            && self.to_verify.contains_key(&number) == agenda.verify
+    }
+
     /// When something happens next; `None` if nothing ever does.
     pub(crate) fn next(&self) -> Option<Moment> {
         let due = self.due.keys().next().map(|(moment, _)| *moment);
@@ -157,6 +168,7 @@ mod tests {
         let (first, second) = (agenda(10, 29), agenda(20, 39));
         let mut schedule = schedule(&[first]);
         schedule.follow(0, &0, STEADY, first, second);
+        assert!(schedule.has(0, second) && !schedule.has(0, first));
         assert!(schedule.due(at(19)).is_empty() && schedule.overdue(at(38)).is_empty());
         assert_eq!(schedule.due(at(20)), [0]);
         assert_eq!(schedule.overdue(at(39)), [0]);

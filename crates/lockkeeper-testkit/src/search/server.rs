@@ -366,7 +366,7 @@ impl Server {
 /// The channels on which this kind's clients are told something.
 fn channels(model: &Model, claims: &[Vec<ClaimId>]) -> Vec<String> {
     let channel = model.protocol.channel();
-    if !model.protocol.queue().is_some() {
+    if model.protocol.queue().is_none() {
         return vec![channel];
     }
     // An owner is its client's id and a number.

@@ -20,7 +20,7 @@ impl Search {
         asked: Asked,
         run: &Run,
     ) -> Result<Option<Violation>> {
-        if !self.model.protocol.queue().is_some() || run.server == world.server {
+        if self.model.protocol.queue().is_none() || run.server == world.server {
             return Ok(None);
         }
         let before = self.server.standing(world.server, world.tick)?;

@@ -35,7 +35,7 @@ pub(crate) struct Renewer {
 }
 
 /// What is to be sent now.
-struct Due {
+pub(super) struct Due {
     /// Each with its server.
     batches: Vec<(u32, Batch)>,
     to_ask: Vec<Arc<Part>>,
@@ -91,7 +91,7 @@ impl Renewer {
     }
 
     /// Releases a claim that has ended and that nobody else releases.
-    fn release(&self, part: &Arc<Part>) {
+    pub(super) fn release(&self, part: &Arc<Part>) {
         if part.change(Claim::take_release) {
             self.releaser.post(vec![Arc::clone(part)]);
         }
@@ -151,7 +151,7 @@ impl Renewer {
     }
 
     /// Ends what has run out, and takes what is to be sent now, most urgent first.
-    fn take_due(&self) -> Due {
+    pub(super) fn take_due(&self) -> Due {
         let now = self.requester.clock.now();
         let work = self.requester.claims.work(now);
         for part in &work.overdue {

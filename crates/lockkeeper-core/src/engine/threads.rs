@@ -1,0 +1,485 @@
+//! What several threads do to one claim at the same time, for a test that runs them in every order: over the types of
+//! production, without a server.
+//!
+//! Each scene begins with a claim whose acquire has been sent, lets threads at it, and then says what is wrong: nothing may
+//! depend on who came first.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lockkeeper_lua::mutex;
+use shuttle::thread;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::claim::{Claim, Ending, Passed, Validity};
+use crate::engine::part::Part;
+use crate::engine::posts::{Posts, Releaser};
+use crate::engine::release::observe_released;
+use crate::engine::renewal::Renewer;
+use crate::engine::requester::Requester;
+use crate::engine::settings::Settings;
+use crate::seam::clock::Clock;
+use crate::seam::observer::{LeaseEvent, Observation, Observed, Observer};
+use crate::seam::protocol::{Grant, Protocol, Queue, RequestContext, ScriptCall};
+use crate::seam::store::{Call, Event, Reply, Store};
+use crate::words::agenda::Notice;
+use crate::words::answer::{Answer, Verb};
+use crate::words::ending::LossReason;
+use crate::words::kind::Kind;
+use crate::words::moment::Moment;
+use crate::words::name::Name;
+use crate::words::owner::{ClaimId, Owner};
+use crate::words::store_error::{Outcome, StoreError};
+use crate::words::token::FencingToken;
+
+const TOKEN: FencingToken = FencingToken::new(7);
+
+/// A scene by its name.
+pub type Scene = (&'static str, fn());
+
+/// All there are.
+pub const SCENES: &[Scene] = &[
+    (
+        "a grant is told while the answer says to wait",
+        granted_while_placed,
+    ),
+    (
+        "a heartbeat finds the grant that a message tells of",
+        granted_twice,
+    ),
+    (
+        "a claim is revoked while its grant is answered",
+        revoked_while_granted,
+    ),
+    (
+        "a claim is revoked, asked about, run out and released",
+        ended_four_times,
+    ),
+    (
+        "the client closes while a grant is told and taken",
+        closed_while_granted,
+    ),
+    (
+        "a wait is over while a grant is told and taken",
+        over_while_granted,
+    ),
+    (
+        "a client begins to listen while a grant is answered",
+        heard_while_granted,
+    ),
+    (
+        "a lease is renewed while messages were missed",
+        renewed_while_due,
+    ),
+];
+
+#[derive(Debug)]
+struct Kindless(Name);
+
+impl Protocol for Kindless {
+    fn kind(&self) -> Kind {
+        Kind::new("scene")
+    }
+
+    fn name(&self) -> &Name {
+        &self.0
+    }
+
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ask.question(&mutex::VERIFY, &self.0)
+    }
+
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ask.renewal(&mutex::RENEW, &self.0)
+    }
+
+    fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
+        ask.leave(&mutex::LEAVE, &self.0)
+    }
+
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ask.question(&mutex::VERIFY, &self.0)
+    }
+
+    fn queue(&self) -> Option<&dyn Queue> {
+        Some(self)
+    }
+}
+
+impl Queue for Kindless {
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ask.renewal(&mutex::RENEW, &self.0)
+    }
+
+    fn position(&self, claim: &str) -> ScriptCall {
+        let main = self.0.main().to_owned();
+        ScriptCall::new(&mutex::VERIFY, [main], [claim.to_owned()])
+    }
+}
+
+/// A store without a server and a clock that is set.
+#[derive(Debug, Clone, Default)]
+struct Nowhere(Arc<AtomicU64>);
+
+impl Clock for Nowhere {
+    fn now(&self) -> Moment {
+        at(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[async_trait]
+impl Store for Nowhere {
+    async fn call(&self, _call: Call) -> Result<Reply, StoreError> {
+        Err(StoreError::not_sent("there is no server"))
+    }
+
+    async fn subscribe(&self, _channel: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, _channel: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+        None
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clone())
+    }
+
+    async fn close(&self) {}
+}
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<LeaseEvent>>);
+
+impl Observer for Told {
+    fn observe(&self, observation: &Observation<'_>) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.push(observation.event);
+    }
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(moment: u64) -> Moment {
+    Moment::from_elapsed(ms(moment))
+}
+
+/// One claim and all who may do something to it. Its lease is good for 990 ms, is renewed every 333, and it waits until 5,000.
+#[derive(Clone)]
+struct Stage {
+    clock: Nowhere,
+    part: Arc<Part>,
+    renewer: Arc<Renewer>,
+    told: Arc<Told>,
+    posts: Arc<Mutex<Posts>>,
+}
+
+impl Stage {
+    /// With an acquire on its way, sent at 0.
+    fn set() -> Self {
+        let clock = Nowhere::default();
+        let told = Arc::<Told>::default();
+        let observed = Observed(Some(Arc::clone(&told) as Arc<dyn Observer>));
+        let store = Arc::new(clock.clone());
+        let requester = Arc::new(Requester::new(store, observed, "scene", None));
+        let (releaser, posts) = Releaser::new();
+        let renewer = Arc::new(Renewer::new(Arc::clone(&requester), releaser));
+        let settings = Settings {
+            waiter_ttl: ms(900),
+            margin: Some(ms(10)),
+            ..Settings::default()
+        };
+        let terms = settings.terms(Some(ms(1000)), true);
+        let mut terms = terms.unwrap_or_else(|error| panic!("{error}"));
+        terms.wait_until = Some(at(5000));
+        let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
+        let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
+        let part = Part::new(1, id, Arc::new(Kindless(name)), terms, requester);
+        let stage = Self {
+            clock,
+            part: Arc::new(part),
+            renewer,
+            told,
+            posts: Arc::new(Mutex::new(posts)),
+        };
+        stage.sends(Verb::Acquire, 1);
+        stage
+    }
+
+    fn requester(&self) -> &Requester {
+        &self.part.requester
+    }
+
+    fn sends(&self, verb: Verb, request: u64) -> bool {
+        let now = self.part.now();
+        self.part
+            .change(|claim| claim.send(verb, request, now))
+            .is_ok()
+    }
+
+    fn is_answered(&self, request: u64, answer: Answer) {
+        // What came of it is known to the claim.
+        let _ = self.requester().told(&self.part, request, Ok(answer));
+    }
+
+    fn waits(self) -> Self {
+        self.is_answered(1, Answer::Waiting(1));
+        self
+    }
+
+    fn holds(self) -> Self {
+        self.is_answered(1, Answer::Granted(TOKEN));
+        self.begins();
+        self
+    }
+
+    /// As the acquisition does that has its grant.
+    fn begins(&self) {
+        let waited = ms(0);
+        self.part.tell(LeaseEvent::Granted {
+            token: TOKEN,
+            waited,
+        });
+        let now = self.part.now();
+        self.part.change(|claim| claim.begin_use(now));
+    }
+
+    /// As the acquisition does that waits, whenever it wakes.
+    fn takes(&self) -> bool {
+        let now = self.part.now();
+        let taken = self.part.change(|claim| claim.take(now)).is_some();
+        if taken {
+            self.begins();
+        }
+        taken
+    }
+
+    /// As the guard or the acquisition does that is dropped.
+    fn ends(&self) {
+        let now = self.part.now();
+        self.part.change(|claim| claim.end(now));
+        self.renewer.release(&self.part);
+    }
+
+    fn hears_of_the_grant(&self) {
+        self.requester().claims.granted(Grant {
+            claim: self.part.id.as_str(),
+            token: TOKEN,
+            request: 1,
+        });
+    }
+
+    fn hears(&self, notice: Notice) {
+        self.requester()
+            .claims
+            .notice(self.part.id.as_str(), notice);
+    }
+
+    fn spawn(&self, does: impl FnOnce(&Self) + Send + 'static) -> thread::JoinHandle<()> {
+        let stage = self.clone();
+        thread::spawn(move || does(&stage))
+    }
+
+    /// Lets all of them finish; then what is known of the claim must agree.
+    fn finish(&self, threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+        for thread in threads {
+            assert!(thread.join().is_ok(), "a thread has panicked");
+        }
+        let claims = &self.requester().claims;
+        assert!(claims.is_in_step(&self.part), "the index is out of step");
+        let told = self.told();
+        let count = |what: fn(&LeaseEvent) -> bool| told.iter().filter(|event| what(event)).count();
+        let is_end =
+            |event: &LeaseEvent| matches!(event, LeaseEvent::Lost(_) | LeaseEvent::Released { .. });
+        assert!(count(is_end) <= 1, "an end is told once: {told:?}");
+        if let Some(end) = told.iter().position(is_end) {
+            let granted = told
+                .iter()
+                .position(|it| matches!(it, LeaseEvent::Granted { .. }));
+            assert!(granted.is_some_and(|granted| granted < end), "{told:?}");
+        }
+    }
+
+    fn told(&self) -> Vec<LeaseEvent> {
+        let told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.clone()
+    }
+
+    fn posted(&self) -> usize {
+        let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| posts.inbox.try_recv().ok()).count()
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        match self.part.validity().0 {
+            Validity::Ended(ending) => Some(ending),
+            _ => None,
+        }
+    }
+}
+
+/// Mended once: the answer was booked, then the message, then the wait over the grant.
+fn granted_while_placed() {
+    let stage = Stage::set();
+    let acquirer = stage.spawn(|it| {
+        it.is_answered(1, Answer::Waiting(1));
+        it.takes();
+    });
+    let hub = stage.spawn(Stage::hears_of_the_grant);
+    stage.finish([acquirer, hub]);
+    let taken = stage.part.claim().is_told() || stage.takes();
+    assert!(taken, "the message of the grant was lost");
+    stage.finish([]);
+}
+
+fn granted_twice() {
+    let stage = Stage::set().waits();
+    stage.clock.0.store(310, Ordering::Relaxed);
+    let renewer = stage.spawn(|it| {
+        drop(it.renewer.take_due());
+        match it.sends(Verb::Heartbeat, 2) {
+            true => it.is_answered(2, Answer::Granted(TOKEN)),
+            false => it.part.change(|claim| claim.unsent(at(310))),
+        }
+    });
+    let acquirer = stage.spawn(|it| {
+        it.takes();
+    });
+    let hub = stage.spawn(Stage::hears_of_the_grant);
+    stage.finish([renewer, acquirer, hub]);
+    assert!(stage.part.claim().is_told() || stage.takes());
+    stage.finish([]);
+}
+
+fn revoked_while_granted() {
+    let stage = Stage::set();
+    let acquirer = stage.spawn(|it| {
+        it.is_answered(1, Answer::Granted(TOKEN));
+        it.begins();
+    });
+    let hub = stage.spawn(|it| it.hears(Notice::Revoked));
+    stage.finish([acquirer, hub]);
+    let lost = Some(Ending::Lost(LossReason::Revoked));
+    assert_eq!(stage.ending(), lost, "the word was lost");
+    let lost = stage
+        .told()
+        .iter()
+        .any(|it| matches!(it, LeaseEvent::Lost(_)));
+    assert!(lost, "nobody was told");
+}
+
+fn ended_four_times() {
+    let stage = Stage::set().holds();
+    stage.clock.0.store(400, Ordering::Relaxed);
+    let guard = stage.spawn(|it| {
+        it.ends();
+        observe_released(&it.part);
+    });
+    let hub = stage.spawn(|it| it.hears(Notice::Revoked));
+    let watchdog = stage.spawn(|it| {
+        if it.sends(Verb::Renew, 2) {
+            it.is_answered(2, Answer::Gone);
+        }
+    });
+    let late = stage.spawn(|it| {
+        it.part.change(|claim| claim.run_out(at(990)));
+    });
+    stage.finish([guard, hub, watchdog, late]);
+    assert!(stage.ending().is_some() && stage.posted() <= 1);
+    assert!(stage.requester().claims.is_empty());
+}
+
+fn closed_while_granted() {
+    let stage = Stage::set().waits();
+    let acquirer = stage.spawn(|it| {
+        if !it.takes() {
+            it.ends();
+        }
+    });
+    let hub = stage.spawn(Stage::hears_of_the_grant);
+    let closing = stage.spawn(|it| {
+        it.renewer.close();
+    });
+    stage.finish([acquirer, hub, closing]);
+    // A second time when all acquisitions have returned.
+    stage.renewer.close();
+    stage.finish([]);
+    let told = stage.part.claim().is_told();
+    assert_eq!(stage.posted(), usize::from(!told), "told: {told}");
+    let lost = Some(Ending::Lost(LossReason::ClientClosed));
+    assert!(!told || stage.ending() == lost, "{:?}", stage.ending());
+}
+
+fn over_while_granted() {
+    let stage = Stage::set().waits();
+    stage.hears_of_the_grant();
+    let acquirer = stage.spawn(|it| {
+        it.takes();
+    });
+    let watchdog = stage.spawn(|it| {
+        it.clock.0.store(890, Ordering::Relaxed);
+        drop(it.renewer.take_due());
+    });
+    stage.finish([acquirer, watchdog]);
+    // Believed in by the one or given up by the other: by somebody and not by both.
+    let told = stage.part.claim().is_told();
+    let lost = matches!(stage.ending(), Some(Ending::Lost(_)));
+    assert!(stage.posted() <= usize::from(!told), "taken and given up");
+    assert!(!told || lost || stage.ending().is_none());
+}
+
+fn heard_while_granted() {
+    let stage = Stage::set();
+    let acquirer = stage.spawn(|it| {
+        it.is_answered(1, Answer::Granted(TOKEN));
+        it.begins();
+    });
+    let hub = stage.spawn(|it| it.requester().claims.hears(Uuid::from_u128(1)));
+    stage.finish([acquirer, hub]);
+    assert!(stage.part.change(Claim::take_question), "nobody asks");
+    stage.finish([]);
+}
+
+fn renewed_while_due() {
+    let stage = Stage::set().holds();
+    stage.clock.0.store(340, Ordering::Relaxed);
+    let watchdog = |request| {
+        move |it: &Stage| {
+            drop(it.renewer.take_due());
+            match it.sends(Verb::Renew, request) {
+                true => it.is_answered(request, Answer::Renewed),
+                false => it.part.change(|claim| claim.unsent(at(340))),
+            }
+        }
+    };
+    let hub = stage.spawn(|it| it.requester().claims.all_due());
+    let asking = stage.spawn(|it| {
+        if it.sends(Verb::Renew, 4) {
+            it.part.change(|claim| claim.failed(4, Outcome::Unknown));
+        }
+    });
+    let threads = [
+        stage.spawn(watchdog(2)),
+        stage.spawn(watchdog(3)),
+        hub,
+        asking,
+    ];
+    stage.finish(threads);
+    let claim = stage.part.claim();
+    let agenda = claim.agenda();
+    assert!(agenda.due.is_some() && agenda.deadline == claim.deadline());
+    drop(claim);
+    assert_eq!(
+        stage.part.change(|claim| claim.run_out(at(340))),
+        Passed::Nothing
+    );
+}

@@ -1,0 +1,49 @@
+//! What threads do to one claim at the same time, in ten thousand orders of each scene, a hundred thousand in `cargo xtask prove`;
+//! and the races that were mended once, which are found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lockkeeper_threads::mutants::{self, Mutant};
+use lockkeeper_threads::threads::SCENES;
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner};
+
+const SEED: u64 = 1;
+
+/// Runs a scene in so many orders that follow from the seed.
+fn run(scene: fn(), orders: usize) {
+    let scheduler = RandomScheduler::new_from_seed(SEED, orders);
+    Runner::new(scheduler, Config::new()).run(scene);
+}
+
+fn run_all(orders: usize) {
+    for (name, scene) in SCENES {
+        println!("{orders} orders: {name}");
+        run(*scene, orders);
+    }
+    println!("proved {} orders of threads", orders * SCENES.len());
+}
+
+#[test]
+fn no_order_of_threads_breaks_a_rule() {
+    run_all(10_000);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn no_order_of_threads_breaks_a_rule_in_a_hundred_thousand() {
+    run_all(100_000);
+}
+
+#[test]
+fn every_race_that_was_mended_is_found() {
+    for mutant in Mutant::OF_THREADS {
+        let found = SCENES.iter().find(|(_, scene)| {
+            let hunt = || mutants::with(mutant, || run(*scene, 10_000));
+            catch_unwind(AssertUnwindSafe(hunt)).is_err()
+        });
+        let (scene, _) = found.unwrap_or_else(|| panic!("not found: {}", mutant.what()));
+        println!("{} Found when {scene}.", mutant.what());
+    }
+    println!("proved {} mutants", Mutant::OF_THREADS.len());
+}
