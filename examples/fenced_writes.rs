@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     let old = ann.fencing_token();
     ann.ensure_held()?;
     story.tell("ann", format!("checks: she holds, with token {old}"));
-    // A collection of garbage, a swapped page, a moved virtual machine: nobody asks the program.
+    // A collection of garbage, a converted page, a moved virtual machine: nobody asks the program.
     sleep(ttl).await;
 
     story.chapter("Her lease has ended, and Bob writes");

@@ -28,7 +28,7 @@ pub mod mutex {
     pub const ACQUIRE: Script = script!(
         "mutex/acquire",
         with ["clock", "fence", "holder", "lease"],
-        keys ["main", "fence", "gone"],
+        keys ["main", "fence", "tombstone"],
         args ["request", "claim", "ttl", "floor", "token"],
         replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
     );
@@ -43,21 +43,21 @@ pub mod mutex {
     );
 
     /// The claim goes, every acquire of it having been answered.
-    pub const LEAVE: Script = script!(
-        "mutex/leave",
-        with ["holder", "wake", "keep"],
+    pub const RELEASE: Script = script!(
+        "mutex/release",
+        with ["holder", "wake", "cooldown"],
         keys ["main"],
-        args ["request", "claim", "channel", "keep"],
-        replies [Status::Left, Status::Kept, Status::NotHeld],
+        args ["request", "claim", "channel", "cooldown"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
     /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
-    pub const LEAVE_MARKED: Script = script!(
-        "mutex/leave_marked",
-        with ["holder", "wake", "keep"],
-        keys ["main", "gone"],
-        args ["request", "claim", "channel", "keep", "ttl"],
-        replies [Status::Left, Status::Kept, Status::NotHeld],
+    pub const RELEASE_IN_DOUBT: Script = script!(
+        "mutex/release_in_doubt",
+        with ["holder", "wake", "cooldown"],
+        keys ["main", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "ttl"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
     /// Asks whether a claim holds; changes nothing.
@@ -78,7 +78,7 @@ pub mod reentrant {
     pub const ACQUIRE: Script = script!(
         "reentrant/acquire",
         with ["clock", "fence", "lease", "holders"],
-        keys ["main", "fence", "gone"],
+        keys ["main", "fence", "tombstone"],
         args ["request", "claim", "ttl", "floor", "token", "owner"],
         replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
     );
@@ -93,21 +93,21 @@ pub mod reentrant {
     );
 
     /// The claim goes, every acquire of it having been answered.
-    pub const LEAVE: Script = script!(
-        "reentrant/leave",
+    pub const RELEASE: Script = script!(
+        "reentrant/release",
         with ["clock", "lease", "wake", "holders", "take_out"],
         keys ["main"],
-        args ["request", "claim", "channel", "keep"],
-        replies [Status::Left, Status::Kept, Status::NotHeld],
+        args ["request", "claim", "channel", "cooldown"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
     /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
-    pub const LEAVE_MARKED: Script = script!(
-        "reentrant/leave_marked",
+    pub const RELEASE_IN_DOUBT: Script = script!(
+        "reentrant/release_in_doubt",
         with ["clock", "lease", "wake", "holders", "take_out"],
-        keys ["main", "gone"],
-        args ["request", "claim", "channel", "keep", "ttl"],
-        replies [Status::Left, Status::Kept, Status::NotHeld],
+        keys ["main", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "ttl"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
     /// Asks whether a claim holds; changes nothing.
@@ -131,7 +131,7 @@ pub mod fair {
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "turn"
         ],
-        keys ["main", "fence", "gone", "queue", "waiters"],
+        keys ["main", "fence", "tombstone", "queue", "waiters"],
         args [
             "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit",
         ],
@@ -148,8 +148,8 @@ pub mod fair {
     );
 
     /// Claims that wait say that they are alive; a batch.
-    pub const BEAT: Script = script!(
-        "fair/beat",
+    pub const HEARTBEAT: Script = script!(
+        "fair/heartbeat",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "turn"
         ],
@@ -159,14 +159,14 @@ pub mod fair {
     );
 
     /// The claim goes, whether it holds or waits, and the next in the queue holds.
-    pub const LEAVE: Script = script!(
-        "fair/leave",
+    pub const RELEASE: Script = script!(
+        "fair/release",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "turn"
         ],
-        keys ["main", "fence", "gone", "queue", "waiters"],
-        args ["request", "claim", "channel", "keep", "mark_ttl", "floor", "waiter_ttl"],
-        replies [Status::Left, Status::Kept, Status::More, Status::NotHeld],
+        keys ["main", "fence", "tombstone", "queue", "waiters"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl"],
+        replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
     );
 
     /// How many wait, and where among them a claim is; changes nothing.
@@ -191,7 +191,7 @@ pub mod rwlock {
             "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "readers",
             "reading", "phase", "enter", "turns"
         ],
-        keys ["main", "fence", "gone", "queue", "waiters", "readers"],
+        keys ["main", "fence", "tombstone", "queue", "waiters", "readers"],
         args [
             "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit", "mode",
             "known",
@@ -210,8 +210,8 @@ pub mod rwlock {
     );
 
     /// Claims that wait say that they are alive; a batch.
-    pub const BEAT: Script = script!(
-        "rwlock/beat",
+    pub const HEARTBEAT: Script = script!(
+        "rwlock/heartbeat",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "readers", "reading",
             "phase", "enter", "turns"
@@ -222,29 +222,29 @@ pub mod rwlock {
     );
 
     /// The claim goes, whether it holds or waits, and the next in the queue hold.
-    pub const LEAVE: Script = script!(
-        "rwlock/leave",
+    pub const RELEASE: Script = script!(
+        "rwlock/release",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
             "reading", "phase", "turns"
         ],
-        keys ["main", "fence", "gone", "queue", "waiters", "readers"],
+        keys ["main", "fence", "tombstone", "queue", "waiters", "readers"],
         args [
-            "request", "claim", "channel", "keep", "mark_ttl", "floor", "waiter_ttl", "mode", "known",
+            "request", "claim", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl", "mode", "known",
         ],
-        replies [Status::Left, Status::Kept, Status::More, Status::NotHeld],
+        replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
     );
 
     /// A claim goes and another of its owner holds in the other mode.
-    pub const SWAP: Script = script!(
-        "rwlock/swap",
+    pub const CONVERT: Script = script!(
+        "rwlock/convert",
         with [
             "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
             "reading", "phase", "turns"
         ],
-        keys ["main", "fence", "gone", "queue", "waiters", "readers", "old_gone"],
+        keys ["main", "fence", "tombstone", "queue", "waiters", "readers", "old_gone"],
         args [
-            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "mark_ttl",
+            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "tombstone_ttl",
         ],
         replies [
             Status::Granted,
@@ -284,12 +284,12 @@ pub mod redlock {
     pub const ACQUIRE: Script = script!(
         "redlock/acquire",
         with ["clock", "fence", "holder", "lease", "uptime"],
-        keys ["main", "fence", "gone"],
+        keys ["main", "fence", "tombstone"],
         args ["request", "claim", "ttl", "floor", "longest"],
         replies [
             Status::Granted,
             Status::Busy,
-            Status::Out,
+            Status::Quarantined,
             Status::Revoked,
             Status::Gone,
             Status::WrongKind,
@@ -315,7 +315,7 @@ pub mod multi {
     pub const ACQUIRE: Script = script!(
         "multi/acquire",
         with ["clock", "client", "fence", "lease", "wake", "holder", "holders", "hold", "several"],
-        keys ["main", "fence", "gone"],
+        keys ["main", "fence", "tombstone"],
         args ["request", "claim", "ttl", "floor", "kind"],
         items [
             Status::Granted,
@@ -328,12 +328,12 @@ pub mod multi {
     );
 
     /// Claims go, each from a name of its own; a batch.
-    pub const LEAVE: Script = script!(
-        "multi/leave",
-        with ["clock", "lease", "holder", "holders", "wake", "keep", "take_text", "take_out"],
-        keys ["main", "gone"],
-        args ["request", "claim", "channel", "keep", "mark_ttl", "kind"],
-        items [Status::Left, Status::Kept, Status::NotHeld],
+    pub const RELEASE: Script = script!(
+        "multi/release",
+        with ["clock", "lease", "holder", "holders", "wake", "cooldown", "take_text", "take_out"],
+        keys ["main", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "kind"],
+        items [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 }
 
@@ -365,7 +365,7 @@ pub mod name {
         with ["clock", "holder", "holders", "wake", "client", "any", "tell"],
         keys ["main", "readers"],
         args ["request", "claim", "channel"],
-        replies [Status::Left, Status::NotHeld, Status::WrongKind],
+        replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 
     /// Who waits for a name in a queue; changes nothing.
@@ -437,28 +437,28 @@ pub mod client {
 pub const ALL: &[&Script] = &[
     &mutex::ACQUIRE,
     &mutex::RENEW,
-    &mutex::LEAVE,
-    &mutex::LEAVE_MARKED,
+    &mutex::RELEASE,
+    &mutex::RELEASE_IN_DOUBT,
     &mutex::VERIFY,
     &reentrant::ACQUIRE,
     &reentrant::RENEW,
-    &reentrant::LEAVE,
-    &reentrant::LEAVE_MARKED,
+    &reentrant::RELEASE,
+    &reentrant::RELEASE_IN_DOUBT,
     &reentrant::VERIFY,
     &fair::ACQUIRE,
-    &fair::BEAT,
-    &fair::LEAVE,
+    &fair::HEARTBEAT,
+    &fair::RELEASE,
     &fair::QUEUE,
     &rwlock::ACQUIRE,
-    &rwlock::BEAT,
-    &rwlock::LEAVE,
-    &rwlock::SWAP,
+    &rwlock::HEARTBEAT,
+    &rwlock::RELEASE,
+    &rwlock::CONVERT,
     &rwlock::RENEW_READ,
     &rwlock::VERIFY_READ,
     &redlock::ACQUIRE,
     &redlock::RAISE,
     &multi::ACQUIRE,
-    &multi::LEAVE,
+    &multi::RELEASE,
     &name::INSPECT,
     &name::REVOKE,
     &name::FREE,

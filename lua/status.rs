@@ -7,7 +7,7 @@ pub enum Status {
     /// Another claim holds; the reply carries the ms left to it.
     Busy,
     /// The server takes no part for a while, because it may have lost claims; the reply carries the ms until it does.
-    Out,
+    Quarantined,
     /// The claim waits in a queue; the reply carries its place, and that of an acquire the ms left to the holder before it.
     Waiting,
     /// The claim was to wait, but as many as may do; the reply carries how many.
@@ -25,9 +25,9 @@ pub enum Status {
     /// The claim holds, is to leave, and is renewed no more.
     Revoked,
     /// The claim held and is gone; the reply says whether the wake went out and what its owner still has.
-    Left,
+    Released,
     /// The claim held and is gone, and the name is kept from others; the reply says whether the wake went out and for how long.
-    Kept,
+    Cooldown,
     /// There was nothing to leave.
     NotHeld,
     /// The claim is not there.
@@ -61,7 +61,7 @@ impl Status {
     pub const ALL: &'static [Self] = &[
         Self::Granted,
         Self::Busy,
-        Self::Out,
+        Self::Quarantined,
         Self::Waiting,
         Self::QueueFull,
         Self::WouldDeadlock,
@@ -70,8 +70,8 @@ impl Status {
         Self::Raised,
         Self::Held,
         Self::Revoked,
-        Self::Left,
-        Self::Kept,
+        Self::Released,
+        Self::Cooldown,
         Self::NotHeld,
         Self::Gone,
         Self::WrongKind,
@@ -92,7 +92,7 @@ impl Status {
         match self {
             Self::Granted => "GRANTED",
             Self::Busy => "BUSY",
-            Self::Out => "OUT",
+            Self::Quarantined => "QUARANTINED",
             Self::Waiting => "WAITING",
             Self::QueueFull => "QUEUE_FULL",
             Self::WouldDeadlock => "WOULD_DEADLOCK",
@@ -101,8 +101,8 @@ impl Status {
             Self::Raised => "RAISED",
             Self::Held => "HELD",
             Self::Revoked => "REVOKED",
-            Self::Left => "LEFT",
-            Self::Kept => "KEPT",
+            Self::Released => "RELEASED",
+            Self::Cooldown => "COOLDOWN",
             Self::NotHeld => "NOT_HELD",
             Self::Gone => "GONE",
             Self::WrongKind => "WRONG_KIND",

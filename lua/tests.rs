@@ -212,7 +212,7 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
                 "keep_text(",
                 "take_out(",
                 "take_text(",
-                "settle(",
+                "advance(",
                 "tell_client("
             ]
             .iter()
@@ -327,7 +327,7 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "hear(",
                 "hold(",
                 "join(",
-                "settle(",
+                "advance(",
                 "name.",
                 "need(",
                 "ends, token = lease_of(",

@@ -191,7 +191,7 @@ async fn waited_for<S: Subject>(
     Ok((guard, waiting))
 }
 
-/// Sooner than the poll that finds what no message told, and than the next beat of who waits in a queue.
+/// Sooner than the poll that finds what no message told, and than the next heartbeat of who waits in a queue.
 const BY_RECONNECTION: Duration = Duration::from_secs(4);
 
 async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {

@@ -20,7 +20,7 @@ use crate::support::{client, unruly};
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
-const BEAT: Duration = Duration::from_millis(3_334);
+const HEARTBEAT: Duration = Duration::from_millis(3_334);
 const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
 const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
 
@@ -99,7 +99,7 @@ async fn two_hundred_waiters_are_served_in_the_order_of_asking_on_a_server() -> 
     are_served_in_order(&Server::start().await?, 200).await
 }
 
-/// One acquire and one leave for each holder, however many wait; beats come only with time.
+/// One acquire and one leave for each holder, however many wait; heartbeats come only with time.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_waiters() -> Result<()>
 {
@@ -110,7 +110,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         // Teaches the server the scripts.
         lock.acquire().await?.release().await?;
         let guard = lock.acquire().await?;
-        let before = (store.sent(&fair::ACQUIRE), store.sent(&fair::LEAVE));
+        let before = (store.sent(&fair::ACQUIRE), store.sent(&fair::RELEASE));
         let mut waiters = JoinSet::new();
         for _ in 0..number {
             let lock = lock.clone();
@@ -121,7 +121,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         while let Some(waiter) = waiters.join_next().await {
             ensure!(waiter?? == Released::Free);
         }
-        let after = (store.sent(&fair::ACQUIRE), store.sent(&fair::LEAVE));
+        let after = (store.sent(&fair::ACQUIRE), store.sent(&fair::RELEASE));
         let number = usize::try_from(number)?;
         ensure!(
             after.0 - before.0 == number,
@@ -136,7 +136,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_messages_every_waiter_is_served_in_order_within_a_beat() -> Result<()> {
+async fn without_messages_every_waiter_is_served_in_order_within_a_heartbeat() -> Result<()> {
     let server = MemoryStore::new();
     let client = client(&server, TTL).await?;
     server.mute(true);
@@ -145,7 +145,7 @@ async fn without_messages_every_waiter_is_served_in_order_within_a_beat() -> Res
     let served = line_up(&[lock], 5).await?;
     let times = serves_in_order(guard, served, 5).await?;
     for two in times.windows(2) {
-        ensure!(two[1] - two[0] <= BEAT, "after {:?}", two[1] - two[0]);
+        ensure!(two[1] - two[0] <= HEARTBEAT, "after {:?}", two[1] - two[0]);
     }
     Ok(())
 }
@@ -184,8 +184,8 @@ async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases_end() -> Result<()>
-{
+async fn after_a_holder_that_died_the_next_is_let_in_within_a_heartbeat_of_its_leases_end()
+-> Result<()> {
     let server = MemoryStore::new();
     let (dead, other) = (unruly(&server, TTL)?, client(&server, TTL).await?);
     let ttl = Duration::from_secs(30);
@@ -195,7 +195,7 @@ async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases
     let next = FairLock::new(&other, "name").acquire().await?;
     let waited = granted.elapsed();
     ensure!(
-        waited >= ttl && waited <= ttl + BEAT + Duration::from_millis(10),
+        waited >= ttl && waited <= ttl + HEARTBEAT + Duration::from_millis(10),
         "{waited:?}"
     );
     ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
@@ -205,7 +205,7 @@ async fn after_a_holder_that_died_the_next_is_let_in_within_a_beat_of_its_leases
 
 /// Five thousand claims that nobody is behind, written straight into the keys, in front of one that lives.
 #[tokio::test(start_paused = true)]
-async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_at_most()
+async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartbeat_at_most()
 -> Result<()> {
     let server = MemoryStore::new();
     let client = client(&server, TTL).await?;
@@ -232,7 +232,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_a
     let waited = released.elapsed();
     // One of the dead is granted while it counts as alive, and holds for one waiter ttl.
     let late = Duration::from_millis(100);
-    ensure!(waited <= WAITER_TTL + BEAT + late, "after {waited:?}");
+    ensure!(waited <= WAITER_TTL + HEARTBEAT + late, "after {waited:?}");
     live.release().await?;
     for key in [QUEUE, WAITERS, "lockkeeper:name"] {
         ensure!(
@@ -243,7 +243,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_beat_a
     Ok(())
 }
 
-/// The grant comes at 0.30 by a beat sent before, the next beat is lost, the message comes late: what counts is the request
+/// The grant comes at 0.30 by a heartbeat sent before, the next heartbeat is lost, the message comes late: what counts is the request
 /// that the message names.
 #[tokio::test(start_paused = true)]
 async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
@@ -256,10 +256,10 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
     let lock = FairLock::new(&waiting, "name");
     let acquiring = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 1).await?;
-    // The beat that follows the subscription was the last one that arrived.
+    // The heartbeat that follows the subscription was the last one that arrived.
     sleep(Duration::from_millis(10)).await;
     for _ in 0..10 {
-        store.plan(&fair::BEAT, Fate::LoseRequest);
+        store.plan(&fair::HEARTBEAT, Fate::LoseRequest);
     }
     for _ in 0..20 {
         store.plan(&reentrant::RENEW, Fate::LoseRequest);

@@ -120,27 +120,27 @@ impl Fair {
         self.leave_with(claim, "0", "0").await
     }
 
-    async fn leave_with(&self, claim: &str, keep: &str, mark_ttl: &str) -> Result<String> {
+    async fn leave_with(&self, claim: &str, keep: &str, tombstone_ttl: &str) -> Result<String> {
         let gone = format!("lockkeeper.gone:{{lockkeeper:name}}:{claim}");
         let (stem, waiter_ttl) = (Self::name()?.part("grant"), WAITER_TTL.to_string());
         let keys = [MAIN, FENCE, &gone, QUEUE, WAITERS];
-        let args = [claim, &stem, keep, mark_ttl, "0", &waiter_ttl];
-        self.run(&fair::LEAVE, &keys, &args).await
+        let args = [claim, &stem, keep, tombstone_ttl, "0", &waiter_ttl];
+        self.run(&fair::RELEASE, &keys, &args).await
     }
 
     /// What became of each claim, as words.
-    async fn beat(&self, claims: &[&str]) -> Result<Vec<String>> {
+    async fn heartbeat(&self, claims: &[&str]) -> Result<Vec<String>> {
         let name = Self::name()?;
         let items: Vec<_> = claims.iter().map(|&claim| (name.clone(), claim)).collect();
-        self.beat_names(&items).await
+        self.heartbeat_names(&items).await
     }
 
-    async fn beat_names(&self, items: &[(Name, &str)]) -> Result<Vec<String>> {
+    async fn heartbeat_names(&self, items: &[(Name, &str)]) -> Result<Vec<String>> {
         let item = |(name, claim): &(Name, &str)| {
             let keys = ["fence", "queue", "waiters"].map(|part| name.part(part));
             let args = [claim, "30000", "0", &*WAITER_TTL.to_string()].map(str::to_owned);
             ScriptCall::new(
-                &fair::BEAT,
+                &fair::HEARTBEAT,
                 std::iter::once(name.main().to_owned()).chain(keys),
                 args.into_iter().chain([name.part("grant")]),
             )
@@ -188,11 +188,11 @@ impl Fair {
                 self.do_command(&["HSET", key, field, &before]).await?;
             }
         }
-        let pardon = self.do_command(&["HGET", WAITERS, "pardon"]).await?;
-        if let [from, to, gaps] = pardon.split(':').collect::<Vec<_>>()[..] {
+        let grace = self.do_command(&["HGET", WAITERS, "grace"]).await?;
+        if let [from, to, gaps] = grace.split(':').collect::<Vec<_>>()[..] {
             let (from, to): (i64, i64) = (from.parse()?, to.parse()?);
             let before = format!("{}:{}:{gaps}", from - milliseconds, to - milliseconds);
-            self.do_command(&["HSET", WAITERS, "pardon", &before])
+            self.do_command(&["HSET", WAITERS, "grace", &before])
                 .await?;
         }
         Ok(())

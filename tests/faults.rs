@@ -59,7 +59,7 @@ async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Resu
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
-    proxy.lose_reply_to(mutex::LEAVE.sha1);
+    proxy.lose_reply_to(mutex::RELEASE.sha1);
     ensure!(timeout(SOON, guard.release()).await?? == Released::Free);
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     Ok(())

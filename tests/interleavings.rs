@@ -99,7 +99,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
 
     assert_eq!(Guard::release(guard).await.unwrap(), Released::Free);
     assert_eq!(
-        store.sent_by_source(S::LEAVE_MARKED),
+        store.sent_by_source(S::RELEASE_IN_DOUBT),
         1,
         "the first copy may still be on its way"
     );
@@ -113,7 +113,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S:
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     store.wait_sent(S::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(S::LEAVE_MARKED, 1).await;
+    store.wait_sent(S::RELEASE_IN_DOUBT, 1).await;
     let report = client.close().await;
     assert_eq!((report.confirmed, report.unconfirmed), (1, 0));
 
@@ -144,7 +144,7 @@ async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     store.wait_sent(S::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(S::LEAVE_MARKED, 1).await;
+    store.wait_sent(S::RELEASE_IN_DOUBT, 1).await;
     client.close().await;
     assert_eq!(store.sent_by_source(S::ACQUIRE), 0);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
@@ -219,14 +219,14 @@ async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subjec
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
-    store.plan(S::LEAVE, Fate::Pass); // by its SHA-1, not known yet
-    store.plan(S::LEAVE, Fate::LoseReply);
+    store.plan(S::RELEASE, Fate::Pass); // by its SHA-1, not known yet
+    store.plan(S::RELEASE, Fate::LoseReply);
     assert_eq!(
         Guard::release(guard).await.unwrap(),
         Released::Free,
         "not held after an unanswered leave of one's own"
     );
-    assert_eq!(store.sent(S::LEAVE), 3);
+    assert_eq!(store.sent(S::RELEASE), 3);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
@@ -235,7 +235,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
     let (client, store) = unruly(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..6 {
-        store.plan(S::LEAVE, Fate::LoseRequest);
+        store.plan(S::RELEASE, Fate::LoseRequest);
     }
     let error = Guard::release(guard).await.unwrap_err();
     assert!(

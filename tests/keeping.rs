@@ -61,7 +61,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         let shortest = Duration::from_secs(20);
         let started = Instant::now();
         let released = if reenters {
-            unruly.plan(&reentrant::LEAVE, Fate::LoseReply);
+            unruly.plan(&reentrant::RELEASE, Fate::LoseReply);
             let guard = lock
                 .acquire()
                 .owner(&client.new_owner())
@@ -69,7 +69,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
                 .await?;
             guard.release().await?
         } else {
-            unruly.plan(&mutex::LEAVE, Fate::LoseReply);
+            unruly.plan(&mutex::RELEASE, Fate::LoseReply);
             mutex.acquire().min_hold(shortest).await?.release().await?
         };
         ensure!(matches!(released, Released::Kept(_)), "{released:?}");
@@ -120,10 +120,10 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
             (
                 &reentrant::ACQUIRE,
                 &reentrant::RENEW,
-                &reentrant::LEAVE_MARKED,
+                &reentrant::RELEASE_IN_DOUBT,
             )
         } else {
-            (&mutex::ACQUIRE, &mutex::RENEW, &mutex::LEAVE_MARKED)
+            (&mutex::ACQUIRE, &mutex::RENEW, &mutex::RELEASE_IN_DOUBT)
         };
         let shortest = Duration::from_secs(20);
         store.plan(acquire, Fate::Keep);

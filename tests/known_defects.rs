@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::unruly;
 
 const TTL: Duration = Duration::from_secs(30);
-const BEAT: Duration = Duration::from_millis(3_334);
+const HEARTBEAT: Duration = Duration::from_millis(3_334);
 const DAY: u64 = 86_400_000_000;
 const SOON: Duration = Duration::from_secs(3 * 60 * 60);
 
@@ -101,7 +101,10 @@ async fn the_waiter_ttl_of_another_client_is_not_the_first_hold_of_a_waiter() {
             .unwrap(),
     );
     let held = released.elapsed();
-    assert!(held <= secs(10) + BEAT, "a dead waiter held for {held:?}");
+    assert!(
+        held <= secs(10) + HEARTBEAT,
+        "a dead waiter held for {held:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +147,7 @@ async fn a_holder_that_dies_after_a_hand_over_frees_the_lock_after_its_own_ttl()
     drop(lock.acquire().await.unwrap());
     let free = died.elapsed();
     assert!(
-        free <= secs(1) + BEAT,
+        free <= secs(1) + HEARTBEAT,
         "the lock became free after {free:?}"
     );
 }

@@ -84,8 +84,8 @@ async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result
     let (client, store) = unruly(&server, TTL)?;
     for names in [1, 2, 16, 128] {
         let (acquire, leave) = match names {
-            1 => (&mutex::ACQUIRE, &mutex::LEAVE),
-            _ => (&multi::ACQUIRE, &multi::LEAVE),
+            1 => (&mutex::ACQUIRE, &mutex::RELEASE),
+            _ => (&multi::ACQUIRE, &multi::RELEASE),
         };
         let lock = mutexes(&client, 0..names)?;
         // The first round teaches the engine the scripts.
@@ -295,7 +295,7 @@ async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<(
         &multi::ACQUIRE,
         &fair::ACQUIRE,
         &mutex::ACQUIRE,
-        &multi::LEAVE,
+        &multi::RELEASE,
     ] {
         store.slow_down(script, Duration::from_millis(3));
     }
@@ -336,11 +336,11 @@ async fn an_acquire_that_arrives_after_its_leaves_creates_nothing() -> Result<()
     let (client, store) = unruly(&server, TTL)?;
     let lock = mutexes(&client, ["a", "b"])?;
     lock.acquire().await?.release().await?;
-    let before = store.sent(&multi::LEAVE);
+    let before = store.sent(&multi::RELEASE);
     store.plan(&multi::ACQUIRE, Fate::Keep);
     let late = timeout(Duration::from_millis(10), lock.acquire().into_future()).await;
     ensure!(late.is_err(), "it was answered");
-    store.wait_sent(&multi::LEAVE, before + 1).await;
+    store.wait_sent(&multi::RELEASE, before + 1).await;
     sleep(Duration::from_millis(10)).await;
     let replies = store.deliver(&server.sibling()).await;
     ensure!(replies.len() == 1 && replies[0].is_ok(), "{replies:?}");
@@ -355,7 +355,7 @@ async fn lost_replies_are_repeated_and_have_the_effect_of_once() -> Result<()> {
     let lock = mutexes(&client, ["a", "b"])?;
     lock.acquire().await?.release().await?;
     store.plan(&multi::ACQUIRE, Fate::LoseReply);
-    store.plan(&multi::LEAVE, Fate::LoseReply);
+    store.plan(&multi::RELEASE, Fate::LoseReply);
     let guard = lock.acquire().await?;
     for part in guard.parts() {
         let (name, token) = (part.name(), part.fencing_token());
@@ -378,7 +378,7 @@ async fn a_release_that_is_refused_as_a_whole_lets_each_go_by_itself() -> Result
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL)?;
     let guard = mutexes(&client, ["a", "b"])?.acquire().await?;
-    store.plan(&multi::LEAVE, Fate::Refuse("NOPERM not this script"));
+    store.plan(&multi::RELEASE, Fate::Refuse("NOPERM not this script"));
     ensure!(guard.release().await? == Released::Free);
     ensure!(held(&server).await?.is_empty());
     Ok(())

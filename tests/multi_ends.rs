@@ -31,12 +31,12 @@ async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> 
         let lock = mutexes(&client, 0..names)?;
         // The first round teaches the engine the scripts.
         lock.acquire().await?.release().await?;
-        let before = store.sent(&multi::LEAVE);
+        let before = store.sent(&multi::RELEASE);
         drop(lock.acquire().await?);
         all_free(&server).await?;
-        ensure!(store.sent(&multi::LEAVE) == before + 1, "{names} names");
+        ensure!(store.sent(&multi::RELEASE) == before + 1, "{names} names");
     }
-    ensure!(store.sent(&mutex::LEAVE) == 0, "some left by themselves");
+    ensure!(store.sent(&mutex::RELEASE) == 0, "some left by themselves");
     ensure!(client.close().await.confirmed == 2 + 16 + 128);
     Ok(())
 }
@@ -47,13 +47,13 @@ async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
     let (client, store) = unruly(&server, TTL)?;
     let lock = mutexes(&client, 0..16)?;
     lock.acquire().await?.release().await?;
-    let before = store.sent(&multi::LEAVE);
+    let before = store.sent(&multi::RELEASE);
     store.slow_down(&multi::ACQUIRE, Duration::from_millis(50));
     let late = timeout(Duration::from_millis(20), lock.acquire().into_future()).await;
     ensure!(late.is_err(), "it was answered");
     all_free(&server).await?;
-    ensure!(store.sent(&multi::LEAVE) == before + 1);
-    ensure!(store.sent(&mutex::LEAVE_MARKED) == 0);
+    ensure!(store.sent(&multi::RELEASE) == before + 1);
+    ensure!(store.sent(&mutex::RELEASE_IN_DOUBT) == 0);
     Ok(())
 }
 

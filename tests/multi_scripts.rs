@@ -76,7 +76,7 @@ fn name(name: &str) -> Result<Name> {
     Ok(Name::new("lockkeeper", name)?)
 }
 
-fn gone(on: &str, claim: &str) -> Result<String> {
+fn tombstone(on: &str, claim: &str) -> Result<String> {
     Ok(format!("{}:{claim}", name(on)?.part("gone")))
 }
 
@@ -120,20 +120,29 @@ impl Scripts {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for (on, kind, claim) in on {
             let name = name(on)?;
-            keys.extend([name.main().to_owned(), name.part("fence"), gone(on, claim)?]);
+            keys.extend([
+                name.main().to_owned(),
+                name.part("fence"),
+                tombstone(on, claim)?,
+            ]);
             args.extend([claim, TTL, "0", kind].map(str::to_owned));
         }
         self.batch(&multi::ACQUIRE, keys, args).await
     }
 
-    async fn leave_by(&self, on: &[On<'_>], keep: &str, mark_ttl: &str) -> Result<Vec<Outcome>> {
+    async fn leave_by(
+        &self,
+        on: &[On<'_>],
+        keep: &str,
+        tombstone_ttl: &str,
+    ) -> Result<Vec<Outcome>> {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for (on, kind, claim) in on {
             let name = name(on)?;
-            keys.extend([name.main().to_owned(), gone(on, claim)?]);
-            args.extend([claim, &*name.part("wake"), keep, mark_ttl, kind].map(str::to_owned));
+            keys.extend([name.main().to_owned(), tombstone(on, claim)?]);
+            args.extend([claim, &*name.part("wake"), keep, tombstone_ttl, kind].map(str::to_owned));
         }
-        self.batch(&multi::LEAVE, keys, args).await
+        self.batch(&multi::RELEASE, keys, args).await
     }
 
     async fn leave(&self, on: &[On<'_>]) -> Result<Vec<Outcome>> {
@@ -243,14 +252,14 @@ async fn an_owner_that_holds_is_let_in_again_with_its_token(it: &Scripts) -> Res
     ensure!(outcomes[1].1 == outer[0].1, "another token");
     let left = it.leave(&three(1)).await?;
     ensure!(
-        left[1] == (Status::Left, vec!["1".to_owned(), "1".to_owned()]),
+        left[1] == (Status::Released, vec!["1".to_owned(), "1".to_owned()]),
         "{left:?}"
     );
     Ok(())
 }
 
 async fn a_mark_against_one_claim_keeps_all_of_them_out(it: &Scripts) -> Result<()> {
-    it.command(&["SET", &gone("c", &claim(1, 3))?, "1", "PX", "1000"])
+    it.command(&["SET", &tombstone("c", &claim(1, 3))?, "1", "PX", "1000"])
         .await?;
     let outcomes = it.acquire(&three(1)).await?;
     ensure!(
@@ -280,7 +289,7 @@ async fn a_claim_that_is_to_leave_is_told_so_and_nothing_is_armed(it: &Scripts) 
             .parse::<i64>()?
             <= 3_000
     );
-    ensure!(statuses(&it.leave(&three(1)).await?) == [Status::Left; 3]);
+    ensure!(statuses(&it.leave(&three(1)).await?) == [Status::Released; 3]);
     Ok(())
 }
 
@@ -329,7 +338,7 @@ async fn a_leave_frees_every_name_and_tells_the_waiters_of_each(it: &Scripts) ->
     let left = it.leave(&three(1)).await?;
     ensure!(
         left.iter()
-            .all(|it| *it == (Status::Left, vec!["1".to_owned(), "0".to_owned()])),
+            .all(|it| *it == (Status::Released, vec!["1".to_owned(), "0".to_owned()])),
         "{left:?}"
     );
     ensure!(it.held().await?.is_empty());
@@ -359,7 +368,7 @@ async fn a_leave_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
     it.command(&["HSET", "lockkeeper:c", "f", "v"]).await?;
     let left = it.leave(&three(1)).await?;
     ensure!(
-        statuses(&left) == [Status::Left, Status::NotHeld, Status::NotHeld],
+        statuses(&left) == [Status::Released, Status::NotHeld, Status::NotHeld],
         "{left:?}"
     );
     ensure!(it.held().await? == ["lockkeeper:b", "lockkeeper:c"]);
@@ -378,7 +387,7 @@ async fn a_marked_leave_stops_a_late_acquire_and_an_unmarked_item_makes_no_mark(
     it.leave_by(&three(2), "0", TTL).await?;
     ensure!(statuses(&it.acquire(&three(2)).await?) == [Status::Gone; 3]);
     let left: i64 = it
-        .command(&["PTTL", &gone("b", &claim(2, 2))?])
+        .command(&["PTTL", &tombstone("b", &claim(2, 2))?])
         .await?
         .parse()?;
     ensure!(
@@ -392,7 +401,7 @@ async fn a_marked_leave_stops_a_late_acquire_and_an_unmarked_item_makes_no_mark(
 async fn a_leave_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
     it.acquire(&three(1)).await?;
     let left = it.leave_by(&three(1), "700", "0").await?;
-    ensure!(statuses(&left) == [Status::Kept; 3], "{left:?}");
+    ensure!(statuses(&left) == [Status::Cooldown; 3], "{left:?}");
     ensure!(statuses(&it.acquire(&three(2)).await?) == [Status::Busy; 3]);
     for key in ["lockkeeper:a", "lockkeeper:b", "lockkeeper:c"] {
         ensure!(
@@ -456,12 +465,12 @@ async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result
     ensure!(statuses(&renewed) == [Status::Renewed]);
     let left = it
         .run(
-            &reentrant::LEAVE,
+            &reentrant::RELEASE,
             vec![b.main().to_owned()],
             words(&[&claim(1, 2), "wake", "0"]),
         )
         .await?;
-    ensure!(left.status() == Status::Left);
+    ensure!(left.status() == Status::Released);
     Ok(())
 }
 
@@ -479,7 +488,7 @@ async fn a_hundred_and_twenty_eight_names_and_more_are_one_run(it: &Scripts) -> 
         let outcomes = it.acquire(&on).await?;
         ensure!(outcomes.len() == count && outcomes.iter().all(|it| it.0 == Status::Granted));
         let left = it.leave(&on).await?;
-        ensure!(left.len() == count && left.iter().all(|it| it.0 == Status::Left));
+        ensure!(left.len() == count && left.iter().all(|it| it.0 == Status::Released));
     }
     Ok(())
 }

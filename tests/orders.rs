@@ -105,9 +105,9 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
             }
             5 | 6 => {
                 let script = if reenters {
-                    &reentrant::LEAVE_MARKED
+                    &reentrant::RELEASE_IN_DOUBT
                 } else {
-                    &mutex::LEAVE_MARKED
+                    &mutex::RELEASE_IN_DOUBT
                 };
                 let args = [id.clone(), "wake".to_owned(), text(keep), text(1000)];
                 ScriptCall::new(script, [main(), gone()], args)
@@ -167,30 +167,30 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 others || held || revoked || kept > now,
                 "busy without anybody"
             ),
-            "LEFT" if what == 8 => {
+            "RELEASED" if what == 8 => {
                 ensure!(held || kept > now, "freed from nobody");
                 for claim in &mut claims {
                     claim.lease = 0;
                 }
                 kept = 0;
             }
-            "LEFT" | "KEPT" | "NOT_HELD" if what != 8 => {
+            "RELEASED" | "COOLDOWN" | "NOT_HELD" if what != 8 => {
                 if held {
                     ensure!(outcome != "NOT_HELD", "it held");
                     kept = kept.max(now + keep);
                     claims[one].lease = 0;
                 }
-                if outcome == "LEFT" && !held && field(1) == 0 {
+                if outcome == "RELEASED" && !held && field(1) == 0 {
                     // A repetition by a holder that counts the shortest time as over.
                     ensure!(keep == 0 || kept <= now, "freed too soon");
                     kept = 0;
                 }
                 claims[one].mark = Some(now + 1000);
                 let rest = claims.iter().any(|claim| claim.lease > now);
-                if outcome == "KEPT" {
+                if outcome == "COOLDOWN" {
                     ensure!(!rest && number(1) == kept - now, "kept for {kept}");
                 }
-                if outcome == "LEFT" && held && !rest {
+                if outcome == "RELEASED" && held && !rest {
                     ensure!(kept <= now, "not kept until {kept}");
                 }
             }

@@ -180,8 +180,8 @@ async fn two_hundred_waiters_of_four_processes_are_served_in_the_order_of_asking
 }
 
 #[tokio::test]
-async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a_beat() -> Result<()>
-{
+async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a_heartbeat()
+-> Result<()> {
     let server = Server::start().await?;
     let settings = Client::builder().waiter_ttl(Duration::from_secs(1));
     let client = lockkeeper::connect_with(&server.url(), settings).await?;
@@ -194,7 +194,7 @@ async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a
     let released = Instant::now();
     guard.release().await?;
     ensure!(next.line().await?.starts_with("served 0 "));
-    // One waiter ttl and one beat, and what this machine takes.
+    // One waiter ttl and one heartbeat, and what this machine takes.
     ensure!(
         released.elapsed() < Duration::from_millis(1_334 + 500),
         "{:?}",

@@ -100,7 +100,7 @@ async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() -> Result<()> {
+async fn a_word_that_overtakes_the_answer_to_a_heartbeat_is_heeded_when_that_comes() -> Result<()> {
     let server = MemoryStore::new();
     let (here, store) = unruly(&server, TTL)?;
     let lock = FairLock::new(&here, "name");
@@ -112,10 +112,10 @@ async fn a_word_that_overtakes_the_answer_to_a_beat_is_heeded_when_that_comes() 
     let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
     queued(&lock, 1).await?;
     sleep(secs(1)).await;
-    store.slow_down(&fair::BEAT, Duration::from_millis(500));
-    let beats = store.sent(&fair::BEAT);
+    store.slow_down(&fair::HEARTBEAT, Duration::from_millis(500));
+    let heartbeats = store.sent(&fair::HEARTBEAT);
     holder.release().await?;
-    store.wait_sent(&fair::BEAT, beats + 1).await;
+    store.wait_sent(&fair::HEARTBEAT, heartbeats + 1).await;
     sleep(Duration::from_millis(100)).await;
     ensure!(there.revoke("name").await? == 1 && !waiting.is_finished());
     let guard = waiting.await??;
@@ -159,7 +159,7 @@ async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> 
         let dead = writing.read().await?;
         // Nor does a leave arrive in all the time in which it would be repeated.
         for _ in 0..40 {
-            store.plan(&rwlock::LEAVE, Fate::LoseRequest);
+            store.plan(&rwlock::RELEASE, Fate::LoseRequest);
         }
         drop(dead);
         sleep(3 * TTL).await;

@@ -91,7 +91,7 @@ async fn a_late_leave_of_one_round_does_not_end_the_next() -> Result<()> {
     let world = World::new()?;
     for link in &world.links[0][..3] {
         link.plan(&redlock::ACQUIRE, Fate::LoseReply);
-        link.plan(&mutex::LEAVE_MARKED, Fate::Keep);
+        link.plan(&mutex::RELEASE_IN_DOUBT, Fate::Keep);
     }
     let one = world.locks[0].acquire().await?;
     for (link, server) in world.links[0].iter().zip(&world.servers) {
@@ -106,7 +106,7 @@ async fn a_late_leave_of_one_round_does_not_end_the_next() -> Result<()> {
 async fn a_release_frees_every_server_that_answers() -> Result<()> {
     let world = World::new()?;
     let guard = world.locks[0].acquire().await?;
-    world.links[0][0].plan(&mutex::LEAVE, Fate::NotSent);
+    world.links[0][0].plan(&mutex::RELEASE, Fate::NotSent);
     let _ = guard.release().await;
     sleep(Duration::from_secs(1)).await;
     let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);

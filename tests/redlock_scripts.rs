@@ -73,13 +73,13 @@ impl Scripts {
         Ok(self.store.call(call).await?)
     }
 
-    fn gone(&self, claim: &str) -> String {
+    fn tombstone(&self, claim: &str) -> String {
         format!("{}:{claim}", self.name.part("gone"))
     }
 
     /// Acquires where the longest ttl is this one.
     async fn acquire_if_up(&self, claim: &str, ttl: &str, longest: &str) -> Result<Reply> {
-        let keys = [MAIN, FENCE, &self.gone(claim)];
+        let keys = [MAIN, FENCE, &self.tombstone(claim)];
         self.run(&redlock::ACQUIRE, &keys, &[claim, ttl, "0", longest])
             .await
     }
@@ -100,7 +100,7 @@ impl Scripts {
 
     async fn leave(&self, claim: &str) -> Result<Status> {
         let args = [claim, &*self.name.part("wake"), "0"];
-        Ok(self.run(&mutex::LEAVE, &[MAIN], &args).await?.status())
+        Ok(self.run(&mutex::RELEASE, &[MAIN], &args).await?.status())
     }
 
     async fn command(&self, words: &[&str]) -> Result<String> {
@@ -171,7 +171,7 @@ async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Scripts) -> Result<()
 async fn a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when(
     it: &Scripts,
 ) -> Result<()> {
-    let left = field(&it.acquire_if_up(A, TTL, EVER).await?, Status::Out)?;
+    let left = field(&it.acquire_if_up(A, TTL, EVER).await?, Status::Quarantined)?;
     ensure!(left > 0 && left <= EVER.parse()?, "{left} ms");
     ensure!(it.site.keys().await?.is_empty(), "something was written");
     Ok(())
@@ -185,9 +185,13 @@ async fn a_server_that_is_out_still_knows_who_holds(it: &Scripts) -> Result<()> 
 }
 
 async fn a_marked_leave_stops_a_late_acquire(it: &Scripts) -> Result<()> {
-    let (gone, wake) = (it.gone(A), it.name.part("wake"));
-    it.run(&mutex::LEAVE_MARKED, &[MAIN, &gone], &[A, &wake, "0", TTL])
-        .await?;
+    let (gone, wake) = (it.tombstone(A), it.name.part("wake"));
+    it.run(
+        &mutex::RELEASE_IN_DOUBT,
+        &[MAIN, &gone],
+        &[A, &wake, "0", TTL],
+    )
+    .await?;
     ensure!(it.acquire(A).await?.status() == Status::Gone);
     ensure!(it.command(&["EXISTS", MAIN]).await? == "0");
     it.granted(B).await?;
@@ -218,7 +222,7 @@ async fn a_token_written_back_is_the_last_and_the_next_is_larger(it: &Scripts) -
         ensure!(it.raise(A, &larger.to_string()).await? == Status::Raised);
         ensure!(it.fence().await? == larger);
     }
-    ensure!(it.leave(A).await? == Status::Left);
+    ensure!(it.leave(A).await? == Status::Released);
     ensure!(it.granted(B).await? == larger + 1);
     Ok(())
 }
@@ -300,7 +304,7 @@ async fn the_scripts_of_a_mutex_renew_verify_and_leave(it: &Scripts) -> Result<(
     ensure!(it.left(MAIN).await? > 29_000);
     let held = it.run(&mutex::VERIFY, &[MAIN], &[A]).await?;
     ensure!(held.status() == Status::Held, "{held:?}");
-    ensure!(it.leave(B).await? == Status::NotHeld && it.leave(A).await? == Status::Left);
+    ensure!(it.leave(B).await? == Status::NotHeld && it.leave(A).await? == Status::Released);
     ensure!(it.site.keys().await? == [FENCE]);
     Ok(())
 }

@@ -231,7 +231,7 @@ async fn chaos(
                 proxies[place].clear();
             }
             3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
-            4 => proxies[place].lose_reply_to(mutex::LEAVE.sha1),
+            4 => proxies[place].lose_reply_to(mutex::RELEASE.sha1),
             _ => proxies[place].reset_all(),
         }
         sleep(dice.millis(300)).await;

@@ -212,7 +212,7 @@ async fn a_release_whose_first_answer_was_lost_does_not_call_a_held_lock_free() 
     let warm = lock.acquire().owner(&owner).await?;
     ensure!(warm.release().await? == Released::StillHeld(1));
     let inner = lock.acquire().owner(&owner).await?;
-    store.plan(&reentrant::LEAVE, Fate::LoseReply);
+    store.plan(&reentrant::RELEASE, Fate::LoseReply);
     let released = inner.release().await?;
     ensure!(
         released != Released::Free,
@@ -435,7 +435,7 @@ async fn dead_claims_are_swept_out_of_a_hash_that_lives_on() -> Result<()> {
     let outer = lock.acquire().owner(&owner).await?;
     for _ in 0..50 {
         for _ in 0..40 {
-            store.plan(&reentrant::LEAVE, Fate::LoseRequest);
+            store.plan(&reentrant::RELEASE, Fate::LoseRequest);
         }
         let inner = lock
             .acquire()

@@ -222,7 +222,7 @@ async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() ->
     ] {
         store.plan(&mutex::ACQUIRE, Fate::Refuse(refusal));
         let guard = lock.acquire().wait_for(TTL).await?;
-        store.plan(&mutex::LEAVE, Fate::Refuse(refusal));
+        store.plan(&mutex::RELEASE, Fate::Refuse(refusal));
         guard.release().await?;
         ensure!(server.command(&["EXISTS", "lockkeeper:name"]).await? == "0");
     }
@@ -233,11 +233,13 @@ async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() ->
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_heartbeat()
 -> Result<()> {
-    const BEAT: Duration = Duration::from_secs(2);
+    const HEARTBEAT: Duration = Duration::from_secs(2);
     let millis = Duration::from_millis;
     let server = MemoryStore::new();
     let store = Unruly::new(Arc::new(server.sibling()));
-    let settings = Client::builder().ttl(BEAT * 3).waiter_ttl(BEAT * 3);
+    let settings = Client::builder()
+        .ttl(HEARTBEAT * 3)
+        .waiter_ttl(HEARTBEAT * 3);
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = server.client(Client::builder().ttl(TTL)).await?;
     let _held = FairLock::new(&other, "queue").acquire().await?;
@@ -249,7 +251,7 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     let mut guards = Vec::new();
     for number in 0..32 {
         let lock = Mutex::new(&client, &format!("name {number}"));
-        let ttl = BEAT * 3 + millis(60) * number;
+        let ttl = HEARTBEAT * 3 + millis(60) * number;
         guards.push(lock.acquire().ttl(ttl).await?);
     }
     store.slow_down(&mutex::RENEW, millis(950));
@@ -262,15 +264,18 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
             tokio::task::yield_now().await;
         }
     }
-    tokio::time::sleep(BEAT - millis(20)).await;
-    let before = store.sent(&fair::BEAT);
+    tokio::time::sleep(HEARTBEAT - millis(20)).await;
+    let before = store.sent(&fair::HEARTBEAT);
     tokio::time::sleep(millis(60)).await;
     ensure!(
-        store.sent(&fair::BEAT) == before,
+        store.sent(&fair::HEARTBEAT) == before,
         "nothing holds the batch back"
     );
     waiters[0].abort();
     tokio::time::sleep(millis(500)).await;
-    ensure!(store.sent(&fair::BEAT) > before, "no heartbeat was sent");
+    ensure!(
+        store.sent(&fair::HEARTBEAT) > before,
+        "no heartbeat was sent"
+    );
     Ok(())
 }

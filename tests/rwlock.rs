@@ -17,7 +17,7 @@ use crate::support;
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// So much shorter than a beat that what comes within it came by a message.
+/// So much shorter than a heartbeat that what comes within it came by a message.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// The same lock of two clients on one embedded engine.

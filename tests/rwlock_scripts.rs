@@ -2,9 +2,9 @@
 //!
 //! Nobody waits here: time passes by moving what the keys say into the past.
 
+mod conversions;
 mod foreign;
 mod modes;
-mod swaps;
 mod turns;
 
 use std::ops::Deref;
@@ -115,26 +115,26 @@ impl Rw {
         let (stem, waiter_ttl) = (Fair::name()?.part("grant"), WAITER_TTL.to_string());
         let keys = [MAIN, FENCE, &gone_key(claim), QUEUE, WAITERS, READERS];
         let args = [claim, &stem, keep, mark, "0", &waiter_ttl, mode, "1"];
-        self.run(&rwlock::LEAVE, &keys, &args).await
+        self.run(&rwlock::RELEASE, &keys, &args).await
     }
 
     /// `claim` takes the place of `old`.
-    async fn swap(&self, claim: &str, mode: &str, old: &str, mark: &str) -> Result<String> {
+    async fn convert(&self, claim: &str, mode: &str, old: &str, mark: &str) -> Result<String> {
         let (stem, waiter_ttl) = (Fair::name()?.part("grant"), WAITER_TTL.to_string());
         let (gone, old_gone) = (gone_key(claim), gone_key(old));
         let keys = [MAIN, FENCE, &gone, QUEUE, WAITERS, READERS, &old_gone];
         let args = [claim, "30000", "0", &waiter_ttl, &stem, mode, old, mark];
-        self.run(&rwlock::SWAP, &keys, &args).await
+        self.run(&rwlock::CONVERT, &keys, &args).await
     }
 
     /// What became of each claim, as words.
-    async fn beat(&self, claims: &[(&str, &str)]) -> Result<Vec<String>> {
+    async fn heartbeat(&self, claims: &[(&str, &str)]) -> Result<Vec<String>> {
         let item = |(claim, mode): &(&str, &str)| {
             let keys = [MAIN, FENCE, QUEUE, WAITERS, READERS].map(str::to_owned);
             let stem = Fair::name()?.part("grant");
             let waiter_ttl = WAITER_TTL.to_string();
             let args = [claim, "30000", "0", &waiter_ttl, &stem, mode].map(str::to_owned);
-            Ok(ScriptCall::new(&rwlock::BEAT, keys, args))
+            Ok(ScriptCall::new(&rwlock::HEARTBEAT, keys, args))
         };
         let items: Vec<ScriptCall> = claims.iter().map(item).collect::<Result<_>>()?;
         let batch = items.into_iter().reduce(|mut batch, item| {

@@ -154,7 +154,7 @@ impl Scripts {
             .await?)
     }
 
-    fn gone(&self, claim: &str) -> String {
+    fn tombstone(&self, claim: &str) -> String {
         format!("{}:{claim}", self.name.part("gone"))
     }
 
@@ -163,7 +163,7 @@ impl Scripts {
     }
 
     async fn acquire_above(&self, claim: &str, ttl: &str, floor: &str) -> Result<Reply> {
-        let keys = vec![MAIN.to_owned(), FENCE.to_owned(), self.gone(claim)];
+        let keys = vec![MAIN.to_owned(), FENCE.to_owned(), self.tombstone(claim)];
         self.run(&mutex::ACQUIRE, keys, &[claim, ttl, floor, "0"])
             .await
     }
@@ -182,7 +182,7 @@ impl Scripts {
 
     async fn leave(&self, claim: &str) -> Result<Reply> {
         self.run(
-            &mutex::LEAVE,
+            &mutex::RELEASE,
             vec![MAIN.to_owned()],
             &[claim, &self.name.part("wake"), "0"],
         )
@@ -190,9 +190,9 @@ impl Scripts {
     }
 
     async fn leave_marked(&self, claim: &str, ttl: &str) -> Result<Reply> {
-        let keys = vec![MAIN.to_owned(), self.gone(claim)];
+        let keys = vec![MAIN.to_owned(), self.tombstone(claim)];
         self.run(
-            &mutex::LEAVE_MARKED,
+            &mutex::RELEASE_IN_DOUBT,
             keys,
             &[claim, &self.name.part("wake"), "0", ttl],
         )
@@ -309,7 +309,7 @@ async fn a_leave_by_another_claim_changes_nothing(it: &Scripts) -> Result<()> {
 
 async fn a_leave_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> {
     let first = token(&it.acquire("a", "30000").await?)?;
-    ensure!(field(&it.leave("a").await?, Status::Left)? == 1);
+    ensure!(field(&it.leave("a").await?, Status::Released)? == 1);
     ensure!(token(&it.acquire("b", "30000").await?)? > first);
     ensure!(it.leave("a").await?.status() == Status::NotHeld);
     ensure!(
@@ -327,7 +327,7 @@ async fn a_plain_leave_writes_no_mark_and_a_marked_one_stops_a_late_acquire(
     ensure!(it.keys().await? == [FENCE]);
 
     ensure!(it.leave_marked("b", "30000").await?.status() == Status::NotHeld);
-    let left = it.pttl(&it.gone("b")).await?;
+    let left = it.pttl(&it.tombstone("b")).await?;
     ensure!(
         (29_000..=30_000).contains(&left),
         "the mark lives for {left} ms"
@@ -342,7 +342,7 @@ async fn a_marked_leave_removes_the_claim_and_touches_no_other(it: &Scripts) -> 
     it.acquire("a", "30000").await?;
     ensure!(it.leave_marked("b", "30000").await?.status() == Status::NotHeld);
     ensure!(it.site.command(&["GET", MAIN]).await? == "a");
-    ensure!(field(&it.leave_marked("a", "30000").await?, Status::Left)? == 1);
+    ensure!(field(&it.leave_marked("a", "30000").await?, Status::Released)? == 1);
     ensure!(it.site.command(&["EXISTS", MAIN]).await? == "0");
     ensure!(
         it.leave_marked("a", "30000").await?.status() == Status::NotHeld,

@@ -137,9 +137,9 @@ fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_how_a_claim_is_swapped_is_caught() {
-    println!("proved {} hunts of mutants", claim::OF_SWAPS.len());
-    let caught: Vec<_> = claim::OF_SWAPS
+fn every_mistake_in_how_a_claim_is_converted_is_caught() {
+    println!("proved {} hunts of mutants", claim::OF_CONVERSIONS.len());
+    let caught: Vec<_> = claim::OF_CONVERSIONS
         .iter()
         .map(|&mutant| {
             let found = claim::hunt(mutant).unwrap().violation;

@@ -9,7 +9,7 @@ use lockkeeper_testkit::subject::Subject;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Far below the 5 s after which a waiter looks without a word, and a third of its ttl after which it beats.
+/// Far below the 5 s after which a waiter looks without a word, and a third of its ttl after which it sends a heartbeat.
 const PROMPT: Duration = Duration::from_millis(1500);
 
 /// Longer than those, and the time of a script.

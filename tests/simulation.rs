@@ -195,15 +195,15 @@ caught! {
     #[ignore = "long: `cargo xtask prove` runs it"]
     a_grant_counted_from_its_message_is_found: GrantFromMessage,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    a_hint_lost_behind_a_beat_is_found: HintBehindBeatLost,
+    a_hint_lost_behind_a_heartbeat_is_found: HintBehindHeartbeatLost,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    a_subscription_that_nobody_follows_up_is_found: NoBeatAfterSubscribing,
+    a_subscription_that_nobody_follows_up_is_found: NoHeartbeatAfterSubscribing,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    a_waiter_without_beats_is_found: WaiterNeverBeats,
+    a_waiter_without_heartbeats_is_found: WaiterNeverHeartbeats,
     #[ignore = "long: `cargo xtask prove` runs it"]
     waiters_deaf_to_grants_are_found: DeafToGrants,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    belief_while_another_mode_takes_the_place_is_found: BelieveWhileSwapping,
+    belief_while_another_mode_takes_the_place_is_found: BelieveWhileConverting,
     a_release_of_several_that_stops_at_the_first_error_is_found: ReleaseStopsAtFirstError,
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
 }
@@ -217,7 +217,7 @@ const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 14] = [
     (Mutant::ReuseClaim, "one request at a time", 1),
     (Mutant::DeafToReconnect, "deaf to a gap", 19),
     (Mutant::DropWithoutLeave, "a claim nobody wants", 2),
-    (Mutant::WaiterNeverBeats, "deaf to a gap", 5),
+    (Mutant::WaiterNeverHeartbeats, "deaf to a gap", 5),
     (Mutant::DeafToGrants, "a grant nobody heard of", 4),
     (Mutant::DeadlineFromAnswer, "two holders", 644),
     (Mutant::RequestsAbreast, "one request at a time", 17),

@@ -3,7 +3,7 @@
 -- KEYS[1] client   the client's label, a string
 -- ARGV[1] request  echoed
 -- REPLY KNOWN label
--- REPLY GONE            it has not introduced itself, or too long ago
+-- REPLY GONE  it has not introduced itself, or too long ago
 -- PUBLISH nothing
 
 local label, fault = read_claim(KEYS[1], AS_A_WRITE)

@@ -4,9 +4,9 @@
 --
 -- KEYS[1] main         HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
 -- KEYS[2] fence        the last token drawn for the name
--- KEYS[3] gone         the mark of a leave that overtook this claim's acquire
+-- KEYS[3] tombstone    the tombstone of a release that overtook this claim's acquire
 -- KEYS[4] queue        ZSET: <claim> -> its ticket
--- KEYS[5] waiters      HASH: <claim> -> <server ms until which it is alive>:<its last executed request>; seen, pardon
+-- KEYS[5] waiters      HASH: <claim> -> <server ms until which it is alive>:<its last executed request>; seen, grace
 -- ARGV[1] request      echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl          of the lease, ms
@@ -18,12 +18,12 @@
 -- ARGV[9] queue_limit  how many may wait; 0: the claim does not wait; -1: any number
 -- REPLY GRANTED token
 -- REPLY WAITING left position  ms until the last lease of the holder ends; the place in the queue, 1 for the next
--- REPLY BUSY left      the claim is not to wait; left as above
+-- REPLY BUSY left              the claim is not to wait; left as above
 -- REPLY QUEUE_FULL length      so many wait
--- REPLY MORE           nothing but dead waiters dropped, and there are more: to be run again at once
--- REPLY REVOKED        the claim holds, is to leave, and is not armed again
--- REPLY GONE           this claim has left and must not come back, or it is not alive with that token
--- REPLY WRONG_KIND     the name holds another kind's data, or its queue or fence another type
+-- REPLY MORE                   nothing but dead waiters dropped, and there are more: to be run again at once
+-- REPLY REVOKED                the claim holds, is revoked, and is not armed again
+-- REPLY GONE                   this claim has left and must not come back, or it is not alive with that token
+-- REPLY WRONG_KIND             the name holds another kind's data, or its queue or fence another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
 local claim, ttl = ARGV[2], tonumber(ARGV[3])
@@ -44,7 +44,7 @@ end
 if ARGV[5] ~= '0' and not (holds and name.held.token == ARGV[5]) or redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-settle(name)
+advance(name)
 local held = name.held
 if (held.leases[claim] or 0) > name.now or lets_in(name, ARGV[6]) then
   hold(name, claim, ttl)

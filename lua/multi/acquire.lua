@@ -1,21 +1,21 @@
 -- multi/acquire: makes claims holders of several names, each a mutex or a re-entrant lock: all of them or none. What lies under
 -- a name is what its own kind writes. Run again by the holders it arms their leases again and gives the same tokens.
 --
--- KEYS[3i-2] main       the holder's claim, a string; or a HASH: kind, owner, token, and <claim> -> server ms of its end
--- KEYS[3i-1] fence      the last token drawn for the name
--- KEYS[3i] gone         the mark of a leave that overtook this claim's acquire
--- ARGV[1] request       echoed
+-- KEYS[3i-2] main     the holder's claim, a string; or a HASH: kind, owner, token, and <claim> -> server ms of its end
+-- KEYS[3i-1] fence    the last token drawn for the name
+-- KEYS[3i] tombstone  the tombstone of a release that overtook this claim's acquire
+-- ARGV[1] request     echoed
 -- ARGV[4i-2] claim
--- ARGV[4i-1] ttl        of the lease, ms
--- ARGV[4i] floor        the largest token the caller has seen
--- ARGV[4i+1] kind       mutex or reentrant
+-- ARGV[4i-1] ttl      of the lease, ms
+-- ARGV[4i] floor      the largest token the caller has seen
+-- ARGV[4i+1] kind     mutex or reentrant
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list. GRANTED is the outcome of all items or of none
 -- ITEM GRANTED token
--- ITEM FREE             nothing keeps this claim from its name, but another item is refused
--- ITEM BUSY left        ms until the holder's lease ends; negative when it never does
--- ITEM REVOKED          the claim holds, is to leave, and is not armed again
--- ITEM GONE             this claim has left and must not come back
--- ITEM WRONG_KIND       the name holds another kind's data, or is that of an item before
+-- ITEM FREE        nothing keeps this claim from its name, but another item is refused
+-- ITEM BUSY left   ms until the holder's lease ends; negative when it never does
+-- ITEM REVOKED     the claim holds, is revoked, and is not armed again
+-- ITEM GONE        this claim has left and must not come back
+-- ITEM WRONG_KIND  the name holds another kind's data, or is that of an item before
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

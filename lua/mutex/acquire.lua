@@ -1,19 +1,19 @@
 -- mutex/acquire: makes the claim the holder of a free name. Run again by the holder it arms the ttl again and gives the
 -- same token: nobody else can have drawn one since.
 --
--- KEYS[1] main     the holder's claim, a string
--- KEYS[2] fence    the last token drawn for the name
--- KEYS[3] gone     the mark of a leave that overtook this claim's acquire
--- ARGV[1] request  echoed
+-- KEYS[1] main       the holder's claim, a string
+-- KEYS[2] fence      the last token drawn for the name
+-- KEYS[3] tombstone  the tombstone of a release that overtook this claim's acquire
+-- ARGV[1] request    echoed
 -- ARGV[2] claim
--- ARGV[3] ttl      of the lease, ms
--- ARGV[4] floor    the largest token the caller has seen
--- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[3] ttl        of the lease, ms
+-- ARGV[4] floor      the largest token the caller has seen
+-- ARGV[5] token      of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- REPLY GRANTED token
--- REPLY BUSY left       ms until the holder's lease ends; negative when it never does
--- REPLY REVOKED         the claim holds, is to leave, and is not armed again
--- REPLY GONE            this claim has left and must not come back, or it is not there with that token
--- REPLY WRONG_KIND      the name holds another kind's data
+-- REPLY BUSY left   ms until the holder's lease ends; negative when it never does
+-- REPLY REVOKED     the claim holds, is revoked, and is not armed again
+-- REPLY GONE        this claim has left and must not come back, or it is not there with that token
+-- REPLY WRONG_KIND  the name holds another kind's data
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])

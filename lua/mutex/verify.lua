@@ -3,9 +3,9 @@
 -- KEYS[1] main     the holder's claim, a string
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
--- REPLY HELD left       ms until the lease ends on the server
--- REPLY REVOKED         the claim holds and is to leave
--- REPLY GONE            expired, deleted, or somebody else's
+-- REPLY HELD left  ms until the lease ends on the server
+-- REPLY REVOKED    the claim holds and is revoked
+-- REPLY GONE       expired, deleted, or somebody else's
 -- PUBLISH nothing
 
 local holder, fault = read_claim(KEYS[1], AS_A_WRITE)

@@ -7,9 +7,9 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] claim    one that is to lose the name
 -- ARGV[3] channel  where waiters of the name listen
--- REPLY LEFT told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
--- REPLY NOT_HELD holds   the claim has no part in the name; holds: 0
--- REPLY WRONG_KIND       the name holds no lock
+-- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
+-- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
+-- REPLY WRONG_KIND           the name holds no lock
 -- PUBLISH channel: free; channel of each claim's client: gone <claim>
 
 local held, fault = read_any(KEYS[1], KEYS[2], math.floor(server_now() / 1000))
@@ -30,4 +30,4 @@ redis.call('DEL', KEYS[1], KEYS[2])
 for _, entry in ipairs(held.claims) do
   tell_client(entry[1], string.format('gone %s', entry[1]))
 end
-return { ARGV[1], 'LEFT', wake(ARGV[3], 'free'), 0 }
+return { ARGV[1], 'RELEASED', wake(ARGV[3], 'free'), 0 }

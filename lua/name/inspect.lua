@@ -10,8 +10,8 @@
 --                                        the queue if the kind has one, or else how many clients listen; negative if the
 --                                        server does not say; claims: {claim, left, state}…, where left is in ms, negative:
 --                                        without end, and state is held, revoked or kept; of one that reads a fourth: read
--- REPLY FREE waiters    nobody holds
--- REPLY WRONG_KIND      the name holds no lock
+-- REPLY FREE waiters                     nobody holds
+-- REPLY WRONG_KIND                       the name holds no lock
 -- PUBLISH nothing
 
 local waiters = listeners(ARGV[2])

@@ -4,9 +4,9 @@
 -- KEYS[1] main     of any kind
 -- KEYS[2] readers  of a read-write lock, a ZSET
 -- ARGV[1] request  echoed
--- REPLY TOLD claims     so many claims were revoked
--- REPLY FREE            nobody holds
--- REPLY WRONG_KIND      the name holds no lock, or another library's, which has no word for it
+-- REPLY TOLD claims  so many claims were revoked
+-- REPLY FREE         nobody holds
+-- REPLY WRONG_KIND   the name holds no lock, or another library's, which has no word for it
 -- PUBLISH channel of each claim's client: revoked <claim>
 
 local held, fault = read_any(KEYS[1], KEYS[2], math.floor(server_now() / 1000))

@@ -5,8 +5,8 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] first    the place where the page begins, 0 for the next to hold
 -- ARGV[3] last     the place where it ends
--- REPLY WAITERS claims   in order
--- REPLY WRONG_KIND       the key holds another type
+-- REPLY WAITERS claims  in order
+-- REPLY WRONG_KIND      the key holds another type
 -- PUBLISH nothing
 
 -- A write that changes nothing: a replica refuses it instead of answering from what it has.

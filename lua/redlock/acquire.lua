@@ -2,20 +2,20 @@
 -- that has been up for less than the longest ttl may have lost claims that are still believed in: it grants nothing. Run
 -- again by the holder it arms the ttl again.
 --
--- KEYS[1] main     the holder's claim, a string
--- KEYS[2] fence    the last token drawn for the name on this server, or written back to it
--- KEYS[3] gone     the mark of a leave that overtook this claim's acquire
--- ARGV[1] request  echoed
+-- KEYS[1] main       the holder's claim, a string
+-- KEYS[2] fence      the last token drawn for the name on this server, or written back to it
+-- KEYS[3] tombstone  the tombstone of a release that overtook this claim's acquire
+-- ARGV[1] request    echoed
 -- ARGV[2] claim
--- ARGV[3] ttl      of the lease, ms
--- ARGV[4] floor    the largest token the caller has seen on any of the servers
--- ARGV[5] longest  the longest ttl that anybody uses, ms
--- REPLY GRANTED token   this server's: the grant takes the largest of a majority
--- REPLY BUSY left       ms until the holder's lease ends; negative when it never does
--- REPLY OUT left        ms until this server takes part again
--- REPLY REVOKED         the claim holds, is to leave, and is not armed again
--- REPLY GONE            this claim has left and must not come back
--- REPLY WRONG_KIND      the name holds another kind's data
+-- ARGV[3] ttl        of the lease, ms
+-- ARGV[4] floor      the largest token the caller has seen on any of the servers
+-- ARGV[5] longest    the longest ttl that anybody uses, ms
+-- REPLY GRANTED token     this server's: the grant takes the largest of a majority
+-- REPLY BUSY left         ms until the holder's lease ends; negative when it never does
+-- REPLY QUARANTINED left  ms until this server takes part again
+-- REPLY REVOKED           the claim holds, is revoked, and is not armed again
+-- REPLY GONE              this claim has left and must not come back
+-- REPLY WRONG_KIND        the name holds another kind's data
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])
@@ -42,7 +42,7 @@ if holder then
 end
 local out = tonumber(ARGV[5]) - uptime()
 if out > 0 then
-  return { ARGV[1], 'OUT', string.format('%.0f', out) }
+  return { ARGV[1], 'QUARANTINED', string.format('%.0f', out) }
 end
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }

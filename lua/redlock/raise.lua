@@ -8,9 +8,9 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl      of the lease, ms
 -- ARGV[4] token    the largest of a majority
--- REPLY RAISED          the claim holds, and the next token here is larger
--- REPLY REVOKED         the claim holds and is to leave; nothing is written
--- REPLY GONE            expired, deleted, or somebody else's; nothing is written
+-- REPLY RAISED   the claim holds, and the next token here is larger
+-- REPLY REVOKED  the claim holds and is revoked; nothing is written
+-- REPLY GONE     expired, deleted, or somebody else's; nothing is written
 -- PUBLISH nothing
 
 local holder, fault = read_claim(KEYS[1], AS_A_WRITE)

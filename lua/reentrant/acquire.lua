@@ -2,20 +2,20 @@
 -- lease of its own; the hold count is the number of claims alive. A re-entry shares the token. Run again by a holder it
 -- arms that claim's lease again.
 --
--- KEYS[1] main     HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
--- KEYS[2] fence    the last token drawn for the name
--- KEYS[3] gone     the mark of a leave that overtook this claim's acquire
--- ARGV[1] request  echoed
+-- KEYS[1] main       HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- KEYS[2] fence      the last token drawn for the name
+-- KEYS[3] tombstone  the tombstone of a release that overtook this claim's acquire
+-- ARGV[1] request    echoed
 -- ARGV[2] claim
--- ARGV[3] ttl      of the lease, ms
--- ARGV[4] floor    the largest token the caller has seen
--- ARGV[5] token    of the grant that is repeated, which then creates nothing; 0 if none has been granted
--- ARGV[6] owner    of the claim
+-- ARGV[3] ttl        of the lease, ms
+-- ARGV[4] floor      the largest token the caller has seen
+-- ARGV[5] token      of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[6] owner      of the claim
 -- REPLY GRANTED token
--- REPLY BUSY left       ms until the last lease of the holder ends, and it is kept no longer
--- REPLY REVOKED         the claim holds, is to leave, and is not armed again
--- REPLY GONE            this claim has left and must not come back, or it is not alive with that token
--- REPLY WRONG_KIND      the name holds another kind's data
+-- REPLY BUSY left   ms until the last lease of the holder ends, and it is kept no longer
+-- REPLY REVOKED     the claim holds, is revoked, and is not armed again
+-- REPLY GONE        this claim has left and must not come back, or it is not alive with that token
+-- REPLY WRONG_KIND  the name holds another kind's data
 -- PUBLISH nothing
 
 local ttl = tonumber(ARGV[3])

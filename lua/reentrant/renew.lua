@@ -1,14 +1,14 @@
 -- reentrant/renew: arms the leases of claims that hold, each item a name and a claim. Never creates: a claim that is not
 -- there, or whose own lease has ended, is gone. What one item meets changes nothing for the others.
 --
--- KEYS[i] main         HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
--- ARGV[1] request      echoed
+-- KEYS[i] main     HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- ARGV[1] request  echoed
 -- ARGV[2i] claim
--- ARGV[2i+1] ttl       of the lease, ms
+-- ARGV[2i+1] ttl   of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED         the claim holds, is to leave, and is not armed again
--- ITEM GONE            expired, deleted, or another owner's time
+-- ITEM REVOKED  the claim holds, is revoked, and is not armed again
+-- ITEM GONE     expired, deleted, or another owner's time
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

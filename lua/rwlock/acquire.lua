@@ -4,9 +4,9 @@
 --
 -- KEYS[1] main         HASH of the writer: kind, owner, token, and <claim> -> server ms of the end of its lease
 -- KEYS[2] fence        the last token drawn for the name
--- KEYS[3] gone         the mark of a leave that overtook this claim's acquire
+-- KEYS[3] tombstone    the tombstone of a release that overtook this claim's acquire
 -- KEYS[4] queue        ZSET: <claim> -> its ticket
--- KEYS[5] waiters      HASH: <claim> -> <server ms until which it is alive>:<its last executed request>:<mode>; seen, pardon
+-- KEYS[5] waiters      HASH: <claim> -> <server ms until which it is alive>:<its last executed request>:<mode>; seen, grace
 -- KEYS[6] readers      ZSET: <claim> -> server ms of the end of its lease; facts below zero
 -- ARGV[1] request      echoed
 -- ARGV[2] claim
@@ -21,13 +21,13 @@
 -- ARGV[11] known       1 if the owner may have other claims, 0 if it was made for this one
 -- REPLY GRANTED token
 -- REPLY WAITING left position  ms until the last lease of the holders ends; the place in the queue, 1 for the next
--- REPLY BUSY left      the claim is not to wait; left as above
+-- REPLY BUSY left              the claim is not to wait; left as above
 -- REPLY QUEUE_FULL length      so many wait
 -- REPLY WOULD_DEADLOCK         it would wait to write for a claim of its own owner that reads
--- REPLY MORE           the run has done as much as it may for others: to be run again at once
--- REPLY REVOKED        the claim holds, is to leave, and is not armed again
--- REPLY GONE           this claim has left and must not come back, or it is not alive with that token
--- REPLY WRONG_KIND     the name holds another kind's data, or one of its keys another type
+-- REPLY MORE                   the run has done as much as it may for others: to be run again at once
+-- REPLY REVOKED                the claim holds, is revoked, and is not armed again
+-- REPLY GONE                   this claim has left and must not come back, or it is not alive with that token
+-- REPLY WRONG_KIND             the name holds another kind's data, or one of its keys another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
 
 local claim, ttl, mode = ARGV[2], tonumber(ARGV[3]), ARGV[10]
@@ -48,7 +48,7 @@ end
 if ARGV[5] ~= '0' and not (ends > name.now and token == ARGV[5]) or redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-settle(name)
+advance(name)
 ends, token = lease_of(name, claim, mode)
 if ends > name.now then
   go_on(name, claim, mode, ttl)

@@ -2,14 +2,14 @@
 -- there, or whose own lease has ended, is gone. What one item meets changes nothing for the others. Those of claims that
 -- write are armed by reentrant/renew.
 --
--- KEYS[i] readers      ZSET: <claim> -> server ms of the end of its lease; facts below zero
--- ARGV[1] request      echoed
+-- KEYS[i] readers  ZSET: <claim> -> server ms of the end of its lease; facts below zero
+-- ARGV[1] request  echoed
 -- ARGV[2i] claim
--- ARGV[2i+1] ttl       of the lease, ms
+-- ARGV[2i+1] ttl   of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED         the claim holds, is to leave, and is not armed again
--- ITEM GONE            expired or deleted
+-- ITEM REVOKED  the claim holds, is revoked, and is not armed again
+-- ITEM GONE     expired or deleted
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

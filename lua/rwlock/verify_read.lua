@@ -3,9 +3,9 @@
 -- KEYS[1] readers  ZSET: <claim> -> server ms of the end of its lease; facts below zero
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
--- REPLY HELD left       ms until the claim's lease ends on the server
--- REPLY REVOKED         the claim holds and is to leave
--- REPLY GONE            expired or deleted
+-- REPLY HELD left  ms until the claim's lease ends on the server
+-- REPLY REVOKED    the claim holds and is revoked
+-- REPLY GONE       expired or deleted
 -- PUBLISH nothing
 
 local now = math.floor(server_now() / 1000)

@@ -52,7 +52,7 @@ local function hold(name, claim, ttl)
   held.dead, held.leases[claim], held.ends = {}, ends, math.max(held.ends, ends)
 end
 
--- Whether `owner` holds `name` and is let in again: not if it is to leave, or has left and keeps it.
+-- Whether `owner` holds `name` and is let in again: not if it is revoked, or has left and keeps it.
 local function lets_in(name, owner)
   local held = name.held
   return held.owner == owner and held.alive > 0 and not held.revoked

@@ -1,5 +1,5 @@
 -- shared/holder: reads the claim in a string key, telling "another type" from "not allowed" and "not here". A word before the
--- claim says what has become of it: `revoked:<claim>` is to leave and is not renewed, `kept:<claim>` has left and the name
+-- claim says what has become of it: `revoked:<claim>` is revoked and is not renewed, `kept:<claim>` has left and the name
 -- is kept from others for a while.
 
 -- A read that counts as a write and changes nothing: a replica refuses it instead of answering from what it has, and a

@@ -1,6 +1,6 @@
 -- shared/holders: the claims of one owner in a HASH. Beside the facts each field is a claim, and its value the server time
 -- in ms at which that claim's own lease ends. A claim is alive until then, whatever the key's ttl. A field `kept:<claim>` is a
--- claim that has left and keeps the name from others until then. The fact `revoked` says that all of them are to leave.
+-- claim that has left and keeps the name from others until then. The fact `revoked` says that all of them are revoked.
 
 local FACTS = { kind = true, owner = true, token = true, revoked = true }
 

@@ -17,7 +17,7 @@ local function left_of(name)
   return math.max(name.held.ends, name.read_until) - name.now
 end
 
--- The end of the lease of `claim` in `mode`, 0 if it does not hold; its token, and whether it is to leave.
+-- The end of the lease of `claim` in `mode`, 0 if it does not hold; its token, and whether it is revoked.
 local function lease_of(name, claim, mode)
   if mode == 'write' then
     return name.held.leases[claim] or 0, name.held.token, name.held.revoked

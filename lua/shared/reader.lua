@@ -1,6 +1,6 @@
 -- shared/reader: the lease of one claim among the readers of a name, see shared/readers, without the others.
 
--- When the lease of `claim` ends, server ms, 0 if it is not there; and whether it is to leave. Begins with a write that changes
+-- When the lease of `claim` ends, server ms, 0 if it is not there; and whether it is revoked. Begins with a write that changes
 -- nothing, so a replica refuses it, and a full server lets the writes behind it pass. The third value is any error of the
 -- server but another type's, to be returned as it is.
 local function read_reader(key, claim)

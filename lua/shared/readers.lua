@@ -1,7 +1,7 @@
 -- shared/readers: those who hold a name together. `readers` is a ZSET: each member is a claim, and its score the server ms at
 -- which that claim's lease ends; `kept:<claim>` has left and keeps writers out until then. Facts have a score below zero:
 -- `token` that of the phase, negated, which all who read at one time share; `token:<claim>` that of one claim with a token of
--- its own, because it began inside its owner's write; `revoked`: all of them are to leave.
+-- its own, because it began inside its owner's write; `revoked`: all of them are revoked.
 
 -- How many readers that have died one run forgets.
 local DEAD_READERS = 128

@@ -35,7 +35,7 @@ local function hash_refusal(name, claim)
   return held.taken and not lets_in(name, owner_of(claim)) and { 'BUSY', held.ends - name.now } or nil
 end
 
--- The same of a `name` of either kind; `gone` is the mark of a leave that overtook an acquire of this claim. Afterwards
+-- The same of a `name` of either kind; `gone` is the tombstone of a release that overtook an acquire of this claim. Afterwards
 -- nothing that `take` does can fail.
 local function refusal(name, claim, gone)
   local last = redis.pcall('GET', name.fence)

@@ -7,7 +7,7 @@ local function join(name, claim, request, mode)
   if not name.waits then
     -- Whatever a queue that was deleted by hand has left.
     redis.call('DEL', name.waiters)
-    name.waits, name.pardon = true, nil
+    name.waits, name.grace = true, nil
   end
   mark_seen(name)
   hear(name, claim, request, mode)

@@ -1,4 +1,4 @@
--- shared/take_text: a claim leaves a string key, see shared/holder and shared/keep.
+-- shared/take_text: a claim leaves a string key, see shared/holder and shared/cooldown.
 
 -- Takes `claim` out of the string at `key`, and keeps the name from others for `keep` ms more. Whether the claim was there, or
 -- had left already; for how long the name stays kept, ms; whether the waiters were told of a change, on `channel`. The last

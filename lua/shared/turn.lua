@@ -2,7 +2,7 @@
 
 -- Drops the dead in front of the queue of `name`; if nobody holds it the first waiter alive becomes the holder for one waiter
 -- ttl of its own at least, and its client is told. '0' if the server refused that message.
-local function settle(name)
+local function advance(name)
   if not name.held or not name.queued or not name.waits then
     return '1'
   end

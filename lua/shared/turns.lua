@@ -54,7 +54,7 @@ end
 -- Drops the dead in front of the queue of `name`, and gives it for one waiter ttl to those whose turn it is: to the writer in
 -- front if nobody holds, to the readers in front, up to the next writer, if nobody writes. Each client is told. Sets `more` if
 -- there is more than one run may do. '0' if the server refused one of the messages.
-local function settle(name)
+local function advance(name)
   if not name.ours or not name.queued or not name.waits then
     return '1'
   end

@@ -30,7 +30,7 @@ pub(crate) struct Bare {
 impl Bare {
     /// Connects, subscribes, and teaches the server the scripts.
     pub(crate) async fn start(server: &Server) -> Result<Self> {
-        for script in [&fair::ACQUIRE, &fair::LEAVE] {
+        for script in [&fair::ACQUIRE, &fair::RELEASE] {
             let load = ["SCRIPT", "LOAD", script.source];
             server.command(&load).await?;
         }
@@ -83,10 +83,10 @@ impl Bare {
                     anyhow::Ok(start.elapsed())
                 };
                 let (left, time) = tokio::join!(execute(&scripts, leave), told);
-                ensure!(status(&left?) == Some(Status::Left));
+                ensure!(status(&left?) == Some(Status::Released));
                 times.push(time?);
             }
-            expect(last, Status::Left).await?;
+            expect(last, Status::Released).await?;
             anyhow::Ok(times)
         };
         // In a task, as users of the lock are.
@@ -126,7 +126,7 @@ impl Bare {
             "0",
             WAITER_TTL_MS,
         ];
-        ScriptCall::new(&fair::LEAVE, self.keys(&claim), args.map(str::to_owned))
+        ScriptCall::new(&fair::RELEASE, self.keys(&claim), args.map(str::to_owned))
     }
 
     fn keys(&self, claim: &str) -> [String; 5] {

@@ -32,7 +32,7 @@ const TIMED: usize = 1_000;
 /// What the targets of scripts and processor time are given for.
 const TARGET_WAITERS: f64 = 100_000.0;
 
-/// Three periods of beats, and two of the safety poll: the default waiter ttl.
+/// Three periods of heartbeats, and two of the safety poll: the default waiter ttl.
 const PERIODS: Duration = Duration::from_secs(10);
 
 /// Lets them wait for mutexes and for fair locks, on one server and on a cluster.

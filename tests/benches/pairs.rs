@@ -123,7 +123,7 @@ impl Ground {
             ],
         );
         let leave = ScriptCall::new(
-            &mutex::LEAVE,
+            &mutex::RELEASE,
             [main],
             [claim.to_string(), name.part("wake"), "0".to_owned()],
         );
@@ -161,7 +161,7 @@ impl Work {
                     let granted = store.call(acquire).await?.status();
                     let left = store.call(leave).await?.status();
                     times.push(start.elapsed());
-                    ensure!((granted, left) == (Status::Granted, Status::Left));
+                    ensure!((granted, left) == (Status::Granted, Status::Released));
                 }
             }
             Self::Library(client, pairs) => {
@@ -172,7 +172,7 @@ impl Work {
                     let left = execute(&client, leave).await?;
                     times.push(start.elapsed());
                     ensure!(status(&granted) == Some(Status::Granted));
-                    ensure!(status(&left) == Some(Status::Left));
+                    ensure!(status(&left) == Some(Status::Released));
                 }
             }
         }

@@ -27,7 +27,7 @@ const TOGETHER: usize = 64;
 
 /// Lets them wait, lets the writer go, and watches them come in, a few times.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
-    let (mut entered, mut leaves, mut beats) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut entered, mut leaves, mut heartbeats) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..effort.periods.max(2) {
         let server = Server::start().await?;
         let log = SlowLog(&server);
@@ -59,8 +59,8 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
             guards.push(guard);
         }
         entered.push((last - start).as_secs_f64());
-        leaves.extend(log.of(&rwlock::LEAVE).await?);
-        beats.extend(log.of(&rwlock::BEAT).await?);
+        leaves.extend(log.of(&rwlock::RELEASE).await?);
+        heartbeats.extend(log.of(&rwlock::HEARTBEAT).await?);
         log.stop().await?;
         let token = guards.first().map(|guard| guard.fencing_token());
         ensure!(
@@ -81,9 +81,13 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
         row("leave script, longest", "µs", Spread::once(leaves.greatest))
             .target(Target::AtMost(5_000.0)),
     ];
-    if !beats.is_empty() {
-        let beats = Spread::of(beats)?;
-        let longest = row("beat script, longest", "µs", Spread::once(beats.greatest));
+    if !heartbeats.is_empty() {
+        let heartbeats = Spread::of(heartbeats)?;
+        let longest = row(
+            "heartbeat script, longest",
+            "µs",
+            Spread::once(heartbeats.greatest),
+        );
         rows.push(longest.target(Target::AtMost(5_000.0)));
     }
     Ok(rows)

@@ -1,6 +1,6 @@
 //! A long queue for one name: what waiting costs, what it weighs, and whether the lock still goes on from one to the next.
 //!
-//! All who wait are tasks of one client. They come soon one after the other, so their beats come together; that is the
+//! All who wait are tasks of one client. They come soon one after the other, so their heartbeats come together; that is the
 //! worst case.
 //! How long scripts take is told by the server's own log of slow commands. It also logs what a script calls, which would
 //! slow down the scripts, so it is told to log nothing that is as short as that; and it is off while work is measured.
@@ -28,7 +28,7 @@ const PART: &str = "fair waiters";
 /// What they wait for: 32 bytes, about as long as names with a UUID in them are.
 const NAME: &str = "bench:fair:waiters:0000000000000";
 
-/// Three periods of beats: the default waiter ttl.
+/// Three periods of heartbeats: the default waiter ttl.
 const PERIODS: Duration = Duration::from_secs(10);
 
 /// Waiters whose acquires are timed, behind all others, and hand-overs that are.
@@ -173,27 +173,27 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// How long scripts take with so many waiting, µs, and hand-overs among their beats.
+    /// How long scripts take with so many waiting, µs, and hand-overs among their heartbeats.
     async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
         self.log.start().await?;
         self.join(self.waiting.len() + TIMED).await?;
         let acquires = self.log.of(&fair::ACQUIRE).await?;
         self.log.start().await?;
         sleep(PERIODS / 3).await;
-        let beats = self.log.of(&fair::BEAT).await?;
+        let heartbeats = self.log.of(&fair::HEARTBEAT).await?;
         self.log.start().await?;
         let hand_overs = self.hand_on(TIMED).await?;
-        let leaves = self.log.of(&fair::LEAVE).await?;
+        let leaves = self.log.of(&fair::RELEASE).await?;
         self.log.stop().await?;
         Ok(vec![
             ("acquire script", acquires),
-            ("beat script", beats),
+            ("heartbeat script", heartbeats),
             ("leave script", leaves),
             ("hand-over", hand_overs),
         ])
     }
 
-    /// Hands the lock on from one to the next, spread over some periods of their beats; how long each took, µs.
+    /// Hands the lock on from one to the next, spread over some periods of their heartbeats; how long each took, µs.
     async fn hand_on(&mut self, number: usize) -> Result<Vec<f64>> {
         let pause = PERIODS / u32::try_from(number)?;
         let mut times = Vec::with_capacity(number);

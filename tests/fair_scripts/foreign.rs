@@ -15,14 +15,10 @@ async fn what_a_deleted_queue_has_left_counts_for_nobody(it: &Fair) -> Result<()
     line_up(it, &[B, C]).await?;
     it.pass(GAP).await?;
     it.do_command(&["DEL", QUEUE]).await?;
-    ensure!(it.beat(&[B]).await? == ["GONE"]);
+    ensure!(it.heartbeat(&[B]).await? == ["GONE"]);
     ensure!(waiting(&it.acquire(D).await?)? == 1);
     ensure!(it.do_command(&["HGET", WAITERS, B]).await?.is_empty());
-    ensure!(
-        it.do_command(&["HGET", WAITERS, "pardon"])
-            .await?
-            .is_empty()
-    );
+    ensure!(it.do_command(&["HGET", WAITERS, "grace"]).await?.is_empty());
     Ok(())
 }
 
@@ -36,11 +32,11 @@ async fn another_type_under_the_main_key_is_left_alone(it: &Fair) -> Result<()> 
         it.do_command(&["DEL", MAIN]).await?;
         it.do_command(foreign).await?;
         ensure!(it.acquire(C).await? == "WRONG_KIND");
-        ensure!(it.beat(&[B, A]).await? == ["GONE", "GONE"]);
+        ensure!(it.heartbeat(&[B, A]).await? == ["GONE", "GONE"]);
         ensure!(it.leave(A).await? == "NOT_HELD 0");
         ensure!(it.pttl(MAIN).await? == -1);
     }
-    ensure!(it.leave(B).await? == "LEFT 1 0");
+    ensure!(it.leave(B).await? == "RELEASED 1 0");
     ensure!(it.keys().await? == [FENCE, MAIN]);
     Ok(())
 }
@@ -57,16 +53,16 @@ async fn another_type_under_the_fence_is_left_alone(it: &Fair) -> Result<()> {
     let first = line_up(it, &[B, C]).await?;
     it.do_command(&["DEL", FENCE]).await?;
     it.do_command(&["HSET", FENCE, "f", "v"]).await?;
-    ensure!(it.beat(&[A, C]).await? == [format!("GRANTED {first}"), "WAITING 2".to_owned()]);
+    ensure!(it.heartbeat(&[A, C]).await? == [format!("GRANTED {first}"), "WAITING 2".to_owned()]);
     ensure!(it.acquire(D).await? == "WRONG_KIND");
-    ensure!(it.leave(A).await? == "LEFT 1 0");
+    ensure!(it.leave(A).await? == "RELEASED 1 0");
     // No token can be drawn, so nothing is granted, and nobody loses its place.
-    ensure!(it.beat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
+    ensure!(it.heartbeat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
     ensure!(it.acquire(D).await? == "WRONG_KIND");
-    ensure!(it.leave(B).await? == "LEFT 1 0");
+    ensure!(it.leave(B).await? == "RELEASED 1 0");
     ensure!(it.pttl(FENCE).await? == -1);
     it.do_command(&["DEL", FENCE]).await?;
-    token(&it.beat(&[C]).await?[0])?;
+    token(&it.heartbeat(&[C]).await?[0])?;
     Ok(())
 }
 
@@ -94,7 +90,7 @@ async fn one_foreign_key_in_a_batch_does_not_touch_its_neighbours(it: &Fair) -> 
         .await?;
     it.do_command(&["HSET", &fence.part("waiters"), B, "9000000000000:1"])
         .await?;
-    let outcomes = it.beat_names(&items).await?;
+    let outcomes = it.heartbeat_names(&items).await?;
     token(&outcomes[1])?;
     for (index, expected) in [
         (0, "GONE"),
@@ -117,8 +113,8 @@ async fn left_alone_at(it: &Fair, key: &str) -> Result<()> {
     ensure!(it.acquire(B).await? == "WRONG_KIND");
     // Whoever holds is not concerned.
     ensure!(it.acquire(A).await? == format!("GRANTED {first}"));
-    ensure!(it.beat(&[A, B]).await? == [format!("GRANTED {first}"), "GONE".to_owned()]);
-    ensure!(it.leave(A).await? == "LEFT 1 0");
+    ensure!(it.heartbeat(&[A, B]).await? == [format!("GRANTED {first}"), "GONE".to_owned()]);
+    ensure!(it.leave(A).await? == "RELEASED 1 0");
     ensure!(it.do_command(&["GET", key]).await? == "text");
     ensure!(it.pttl(key).await? == -1);
     Ok(())
@@ -138,8 +134,8 @@ async fn a_refused_message_is_a_flag_and_the_grant_stands() -> Result<()> {
         requests: AtomicU64::new(0),
     };
     line_up(&it, &[B]).await?;
-    ensure!(it.leave(A).await? == "LEFT 0 0");
-    token(&it.beat(&[B]).await?[0])?;
+    ensure!(it.leave(A).await? == "RELEASED 0 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
     Ok(())
 }
 
@@ -150,12 +146,12 @@ async fn a_full_server_refuses_newcomers_and_serves_those_who_wait() -> Result<(
     it.do_command(&["CONFIG", "SET", "maxmemory", "1"]).await?;
     let refused = it.acquire(D).await.err().context("there is no room")?;
     ensure!(refused.to_string().contains("OOM"), "{refused}");
-    ensure!(it.beat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
-    ensure!(it.leave_with(A, "0", "5000").await? == "LEFT 1 0");
-    token(&it.beat(&[B]).await?[0])?;
+    ensure!(it.heartbeat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
+    ensure!(it.leave_with(A, "0", "5000").await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
     ensure!(it.place(C).await? == "QUEUED 1 1");
-    ensure!(it.leave(C).await? == "LEFT 1 0");
-    ensure!(it.leave(B).await? == "LEFT 1 0");
+    ensure!(it.leave(C).await? == "RELEASED 1 0");
+    ensure!(it.leave(B).await? == "RELEASED 1 0");
     Ok(())
 }
 
@@ -180,10 +176,13 @@ async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
     };
     line_up(&it, &[B, C]).await?;
     it.dies(B).await?;
-    ensure!(it.beat(&[C]).await? == ["WAITING 1"]);
+    ensure!(it.heartbeat(&[C]).await? == ["WAITING 1"]);
     ensure!(it.place(C).await? == "QUEUED 1 1");
-    ensure!(it.leave_with(A, "0", "5000").await? == "LEFT 1 0", "told");
-    let granted = token(&it.beat(&[C]).await?[0])?;
+    ensure!(
+        it.leave_with(A, "0", "5000").await? == "RELEASED 1 0",
+        "told"
+    );
+    let granted = token(&it.heartbeat(&[C]).await?[0])?;
     ensure!(
         token(
             &it.acquire_with(C, "1000", &granted.to_string(), "-1")
@@ -192,6 +191,6 @@ async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
     );
     ensure!(it.run(&reentrant::RENEW, &[MAIN], &[C, "1000"]).await? == "DONE RENEWED");
     number(&it.run(&reentrant::VERIFY, &[MAIN], &[C]).await?, "HELD", 1)?;
-    number(&it.leave_with(C, "100", "0").await?, "KEPT", 2)?;
+    number(&it.leave_with(C, "100", "0").await?, "COOLDOWN", 2)?;
     Ok(())
 }

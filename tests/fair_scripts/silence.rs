@@ -11,18 +11,18 @@ vectors! { Fair:
     a_leave_that_meets_many_dead_is_run_again
     waiters_keep_their_order_when_nobody_could_be_heard
     waiters_keep_their_order_over_two_gaps_in_a_row
-    a_pardon_ends_and_the_silent_lose_their_places
-    the_dead_are_not_pardoned_for_ever_when_hardly_anybody_asks
+    a_grace_ends_and_the_silent_lose_their_places
+    the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks
 }
 
 async fn dead_waiters_are_dropped_and_the_first_alive_is_granted(it: &Fair) -> Result<()> {
     line_up(it, &[B, C, D, E]).await?;
     it.dies(B).await?;
     it.dies(C).await?;
-    ensure!(it.beat(&[E]).await? == ["WAITING 2"]);
+    ensure!(it.heartbeat(&[E]).await? == ["WAITING 2"]);
     it.dies(D).await?;
-    ensure!(it.leave(A).await? == "LEFT 1 0");
-    token(&it.beat(&[E]).await?[0])?;
+    ensure!(it.leave(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[E]).await?[0])?;
     ensure!(it.keys().await? == [FENCE, MAIN]);
     Ok(())
 }
@@ -31,12 +31,12 @@ async fn a_waiter_past_its_time_is_never_granted(it: &Fair) -> Result<()> {
     line_up(it, &[B]).await?;
     it.dies(B).await?;
     let told = it.told(async |it| {
-        ensure!(it.leave(A).await? == "LEFT 1 0");
+        ensure!(it.leave(A).await? == "RELEASED 1 0");
         Ok(())
     });
     ensure!(told.await?.is_empty());
     ensure!(it.keys().await? == [FENCE]);
-    ensure!(it.beat(&[B]).await? == ["GONE"]);
+    ensure!(it.heartbeat(&[B]).await? == ["GONE"]);
     token(&it.acquire(C).await?)?;
     Ok(())
 }
@@ -44,10 +44,10 @@ async fn a_waiter_past_its_time_is_never_granted(it: &Fair) -> Result<()> {
 async fn a_waiter_past_its_time_has_lost_its_place_whoever_notices(it: &Fair) -> Result<()> {
     line_up(it, &[B, C, D, E]).await?;
     it.dies(C).await?;
-    ensure!(it.beat(&[C, D]).await? == ["GONE", "WAITING 2"]);
+    ensure!(it.heartbeat(&[C, D]).await? == ["GONE", "WAITING 2"]);
     it.dies(D).await?;
     ensure!(waiting(&it.acquire(D).await?)? == 3);
-    ensure!(it.beat(&[B, E, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
+    ensure!(it.heartbeat(&[B, E, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
     Ok(())
 }
 
@@ -83,12 +83,12 @@ async fn the_budget_is_for_the_run_and_not_for_each_name(it: &Fair) -> Result<()
         ])
         .await?;
     }
-    ensure!(it.beat_names(&items).await? == ["MORE", "MORE"]);
-    // The beat itself has been heard.
+    ensure!(it.heartbeat_names(&items).await? == ["MORE", "MORE"]);
+    // The heartbeat itself has been heard.
     let heard = it.number(WAITERS, B).await?.context("B waits")?;
     ensure!(heard.1 == format!(":{}", it.last_request()));
-    ensure!(it.beat_names(&items).await? == ["WAITING 1", "MORE"]);
-    ensure!(it.beat_names(&items).await? == ["WAITING 1", "WAITING 1"]);
+    ensure!(it.heartbeat_names(&items).await? == ["WAITING 1", "MORE"]);
+    ensure!(it.heartbeat_names(&items).await? == ["WAITING 1", "WAITING 1"]);
     Ok(())
 }
 
@@ -111,11 +111,11 @@ async fn waiters_keep_their_order_when_nobody_could_be_heard(it: &Fair) -> Resul
     line_up(it, &[B, C, D, E, F]).await?;
     it.pass(GAP).await?;
     // The last is heard first. The holder's lease of ten minutes is not over.
-    ensure!(it.beat(&[F]).await? == ["WAITING 5"]);
-    ensure!(it.beat(&[E, D]).await? == ["WAITING 4", "WAITING 3"]);
-    ensure!(it.leave(A).await? == "LEFT 1 0");
-    token(&it.beat(&[B]).await?[0])?;
-    ensure!(it.beat(&[C]).await? == ["WAITING 1"]);
+    ensure!(it.heartbeat(&[F]).await? == ["WAITING 5"]);
+    ensure!(it.heartbeat(&[E, D]).await? == ["WAITING 4", "WAITING 3"]);
+    ensure!(it.leave(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
+    ensure!(it.heartbeat(&[C]).await? == ["WAITING 1"]);
     Ok(())
 }
 
@@ -123,25 +123,25 @@ async fn waiters_keep_their_order_over_two_gaps_in_a_row(it: &Fair) -> Result<()
     line_up(it, &[B, C, D]).await?;
     for _ in 0..2 {
         it.pass(GAP).await?;
-        ensure!(it.beat(&[D]).await? == ["WAITING 3"]);
+        ensure!(it.heartbeat(&[D]).await? == ["WAITING 3"]);
     }
-    ensure!(it.beat(&[B, C, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
+    ensure!(it.heartbeat(&[B, C, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
     Ok(())
 }
 
-async fn a_pardon_ends_and_the_silent_lose_their_places(it: &Fair) -> Result<()> {
+async fn a_grace_ends_and_the_silent_lose_their_places(it: &Fair) -> Result<()> {
     line_up(it, &[B, C, D]).await?;
     it.pass(GAP).await?;
     for place in [3, 3, 3, 1] {
-        ensure!(it.beat(&[D]).await? == [format!("WAITING {place}")]);
+        ensure!(it.heartbeat(&[D]).await? == [format!("WAITING {place}")]);
         it.pass(WAITER_TTL / 3 + 50).await?;
     }
-    ensure!(it.beat(&[B, C]).await? == ["GONE", "GONE"]);
+    ensure!(it.heartbeat(&[B, C]).await? == ["GONE", "GONE"]);
     Ok(())
 }
 
 /// A job that tries once an hour leaves gaps too.
-async fn the_dead_are_not_pardoned_for_ever_when_hardly_anybody_asks(it: &Fair) -> Result<()> {
+async fn the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks(it: &Fair) -> Result<()> {
     line_up(it, &[B, C]).await?;
     for waiters in ["2", "2", "2", "0"] {
         it.pass(GAP).await?;
@@ -158,8 +158,8 @@ async fn waiters_keep_their_order_when_the_server_slept() -> Result<()> {
     let it = Fair::on(server.sibling()).await?;
     line_up(&it, &[B, C, D, E, F]).await?;
     server.step_clock(GAP);
-    ensure!(it.beat(&[F, C]).await? == ["WAITING 5", "WAITING 2"]);
-    ensure!(it.leave(A).await? == "LEFT 1 0");
-    token(&it.beat(&[B]).await?[0])?;
+    ensure!(it.heartbeat(&[F, C]).await? == ["WAITING 5", "WAITING 2"]);
+    ensure!(it.leave(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
     Ok(())
 }

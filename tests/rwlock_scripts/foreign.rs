@@ -12,9 +12,9 @@ vectors! { Rw:
 async fn is_left_alone(it: &Rw, key: &str) -> Result<()> {
     for mode in [READ, WRITE] {
         ensure!(it.ask(A, mode, USUAL).await? == "WRONG_KIND", "{key}");
-        ensure!(it.beat(&[(A, mode)]).await? == ["GONE"], "{key}");
+        ensure!(it.heartbeat(&[(A, mode)]).await? == ["GONE"], "{key}");
         ensure!(it.leave(A, mode).await? == "NOT_HELD 0", "{key}");
-        ensure!(it.swap(A2, mode, A, "0").await? == "WRONG_KIND", "{key}");
+        ensure!(it.convert(A2, mode, A, "0").await? == "WRONG_KIND", "{key}");
     }
     ensure!(it.renew(A).await? == "DONE GONE", "{key}");
     ensure!(it.verify(A).await? == "GONE", "{key}");
@@ -47,10 +47,10 @@ async fn a_foreign_fence_grants_nothing_and_costs_no_place(it: &Rw) -> Result<()
     it.do_command(&["DEL", FENCE]).await?;
     it.do_command(&["HSET", FENCE, "f", "v"]).await?;
     ensure!(token(&it.write(A).await?)? == first);
-    ensure!(it.swap(A2, READ, A, "0").await? == "WRONG_KIND");
-    ensure!(it.leave(A, WRITE).await? == "LEFT 1 0");
-    ensure!(it.beat(&[(B, READ)]).await? == ["WAITING 1"]);
+    ensure!(it.convert(A2, READ, A, "0").await? == "WRONG_KIND");
+    ensure!(it.leave(A, WRITE).await? == "RELEASED 1 0");
+    ensure!(it.heartbeat(&[(B, READ)]).await? == ["WAITING 1"]);
     it.do_command(&["DEL", FENCE]).await?;
-    token(&it.beat(&[(B, READ)]).await?[0])?;
+    token(&it.heartbeat(&[(B, READ)]).await?[0])?;
     Ok(())
 }

@@ -7,7 +7,7 @@ vectors! { Rw:
     a_try_passes_nobody_who_waits
     a_full_queue_takes_nobody_more
     a_crowd_of_readers_is_let_in_by_several_runs
-    a_beat_goes_on_where_the_caller_died
+    a_heartbeat_goes_on_where_the_caller_died
     the_dead_between_readers_are_passed_over
     a_dead_writer_in_front_keeps_nobody_out
     many_dead_take_a_bounded_number_of_runs
@@ -20,14 +20,14 @@ async fn waiters_are_served_in_the_order_in_which_they_came(it: &Rw) -> Result<(
     }
     ensure!(waiting(&it.ask(C, READ, USUAL).await?)? == 2);
     it.leave(A, READ).await?;
-    let written = token(&it.beat(&[(B, WRITE)]).await?[0])?;
+    let written = token(&it.heartbeat(&[(B, WRITE)]).await?[0])?;
     it.leave(B, WRITE).await?;
-    let read = it.beat(&[(C, READ), (D, READ), (E, WRITE)]).await?;
+    let read = it.heartbeat(&[(C, READ), (D, READ), (E, WRITE)]).await?;
     ensure!(token(&read[0])? > written && read[0] == read[1] && read[2] == "WAITING 1");
     // The writer gives its place up: who comes behind it joins those who read.
     ensure!(waiting(&it.read(A).await?)? == 2);
-    ensure!(it.leave(E, WRITE).await? == "LEFT 1 0");
-    ensure!(it.beat(&[(A, READ)]).await?[0] == read[0]);
+    ensure!(it.leave(E, WRITE).await? == "RELEASED 1 0");
+    ensure!(it.heartbeat(&[(A, READ)]).await?[0] == read[0]);
     Ok(())
 }
 
@@ -51,7 +51,7 @@ async fn a_full_queue_takes_nobody_more(it: &Rw) -> Result<()> {
     ensure!(waiting(&it.ask(C, WRITE, two).await?)? == 2);
     ensure!(it.ask(D, READ, two).await? == "QUEUE_FULL 2");
     ensure!(waiting(&it.ask(C, WRITE, two).await?)? == 2);
-    ensure!(it.beat(&[(D, READ)]).await? == ["GONE"]);
+    ensure!(it.heartbeat(&[(D, READ)]).await? == ["GONE"]);
     Ok(())
 }
 
@@ -62,22 +62,22 @@ async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Rw) -> Result<()> {
         ensure!(it.leave(A, WRITE).await? == status);
         ensure!(it.readers().await? == readers);
     }
-    let beat = it
-        .beat(&[(&crowded(1), READ), (&crowded(300), READ)])
+    let heartbeat = it
+        .heartbeat(&[(&crowded(1), READ), (&crowded(300), READ)])
         .await?;
-    token(&beat[0])?;
-    ensure!(beat[0] == beat[1]);
+    token(&heartbeat[0])?;
+    ensure!(heartbeat[0] == heartbeat[1]);
     Ok(())
 }
 
-async fn a_beat_goes_on_where_the_caller_died(it: &Rw) -> Result<()> {
+async fn a_heartbeat_goes_on_where_the_caller_died(it: &Rw) -> Result<()> {
     token(&it.write(A).await?)?;
     it.crowd(300).await?;
-    ensure!(it.swap(A2, READ, A, "0").await? == "MORE");
+    ensure!(it.convert(A2, READ, A, "0").await? == "MORE");
     ensure!(it.readers().await? == 129);
     // Who comes now waits behind them.
     ensure!(it.ask(B, READ, USUAL).await? == "MORE");
-    ensure!(it.beat(&[(&crowded(300), READ)]).await? == [it.read(A2).await?]);
+    ensure!(it.heartbeat(&[(&crowded(300), READ)]).await? == [it.read(A2).await?]);
     ensure!(it.readers().await? == 301);
     Ok(())
 }
@@ -89,14 +89,14 @@ async fn the_dead_between_readers_are_passed_over(it: &Rw) -> Result<()> {
     }
     it.dies(C).await?;
     it.dies(E).await?;
-    ensure!(it.leave(A, WRITE).await? == "LEFT 1 0");
+    ensure!(it.leave(A, WRITE).await? == "RELEASED 1 0");
     ensure!(it.readers().await? == 2);
-    let beat = it
-        .beat(&[(B, READ), (C, READ), (D, READ), (E, READ)])
+    let heartbeat = it
+        .heartbeat(&[(B, READ), (C, READ), (D, READ), (E, READ)])
         .await?;
     ensure!(
-        beat[0] == beat[2] && beat[1] == "GONE" && beat[3] == "GONE",
-        "{beat:?}"
+        heartbeat[0] == heartbeat[2] && heartbeat[1] == "GONE" && heartbeat[3] == "GONE",
+        "{heartbeat:?}"
     );
     Ok(())
 }
@@ -106,7 +106,7 @@ async fn a_dead_writer_in_front_keeps_nobody_out(it: &Rw) -> Result<()> {
     ensure!(waiting(&it.write(B).await?)? == 1);
     ensure!(waiting(&it.read(C).await?)? == 2);
     it.dies(B).await?;
-    ensure!(token(&it.beat(&[(C, READ)]).await?[0])? == read);
+    ensure!(token(&it.heartbeat(&[(C, READ)]).await?[0])? == read);
     Ok(())
 }
 

@@ -58,28 +58,28 @@ defects! {
     GrantFromLastSend,
     /// The deadline of a grant by message counts from the arrival of the message.
     GrantFromMessage,
-    /// A message that cannot be believed is not followed by a beat behind the one that is on its way.
-    HintBehindBeatLost,
+    /// A message that cannot be believed is not followed by a heartbeat behind the one that is on its way.
+    HintBehindHeartbeatLost,
     /// Nobody asks what happened between the answer that says to wait and the subscription.
-    NoBeatAfterSubscribing,
+    NoHeartbeatAfterSubscribing,
     /// A waiter does not say that it is alive.
-    WaiterNeverBeats,
+    WaiterNeverHeartbeats,
     /// A message of a grant changes nothing.
     DeafToGrants,
     /// A holder whose place another mode takes believes until the answer, although others come in with it.
-    BelieveWhileSwapping,
+    BelieveWhileConverting,
     /// A token counts as written back where the claim is gone.
     GoneWriteBackCounts,
     /// A majority of the servers that answered is enough.
     QuorumOfAnswers,
-    /// The old claim of a swap without answer is renewed.
-    RenewWhileSwapping,
+    /// The old claim of a conversion without answer is renewed.
+    RenewWhileConverting,
     /// The release of several locks, or servers, stops at the first that fails, and forgets the rest.
     ReleaseStopsAtFirstError,
     /// What is held together is believed in when one of it is lost.
     LossOfOneKeepsTheRest,
-    /// The old claim of a refused swap is believed in although another request for it was given up.
-    BelieveBesideStraySwap,
+    /// The old claim of a refused conversion is believed in although another request for it was given up.
+    BelieveBesideStrayConversion,
     /// The index of claims follows a claim when that is not locked any more.
     IndexBehindClaim,
     /// A message of a grant that overtakes the answer to wait is forgotten.
@@ -98,8 +98,11 @@ impl Mutant {
         Self::ReleaseStopsAtFirstError,
     ];
 
-    /// Those of swaps, which the exhaustive search alone must find.
-    pub const OF_SWAPS: [Self; 2] = [Self::RenewWhileSwapping, Self::BelieveBesideStraySwap];
+    /// Those of conversions, which the exhaustive search alone must find.
+    pub const OF_CONVERSIONS: [Self; 2] = [
+        Self::RenewWhileConverting,
+        Self::BelieveBesideStrayConversion,
+    ];
 
     /// Those that only threads show.
     pub const OF_THREADS: [Self; 4] = [
@@ -123,11 +126,11 @@ impl Mutant {
         Self::DropWithoutLeave,
         Self::GrantFromLastSend,
         Self::GrantFromMessage,
-        Self::HintBehindBeatLost,
-        Self::NoBeatAfterSubscribing,
-        Self::WaiterNeverBeats,
+        Self::HintBehindHeartbeatLost,
+        Self::NoHeartbeatAfterSubscribing,
+        Self::WaiterNeverHeartbeats,
         Self::DeafToGrants,
-        Self::BelieveWhileSwapping,
+        Self::BelieveWhileConverting,
         Self::ReleaseStopsAtFirstError,
         Self::LossOfOneKeepsTheRest,
     ];

@@ -26,7 +26,7 @@ impl FairProtocol {
         [
             self.main(),
             self.part("fence"),
-            self.name.gone(ask.claim),
+            self.name.tombstone(ask.claim),
             self.part("queue"),
             self.part("waiters"),
         ]
@@ -65,19 +65,19 @@ impl Protocol for FairProtocol {
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
-        let mark_ttl = if overtakes {
+        let tombstone_ttl = if overtakes {
             ask.ttl_ms()
         } else {
             "0".to_owned()
         };
         ScriptCall::new(
-            &fair::LEAVE,
+            &fair::RELEASE,
             self.keys(ask),
             [
                 ask.claim.as_str().to_owned(),
                 self.name.grants(),
-                ask.keep_ms(),
-                mark_ttl,
+                ask.cooldown_ms(),
+                tombstone_ttl,
                 ask.floor.to_string(),
                 ask.waiter_ttl_ms(),
             ],
@@ -100,7 +100,7 @@ impl Protocol for FairProtocol {
 impl Queue for FairProtocol {
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
         ScriptCall::new(
-            &fair::BEAT,
+            &fair::HEARTBEAT,
             [
                 self.main(),
                 self.part("fence"),

@@ -31,7 +31,7 @@ impl Protocol for MutexProtocol {
             [
                 self.name.main().to_owned(),
                 self.name.part("fence"),
-                self.name.gone(ask.claim),
+                self.name.tombstone(ask.claim),
             ],
             [
                 ask.claim.as_str().to_owned(),
@@ -48,9 +48,9 @@ impl Protocol for MutexProtocol {
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
-            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name)
+            ask.release_in_doubt(&mutex::RELEASE_IN_DOUBT, &self.name)
         } else {
-            ask.leave(&mutex::LEAVE, &self.name)
+            ask.release(&mutex::RELEASE, &self.name)
         }
     }
 

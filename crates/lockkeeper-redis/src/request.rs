@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn the_server_decides_which_text_of_a_script_it_gets() {
         let args = ["claim", "wake", "0"].map(str::to_owned);
-        let item = || ScriptCall::new(&mutex::LEAVE, ["main".to_owned()], args.clone());
+        let item = || ScriptCall::new(&mutex::RELEASE, ["main".to_owned()], args.clone());
         let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
         let script = |form, sharded| {
             let (command, args) = Outgoing::of(&call(form)).unwrap().into_words(sharded);
             (command.cmd.to_string(), args[0].as_string().unwrap())
         };
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        let leave = &mutex::LEAVE;
+        let leave = &mutex::RELEASE;
         assert_eq!(script(Form::Sha, false), pair("EVALSHA", leave.sha1));
         assert_eq!(script(Form::Sha, true), pair("EVALSHA", leave.sharded_sha1));
         assert_eq!(script(Form::Source, false), pair("EVAL", leave.source));

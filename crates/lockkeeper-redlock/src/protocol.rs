@@ -41,7 +41,7 @@ impl Protocol for RedlockProtocol {
             [
                 self.main(),
                 self.name.part("fence"),
-                self.name.gone(ask.claim),
+                self.name.tombstone(ask.claim),
             ],
             [
                 ask.claim.as_str().to_owned(),
@@ -58,9 +58,9 @@ impl Protocol for RedlockProtocol {
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
-            ask.marked_leave(&mutex::LEAVE_MARKED, &self.name)
+            ask.release_in_doubt(&mutex::RELEASE_IN_DOUBT, &self.name)
         } else {
-            ask.leave(&mutex::LEAVE, &self.name)
+            ask.release(&mutex::RELEASE, &self.name)
         }
     }
 

@@ -30,7 +30,7 @@ impl Protocol for ReentrantProtocol {
             [
                 self.name.main().to_owned(),
                 self.name.part("fence"),
-                self.name.gone(ask.claim),
+                self.name.tombstone(ask.claim),
             ],
             [
                 ask.claim.as_str().to_owned(),
@@ -48,9 +48,9 @@ impl Protocol for ReentrantProtocol {
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         if overtakes {
-            ask.marked_leave(&reentrant::LEAVE_MARKED, &self.name)
+            ask.release_in_doubt(&reentrant::RELEASE_IN_DOUBT, &self.name)
         } else {
-            ask.leave(&reentrant::LEAVE, &self.name)
+            ask.release(&reentrant::RELEASE, &self.name)
         }
     }
 

@@ -50,7 +50,7 @@ impl RwProtocol {
         [
             self.main(),
             self.part("fence"),
-            self.name.gone(claim),
+            self.name.tombstone(claim),
             self.part("queue"),
             self.part("waiters"),
             self.part("readers"),
@@ -58,7 +58,7 @@ impl RwProtocol {
     }
 
     /// For how long a mark is to stop a request that may still be executed; 0 if there is none.
-    fn mark_ttl(ask: RequestContext<'_>, overtakes: bool) -> String {
+    fn tombstone_ttl(ask: RequestContext<'_>, overtakes: bool) -> String {
         if overtakes {
             ask.ttl_ms()
         } else {
@@ -106,13 +106,13 @@ impl Protocol for RwProtocol {
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         ScriptCall::new(
-            &rwlock::LEAVE,
+            &rwlock::RELEASE,
             self.keys(ask.claim),
             [
                 ask.claim.as_str().to_owned(),
                 self.name.grants(),
-                ask.keep_ms(),
-                Self::mark_ttl(ask, overtakes),
+                ask.cooldown_ms(),
+                Self::tombstone_ttl(ask, overtakes),
                 ask.floor.to_string(),
                 ask.waiter_ttl_ms(),
                 self.mode(),
@@ -145,7 +145,7 @@ impl Protocol for RwProtocol {
 impl Queue for RwProtocol {
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
         ScriptCall::new(
-            &rwlock::BEAT,
+            &rwlock::HEARTBEAT,
             [
                 self.main(),
                 self.part("fence"),
@@ -181,8 +181,8 @@ impl Modes for RwProtocol {
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall {
         let keys = self.keys(ask.claim).into_iter();
         ScriptCall::new(
-            &rwlock::SWAP,
-            keys.chain([self.name.gone(old)]),
+            &rwlock::CONVERT,
+            keys.chain([self.name.tombstone(old)]),
             [
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
@@ -191,7 +191,7 @@ impl Modes for RwProtocol {
                 self.name.grants(),
                 self.mode(),
                 old.as_str().to_owned(),
-                Self::mark_ttl(ask, overtakes),
+                Self::tombstone_ttl(ask, overtakes),
             ],
         )
     }

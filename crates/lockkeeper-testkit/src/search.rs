@@ -8,7 +8,7 @@
 //!
 //! # What is explored
 //!
-//! Clients begin, ask again, beat, renew, swap modes, let go, close and crash whenever they may. A message that a claim was granted comes at
+//! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a claim was granted comes at
 //! any time later, as often as it likes, or never. Any request can be in trouble: late on its
 //! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
 //! later, as often as it likes. Requests overtake each other. Time moves in ticks, for server and clients alike; a lease
@@ -24,7 +24,7 @@
 //! 3. Released means free: what has left is not on the server and does not come back, and only an acquire creates.
 //! 4. A leave that frees the name wakes who sleeps, and from every state, once nothing goes wrong any more, every waiter is
 //!    served.
-//! 5. In a queue nobody gets past another, who is heard keeps its place, and who asks, beats or leaves gives a free name to who
+//! 5. In a queue nobody gets past another, who is heard keeps its place, and who asks, heartbeats or leaves gives a free name to who
 //!    is next, for a waiter's ttl at most, and tells it. When nobody wants the name any more, what is left of dead waiters
 //!    does not stay in the way of a late comer, and goes.
 //!
@@ -50,17 +50,18 @@
 //! # How a kind joins
 //!
 //! By a [`Model`]: its protocol, and which claims may hold together. That is all for a kind whose messages say "look" or grant,
-//! whose claims ask, beat, renew and leave, and whose `verify` and `queue` tell who holds and who waits; the properties ask
+//! whose claims ask, heartbeat, renew and leave, and whose `verify` and `queue` tell who holds and who waits; the properties ask
 //! nothing else of it. What else a kind has goes here:
 //!
 //! | a kind with | needs |
 //! |---|---|
 //! | other modes than to read or write | a [`Mode`], its protocol in [`Model`], and [`Model::exclude`] to say which do |
-//! | requests of another sort, such as swaps | a `Question`, its item in `server.rs`, and when it may be sent, as in `swaps.rs` |
+//! | requests of another sort, such as conversions | a `Question`, its item in `server.rs`, and when it may be sent, as in `conversions.rs` |
 //! | scripts that remember request numbers of another sort | numbers that count up, in `Question::number` |
 //! | grants of many at once | nothing: a run may tell of many; `turns.rs` says who has got past whom |
 
 mod bounds;
+mod conversions;
 mod effect;
 mod explore;
 mod heal;
@@ -71,7 +72,6 @@ mod report;
 mod server;
 mod state;
 mod step;
-mod swaps;
 mod tokens;
 mod turns;
 

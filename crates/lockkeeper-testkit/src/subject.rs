@@ -15,9 +15,9 @@ pub trait Subject: Lock<Guard: SingleServer> {
     /// The one that renews.
     const RENEW: &'static Script;
     /// The one that leaves when every acquire was answered.
-    const LEAVE: &'static Script;
+    const RELEASE: &'static Script;
     /// The one that leaves when an acquire may still be executed.
-    const LEAVE_MARKED: &'static Script;
+    const RELEASE_IN_DOUBT: &'static Script;
 
     /// Whether those who wait stand in a queue on the server.
     const QUEUES: bool = false;
@@ -37,8 +37,8 @@ impl Subject for Mutex {
 
     const ACQUIRE: &'static Script = &mutex::ACQUIRE;
     const RENEW: &'static Script = &mutex::RENEW;
-    const LEAVE: &'static Script = &mutex::LEAVE;
-    const LEAVE_MARKED: &'static Script = &mutex::LEAVE_MARKED;
+    const RELEASE: &'static Script = &mutex::RELEASE;
+    const RELEASE_IN_DOUBT: &'static Script = &mutex::RELEASE_IN_DOUBT;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
@@ -51,8 +51,8 @@ impl Subject for ReentrantLock {
 
     const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
-    const LEAVE: &'static Script = &reentrant::LEAVE;
-    const LEAVE_MARKED: &'static Script = &reentrant::LEAVE_MARKED;
+    const RELEASE: &'static Script = &reentrant::RELEASE;
+    const RELEASE_IN_DOUBT: &'static Script = &reentrant::RELEASE_IN_DOUBT;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
@@ -64,8 +64,8 @@ impl Subject for FairLock {
 
     const ACQUIRE: &'static Script = &fair::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
-    const LEAVE: &'static Script = &fair::LEAVE;
-    const LEAVE_MARKED: &'static Script = &fair::LEAVE;
+    const RELEASE: &'static Script = &fair::RELEASE;
+    const RELEASE_IN_DOUBT: &'static Script = &fair::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -79,8 +79,8 @@ impl Subject for Writer {
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
-    const LEAVE: &'static Script = &rwlock::LEAVE;
-    const LEAVE_MARKED: &'static Script = &rwlock::LEAVE;
+    const RELEASE: &'static Script = &rwlock::RELEASE;
+    const RELEASE_IN_DOUBT: &'static Script = &rwlock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -94,8 +94,8 @@ impl Subject for Reader {
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &rwlock::RENEW_READ;
-    const LEAVE: &'static Script = &rwlock::LEAVE;
-    const LEAVE_MARKED: &'static Script = &rwlock::LEAVE;
+    const RELEASE: &'static Script = &rwlock::RELEASE;
+    const RELEASE_IN_DOUBT: &'static Script = &rwlock::RELEASE;
     const QUEUES: bool = true;
     const SHARED: bool = true;
     const HELD: &'static str = "lockkeeper.readers:{lockkeeper:name}";

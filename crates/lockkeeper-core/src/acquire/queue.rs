@@ -54,7 +54,10 @@ impl Acquisition {
                 (pin!(part.changed().notified()), pin!(opening.notified()));
             changed.as_mut().enable();
             opened.as_mut().enable();
-            if missed && engine.subscriptions.hears(&channel) && !mutant!(NoBeatAfterSubscribing) {
+            if missed
+                && engine.subscriptions.hears(&channel)
+                && !mutant!(NoHeartbeatAfterSubscribing)
+            {
                 // What happened between the answer and the subscription was told to nobody.
                 let now = part.now();
                 part.change(|claim| claim.hurry(now));
@@ -79,7 +82,7 @@ impl Acquisition {
                 .unwrap_or(self.stage_began)
                 .after(stage.patience.max(part.terms.waiter_ttl));
             if now >= patience {
-                let silence = "no beat was answered for too long";
+                let silence = "no heartbeat was answered for too long";
                 return Err(stage.backend(0, "wait for", StoreError::unknown(silence)));
             }
             tokio::select! {

@@ -81,7 +81,7 @@ impl Acquisition {
                     let name = name();
                     return Err(Error::Protocol { name, message });
                 }
-                // The beat that the grant has overtaken; its answer comes soon.
+                // The heartbeat that the grant has overtaken; its answer comes soon.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {
                     StoreError::not_sent("another request of the claim got no answer")
                 }

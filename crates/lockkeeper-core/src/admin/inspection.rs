@@ -286,7 +286,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
     };
     let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {
-        (Status::Left, _) => {
+        (Status::Released, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
             let told = reply.field(0).and_then(Value::as_i64) == Some(1);
             engine.subscriptions.left(&name.part("wake"), told);

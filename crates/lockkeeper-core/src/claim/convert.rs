@@ -1,10 +1,10 @@
 //! A claim that takes the place of another one of its owner, as when a writer becomes a reader: one request that is of both.
 //!
 //! Of the old claim it is a [`Verb::Convert`], of the new one an acquire. Where the new claim may do less than the old one, the
-//! old one is [ended](Claim::end) before the first byte, for others come in with the swap. Where it may do more, nobody comes
+//! old one is [ended](Claim::end) before the first byte, for others come in with the conversion. Where it may do more, nobody comes
 //! in as long as either is on the server, so the old one is believed in until an answer or its deadline; it is renewed no
-//! more, for the swap may have replaced it. Nor is it believed in any longer after a refusal if another request for the
-//! swap may still be executed.
+//! more, for the conversion may have replaced it. Nor is it believed in any longer after a refusal if another request for the
+//! conversion may still be executed.
 
 use crate::claim::{Claim, Ending, NotNow, Pending, Phase};
 use crate::words::answer::Verb;
@@ -12,7 +12,7 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 
 impl Claim {
-    /// Registers a swap that is sent next. Validity ends unless it is kept. `now` must lie before its first byte.
+    /// Registers a conversion that is sent next. Validity ends unless it is kept. `now` must lie before its first byte.
     ///
     /// # Errors
     ///
@@ -24,13 +24,13 @@ impl Claim {
         now: Moment,
     ) -> Result<(), NotNow> {
         self.send(Verb::Convert, request, now)?;
-        if !keeps_belief && !mutant!(BelieveWhileSwapping) {
+        if !keeps_belief && !mutant!(BelieveWhileConverting) {
             self.end(now);
         }
         Ok(())
     }
 
-    /// Whether a swap may be sent: while the claim holds, and again as long as no answer has come to it.
+    /// Whether a conversion may be sent: while the claim holds, and again as long as no answer has come to it.
     pub(super) fn may_convert(&self, phase: Phase, now: Moment) -> bool {
         match phase {
             Phase::Held { deadline, .. } => now < deadline,
@@ -55,14 +55,14 @@ impl Claim {
         if self.take_conversion(request) {
             self.converting = false;
             self.expire(now);
-            if self.conversion_in_doubt && !mutant!(BelieveBesideStraySwap) {
+            if self.conversion_in_doubt && !mutant!(BelieveBesideStrayConversion) {
                 self.end(now);
             }
         }
     }
 
     fn take_conversion(&mut self, request: Request) -> bool {
-        let of_swap = |it: &mut Pending| it.request == request && it.verb == Verb::Convert;
-        self.pending.take_if(of_swap).is_some()
+        let of_conversion = |it: &mut Pending| it.request == request && it.verb == Verb::Convert;
+        self.pending.take_if(of_conversion).is_some()
     }
 }

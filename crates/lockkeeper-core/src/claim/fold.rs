@@ -24,7 +24,7 @@ impl Claim {
         }
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
-            // A swap of it may be sent again.
+            // A conversion of it may be sent again.
             Phase::Ended(Ending::Released) if self.converting => {}
             Phase::Ended(ending) => {
                 *ending = Ending::Withdrawn;

@@ -156,7 +156,7 @@ impl Claim {
         }
     }
 
-    /// The request that keeps the claim where it is: of a waiting one a beat, of a held one a renewal, or the acquire again
+    /// The request that keeps the claim where it is: of a waiting one a heartbeat, of a held one a renewal, or the acquire again
     /// if a copy of it was given up.
     pub const fn renewal(&self) -> Verb {
         if matches!(self.phase, Phase::Waiting) {
@@ -191,7 +191,7 @@ impl Claim {
             (verb, Phase::Held { deadline, .. }, _)
                 if verb == self.renewal()
                     && now < deadline
-                    && (!self.converting || mutant!(RenewWhileSwapping)) => {}
+                    && (!self.converting || mutant!(RenewWhileConverting)) => {}
             _ => return Err(NotNow::OutOfOrder),
         }
         if verb != Verb::Release && self.pending.is_some() && !mutant!(RequestsAbreast) {

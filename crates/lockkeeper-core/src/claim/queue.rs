@@ -10,7 +10,7 @@ use crate::words::store_error::Request;
 use crate::words::token::FencingToken;
 
 /// How many requests are remembered. Between two answers there are few; a message that names an older one changes nothing,
-/// and the next beat finds the grant.
+/// and the next heartbeat finds the grant.
 const REMEMBERED: usize = 16;
 
 /// See the module.
@@ -26,7 +26,7 @@ pub(super) struct Queue {
     sent: Vec<(Request, Moment)>,
     /// A grant whose message came before the answer that says that the claim waits.
     early: Option<(FencingToken, Request)>,
-    /// Something has happened that no beat sent so far can tell of.
+    /// Something has happened that no heartbeat sent so far can tell of.
     pub(super) doubtful: bool,
 }
 
@@ -42,7 +42,7 @@ impl Queue {
         }
     }
 
-    /// An acquire or a beat goes out.
+    /// An acquire or a heartbeat goes out.
     pub(super) fn sent(&mut self, request: Request, now: Moment) {
         if self.sent.len() == REMEMBERED {
             self.sent.remove(0);
@@ -52,7 +52,7 @@ impl Queue {
     }
 
     /// The claim waits, as of `request`: what was sent before is named no more, but by a copy that comes late, and then
-    /// the next beat tells. Gives the grant that was told too early, if there was one.
+    /// the next heartbeat tells. Gives the grant that was told too early, if there was one.
     pub(super) fn answered(
         &mut self,
         request: Request,
@@ -126,7 +126,7 @@ impl Claim {
         if self.phase != Phase::Waiting {
             return Verdict::Ignored;
         }
-        // A late copy of a request that is no longer remembered: a beat shows whether it is true.
+        // A late copy of a request that is no longer remembered: a heartbeat shows whether it is true.
         let Some(sent) = queue.when_sent(request) else {
             return Verdict::Recheck;
         };
@@ -160,7 +160,7 @@ impl Claim {
         Verdict::Waiting(place)
     }
 
-    /// The server has more to do before it can tell. A beat was noted all the same.
+    /// The server has more to do before it can tell. A heartbeat was noted all the same.
     pub(super) fn must_ask_again(&mut self, pending: Pending) -> Verdict {
         if let (Verb::Heartbeat, Some(queue)) = (pending.verb, &mut self.queue) {
             queue.answered(pending.request, pending.sent);
@@ -168,9 +168,9 @@ impl Claim {
         Verdict::More
     }
 
-    /// Something has happened that only a beat sent from now on can tell of: an answer that is on its way does not.
+    /// Something has happened that only a heartbeat sent from now on can tell of: an answer that is on its way does not.
     pub(crate) fn doubt_place(&mut self) {
-        let lost = self.pending.is_some() && mutant!(HintBehindBeatLost);
+        let lost = self.pending.is_some() && mutant!(HintBehindHeartbeatLost);
         if let Some(queue) = self.queue.as_mut().filter(|_| !lost) {
             queue.doubtful = true;
         }

@@ -21,15 +21,15 @@ fn claim() -> Claim {
     )
 }
 
-/// A claim that may wait in a queue, and beats every 300 ms then.
+/// A claim that may wait in a queue, with a heartbeat every 300 ms then.
 fn waiter() -> Claim {
-    let beats = Pace {
+    let heartbeats = Pace {
         steady: Duration::from_millis(300),
         hurried: Duration::from_millis(150),
     };
     claim()
         .with_queue(Duration::from_millis(900), Duration::from_millis(300))
-        .with_upkeep(None, beats, Duration::from_millis(900), None)
+        .with_upkeep(None, heartbeats, Duration::from_millis(900), None)
 }
 
 /// A claim whose acquire was sent at 0 and answered at `answered`.
@@ -134,7 +134,7 @@ fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again
 }
 
 #[test]
-fn what_only_an_answer_can_tell_is_asked_again_behind_the_beat_on_its_way() {
+fn what_only_an_answer_can_tell_is_asked_again_behind_the_heartbeat_on_its_way() {
     let mut claim = waiter();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.answered(1, Answer::Waiting(1), at(1));
@@ -411,7 +411,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn a_refused_swap_is_believed_unless_another_request_for_it_may_still_be_executed() {
+fn a_refused_conversion_is_believed_unless_another_request_for_it_may_still_be_executed() {
     for (outcome, belief) in [
         (Outcome::NotSent, Validity::Uncertain),
         (Outcome::Unknown, Validity::Ended(Ending::Released)),

@@ -99,7 +99,7 @@ impl Claim {
         let (next, deadline) = match self.phase {
             Phase::Ended(_) => return Agenda::default(),
             Phase::Asking => (None, None),
-            Phase::Waiting if mutant!(WaiterNeverBeats) => (None, upkeep.wait_until),
+            Phase::Waiting if mutant!(WaiterNeverHeartbeats) => (None, upkeep.wait_until),
             Phase::Waiting => (upkeep.next, upkeep.wait_until),
             Phase::Held { deadline, .. } => match upkeep.grantee {
                 Grantee::Nobody { until } => (None, until),

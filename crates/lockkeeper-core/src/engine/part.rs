@@ -52,7 +52,7 @@ impl Part {
             .with_min_hold(terms.min_hold)
             .with_upkeep(
                 terms.pace.map(|pace| pace.of(number)),
-                terms.beats,
+                terms.heartbeats,
                 terms.waiter_ttl,
                 terms.wait_until,
             );

@@ -119,7 +119,7 @@ impl Requester {
     /// the old one ends before the first byte unless it is kept.
     ///
     /// Dropping the future leaves the request unanswered, which both remember.
-    pub(crate) async fn swap(
+    pub(crate) async fn convert(
         &self,
         old: &Arc<Part>,
         new: &Arc<Part>,
@@ -142,7 +142,7 @@ impl Requester {
         outcome
     }
 
-    /// Sends the renewals, or the beats, of claims of one kind and group by one script, and tells each claim what came of
+    /// Sends the renewals, or the heartbeats, of claims of one kind and group by one script, and tells each claim what came of
     /// it; the outcomes are in the order of the claims.
     ///
     /// Dropping the future leaves every one unanswered.
@@ -165,7 +165,7 @@ impl Requester {
         let item = |part: &Part| {
             let overtakes = part.claim().release_needed() == ReleaseNeeded::WithTombstone;
             let together = match verb {
-                Verb::Release => Together::Leave { overtakes },
+                Verb::Release => Together::Release { overtakes },
                 _ => Together::Acquire,
             };
             Some(part.protocol.joint()?.item(self.ask(part), together))
@@ -304,7 +304,7 @@ impl Requester {
         let floor = self.floor.load(Ordering::Relaxed);
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
-            .keeping(keep)
+            .cooling_down(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit)
             .of_known_owner(part.has_known_owner())
     }
@@ -316,7 +316,7 @@ impl Requester {
     fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {
         let protocol = &*part.protocol;
         match verb {
-            // Of the two claims of a swap the new one asks.
+            // Of the two claims of a conversion the new one asks.
             Verb::Acquire | Verb::Convert => match (&part.predecessor, protocol.modes()) {
                 (Some(old), Some(modes)) if ask.token.is_none() => {
                     let overtakes = old.claim().release_needed() == ReleaseNeeded::WithTombstone;

@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
 
 /// How often a waiter says that it is alive in this time.
-const BEATS_PER_TTL: u32 = 3;
+const HEARTBEATS_PER_TTL: u32 = 3;
 
 /// A lease is renewed when this part of it has passed, or a little sooner with others, so that two renewals may fail before
 /// it is lost.
@@ -168,10 +168,10 @@ impl Settings {
         let margin_of_waiting = self
             .margin
             .unwrap_or(self.waiter_ttl / 100 + Duration::from_millis(5));
-        let beat = self.waiter_ttl / BEATS_PER_TTL;
-        let beats = Pace {
-            steady: beat,
-            hurried: beat / 2,
+        let heartbeat = self.waiter_ttl / HEARTBEATS_PER_TTL;
+        let heartbeats = Pace {
+            steady: heartbeat,
+            hurried: heartbeat / 2,
         };
         let pace = renewed.then_some(Pace {
             steady,
@@ -182,7 +182,7 @@ impl Settings {
             margin,
             timeout,
             pace,
-            beats,
+            heartbeats,
             waiter_ttl: self.waiter_ttl,
             margin_of_waiting,
             queue_limit: None,

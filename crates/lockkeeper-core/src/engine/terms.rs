@@ -18,7 +18,7 @@ pub(crate) struct Terms {
     /// `None` for a fixed lease.
     pub(crate) pace: Option<Pace>,
     /// How often a waiting claim says that it is alive.
-    pub(crate) beats: Pace,
+    pub(crate) heartbeats: Pace,
     /// How long the claim may hold, however often it is renewed.
     pub(crate) max_hold: Option<Duration>,
     /// How long a waiting claim is taken to be alive after each sign of it.

@@ -97,7 +97,7 @@ impl Protocol for Kindless {
     }
 
     fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
-        ask.leave(&mutex::LEAVE, &self.0)
+        ask.release(&mutex::RELEASE, &self.0)
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {

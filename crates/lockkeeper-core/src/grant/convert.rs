@@ -94,7 +94,7 @@ async fn ask(
     let asking = async {
         let mut pauses = Pauses::new(old.number);
         loop {
-            match old.requester.swap(old, new, stays_valid).await {
+            match old.requester.convert(old, new, stays_valid).await {
                 Ok(Verdict::Granted(token)) => return Ok(Some(token)),
                 Ok(Verdict::Busy(_)) => {
                     return match (old.validity().0, last.take()) {

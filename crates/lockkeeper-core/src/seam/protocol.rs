@@ -94,7 +94,7 @@ pub struct RequestContext<'a> {
     /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
     pub token: Option<FencingToken>,
     /// For how long a leave keeps the name from others.
-    pub keep: Duration,
+    pub cooldown: Duration,
     /// How long a waiting claim is taken to be alive after each sign of it.
     pub waiter_ttl: Duration,
     /// How many may wait, this claim included; `None`: any number.
@@ -116,7 +116,7 @@ impl<'a> RequestContext<'a> {
             ttl,
             floor,
             token,
-            keep: Duration::ZERO,
+            cooldown: Duration::ZERO,
             waiter_ttl: Duration::ZERO,
             queue_limit: None,
             known_owner: true,
@@ -156,14 +156,14 @@ impl<'a> RequestContext<'a> {
 
     /// The same for a leave that keeps the name from others for so long.
     #[must_use]
-    pub const fn keeping(mut self, keep: Duration) -> Self {
-        self.keep = keep;
+    pub const fn cooling_down(mut self, cooldown: Duration) -> Self {
+        self.cooldown = cooldown;
         self
     }
 
     /// The time to keep as a script takes it: whole milliseconds, never less.
-    pub fn keep_ms(&self) -> String {
-        self.keep.as_micros().div_ceil(1000).to_string()
+    pub fn cooldown_ms(&self) -> String {
+        self.cooldown.as_micros().div_ceil(1000).to_string()
     }
 
     /// The token as a script takes it: 0 for none.
@@ -184,7 +184,7 @@ pub enum Together {
     /// To be made holders, all or none.
     Acquire,
     /// To go.
-    Leave {
+    Release {
         /// An acquire of this claim is unanswered and may be executed later.
         overtakes: bool,
     },
@@ -224,7 +224,7 @@ impl Answer {
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
             Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
-            Status::Out => {
+            Status::Quarantined => {
                 Self::Quarantined(Duration::from_millis(number()?.try_into().unwrap_or(0)))
             }
             Status::Raised => Self::Raised,
@@ -235,11 +235,11 @@ impl Answer {
             Status::More => Self::More,
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
-            Status::Left => Self::Released {
+            Status::Released => Self::Released {
                 told: number()? == 1,
                 holds: second()?.try_into().ok()?,
             },
-            Status::Kept => Self::Cooldown {
+            Status::Cooldown => Self::Cooldown {
                 told: number()? == 1,
                 left: Duration::from_millis(second()?.try_into().unwrap_or(0)),
             },
@@ -363,7 +363,7 @@ pub trait Modes: Send + Sync {
 
 /// Kinds whose claims one script acquires together with others.
 pub trait Joint: Send + Sync {
-    /// An item of [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::LEAVE`](lockkeeper_lua::multi::LEAVE).
+    /// An item of [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::RELEASE`](lockkeeper_lua::multi::RELEASE).
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall;
 }
 

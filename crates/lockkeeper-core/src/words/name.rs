@@ -138,7 +138,7 @@ impl Name {
     }
 
     /// The mark of a leave that overtook an acquire of this claim.
-    pub fn gone(&self, claim: &ClaimId) -> String {
+    pub fn tombstone(&self, claim: &ClaimId) -> String {
         self.part("gone") + ":" + claim.as_str()
     }
 }

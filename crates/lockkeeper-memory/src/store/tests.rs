@@ -28,7 +28,7 @@ fn acquire(claim: &str) -> Call {
 
 fn leave(claim: &str) -> Call {
     call(
-        &mutex::LEAVE,
+        &mutex::RELEASE,
         Form::Source,
         &["main"],
         &[claim, CHANNEL, "0"],
@@ -50,7 +50,7 @@ async fn the_shipped_scripts_run() {
     let busy = store.call(acquire("b")).await.unwrap();
     assert_eq!(busy.status(), Status::Busy);
     assert!((990..=1000).contains(&busy.field(0).unwrap().as_i64().unwrap()));
-    assert_eq!(status(&store, leave("a")).await, Status::Left);
+    assert_eq!(status(&store, leave("a")).await, Status::Released);
     assert_eq!(status(&store, leave("a")).await, Status::NotHeld);
     assert_eq!(store.keys(), ["fence"]);
 }
@@ -279,7 +279,7 @@ async fn claims_in_many_threads_exclude_one_another() {
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         tokio::task::yield_now().await;
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                        assert_eq!(status(&store, leave(&claim)).await, Status::Left);
+                        assert_eq!(status(&store, leave(&claim)).await, Status::Released);
                         held += 1;
                     }
                     tokio::task::yield_now().await;

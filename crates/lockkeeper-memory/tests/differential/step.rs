@@ -235,7 +235,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "request" => "17",
             "claim" => one(random, CLAIMS),
             "ttl" | "waiter_ttl" => one(random, TTLS),
-            "mark_ttl" | "late_ttl" => one(random, &["0", "100000"]),
+            "tombstone_ttl" | "late_ttl" => one(random, &["0", "100000"]),
             // The two sides have not been up for the same time: neither is out.
             "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1"]),

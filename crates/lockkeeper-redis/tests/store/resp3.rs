@@ -19,7 +19,7 @@ async fn everything_works(url: &str, server: &Server, publish: impl AsyncFnOnce(
     let busy = store.call(acquire("{name}", "b", Form::Sha)).await;
     assert_eq!(busy.unwrap().status(), Status::Busy);
     let left = store.call(leave("{name}", "a", Form::Source)).await;
-    assert_eq!(left.unwrap().status(), Status::Left);
+    assert_eq!(left.unwrap().status(), Status::Released);
     publish().await;
     until(&mut events, &Event::message("channel", "hello")).await;
     let clients = server.command(&["CLIENT", "LIST"]).await.unwrap();

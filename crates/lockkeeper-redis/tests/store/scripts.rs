@@ -66,7 +66,7 @@ async fn calls_reach_the_server_in_the_order_of_their_first_polls() {
             );
             assert_eq!(first.unwrap().status(), Status::Granted);
             assert_eq!(second.unwrap().status(), Status::Held);
-            assert_eq!(third.unwrap().status(), Status::Left);
+            assert_eq!(third.unwrap().status(), Status::Released);
         }
     })
     .await;
@@ -186,7 +186,7 @@ async fn refusals_reach_their_own_caller_and_no_neighbour() {
                         assert_eq!(error.code(), Some("NOPERM"), "{error}");
                     }
                     let reply = store.call(leave(&name, &claim, Form::Sha)).await.unwrap();
-                    assert_eq!(reply.status(), Status::Left);
+                    assert_eq!(reply.status(), Status::Released);
                 }
             });
         }

@@ -97,7 +97,7 @@ async fn a_wake_stays_with_the_node_of_its_name_from_version_7() {
                 .await
                 .unwrap();
             let left = store.call(leave("{wake}", "a", form)).await.unwrap();
-            assert_eq!(left.status(), Status::Left);
+            assert_eq!(left.status(), Status::Released);
             assert_eq!(text(&left, 0), "1", "the wake was refused");
             until(&mut events, &Event::message("wake", "free")).await;
         }

@@ -89,7 +89,7 @@ pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {
 
 pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
     call(
-        &mutex::LEAVE,
+        &mutex::RELEASE,
         &[name.to_owned()],
         &[claim, "wake", "0"],
         form,

@@ -8,11 +8,11 @@ use crate::search::{Bounds, Model, Report, search};
 /// Those that are about grants by message.
 pub const OF_QUEUES: &[Mutant] = &[Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
 
-/// Those that are about swaps.
-pub const OF_SWAPS: &[Mutant] = &[
-    Mutant::BelieveWhileSwapping,
-    Mutant::RenewWhileSwapping,
-    Mutant::BelieveBesideStraySwap,
+/// Those that are about conversions.
+pub const OF_CONVERSIONS: &[Mutant] = &[
+    Mutant::BelieveWhileConverting,
+    Mutant::RenewWhileConverting,
+    Mutant::BelieveBesideStrayConversion,
 ];
 
 /// Of what the search finds one of them, and how far it looks.
@@ -21,8 +21,8 @@ pub const OF_SWAPS: &[Mutant] = &[
 ///
 /// If there is no such model.
 pub fn place(mutant: Mutant) -> Result<(Model, Bounds)> {
-    if OF_SWAPS.contains(&mutant) {
-        return Ok((Model::rwlock()?, Bounds::swaps()));
+    if OF_CONVERSIONS.contains(&mutant) {
+        return Ok((Model::rwlock()?, Bounds::conversions()));
     }
     let bounds = Bounds {
         leases: vec![2],

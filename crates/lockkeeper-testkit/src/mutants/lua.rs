@@ -75,7 +75,7 @@ enum Where {
     /// Three claims want the same name.
     Queue,
     /// Two claims each, of which the second takes the place of the first.
-    Swaps,
+    Conversions,
     /// More clients than a search has: the simulation finds it.
     FourClients,
 }
@@ -113,7 +113,7 @@ impl Mutant {
                 bounds.clients = 3;
                 bounds.leases = vec![2];
             }
-            Where::Swaps => bounds = Bounds::swaps(),
+            Where::Conversions => bounds = Bounds::conversions(),
             Where::UnequalLeases => bounds.leases = vec![3, 2],
             Where::Forgetting => {
                 bounds.clients = 1;
@@ -180,43 +180,43 @@ pub fn searched() -> impl Iterator<Item = &'static Mutant> {
 pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_leave_gives_no_turn",
-        &fair::LEAVE,
-        "local told = settle(name)\n",
+        &fair::RELEASE,
+        "local told = advance(name)\n",
         "local told = '1'\n",
         Where::Queue,
     ),
     mutant(
         "fair_leave_keeps_the_place",
-        &fair::LEAVE,
+        &fair::RELEASE,
         "name.waits and withdraw(name, claim) > 0",
         "false",
         Where::Queue,
     ),
     mutant(
         "fair_leave_tells_nobody",
-        &fair::LEAVE,
+        &fair::RELEASE,
         "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
         "return client and message and '1'",
         Where::Queue,
     ),
     mutant(
-        "fair_beat_creates",
-        &fair::BEAT,
+        "fair_heartbeat_creates",
+        &fair::HEARTBEAT,
         "      reply[i + 2] = 'GONE'\n",
         "      join(name, claim, request)\n      reply[i + 2] = { 'WAITING', 1 }\n",
         Where::Queue,
     ),
     mutant(
-        "fair_beat_gives_no_turn",
-        &fair::BEAT,
-        "  settle(name)\n",
+        "fair_heartbeat_gives_no_turn",
+        &fair::HEARTBEAT,
+        "  advance(name)\n",
         "",
         Where::Queue,
     ),
     mutant(
         "fair_acquire_passes_the_queue",
         &fair::ACQUIRE,
-        "\nsettle(name)\nlocal held",
+        "\nadvance(name)\nlocal held",
         "\nlocal held",
         Where::Queue,
     ),
@@ -282,21 +282,21 @@ pub const ALL: &[Mutant] = &[
     ),
     mutant(
         "mutex_leave_does_not_compare",
-        &mutex::LEAVE,
+        &mutex::RELEASE,
         "if claim ~= ARGV[2] then",
         "if not claim then",
         Where::Small,
     ),
     mutant(
         "mutex_leave_wakes_nobody",
-        &mutex::LEAVE,
+        &mutex::RELEASE,
         "wake(ARGV[3], 'free')",
         "'1'",
         Where::Small,
     ),
     mutant(
         "mutex_leave_marked_leaves_no_mark",
-        &mutex::LEAVE_MARKED,
+        &mutex::RELEASE_IN_DOUBT,
         "redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])\n",
         "",
         Where::Small,
@@ -366,42 +366,42 @@ pub const ALL: &[Mutant] = &[
     ),
     mutant(
         "reentrant_leave_takes_all_claims_out",
-        &reentrant::LEAVE,
+        &reentrant::RELEASE,
         "  if rest > 0 then\n",
         "  if false then\n",
         Where::Small,
     ),
     mutant(
         "reentrant_leave_wakes_nobody",
-        &reentrant::LEAVE,
+        &reentrant::RELEASE,
         "return alive, 0, 0, channel and wake(channel, 'free') or '1'",
         "return alive, 0, 0, '1'",
         Where::Small,
     ),
     mutant(
-        "fair_beat_is_not_noted",
-        &fair::BEAT,
+        "fair_heartbeat_is_not_noted",
+        &fair::HEARTBEAT,
         "  if #heard > 0 then\n",
         "  if false then\n",
         Where::Queue,
     ),
     mutant(
-        "fair_beat_shortens_a_grant",
-        &fair::BEAT,
+        "fair_heartbeat_shortens_a_grant",
+        &fair::HEARTBEAT,
         "local ends = math.max(held.leases[claim] or 0, name.now + ttl)",
         "local ends = name.now + ttl",
         Where::Queue,
     ),
     mutant(
         "fair_leave_grants_for_too_long",
-        &fair::LEAVE,
+        &fair::RELEASE,
         "grant(name, claim, owner_of(claim), first_hold(name, ends))",
         "grant(name, claim, owner_of(claim), 2 * first_hold(name, ends))",
         Where::Queue,
     ),
     mutant(
         "fair_leave_leaves_facts_of_an_empty_queue",
-        &fair::LEAVE,
+        &fair::RELEASE,
         "  if not name.waits then\n    redis.call('DEL', name.waiters)\n  end\n  return gone",
         "  return gone",
         Where::Queue,

@@ -147,7 +147,7 @@ impl Bounds {
             ..small()
         };
         vec![
-            // Two beats in trouble around a grant.
+            // Two heartbeats in trouble around a grant.
             Self {
                 faults: 2,
                 ..one_each()
@@ -186,7 +186,7 @@ impl Bounds {
     }
 
     /// Two clients with two attempts each, of which the second can only take the place of the first.
-    pub fn swaps() -> Self {
+    pub fn conversions() -> Self {
         Self {
             takers: 1,
             ticks: 3,
@@ -197,18 +197,18 @@ impl Bounds {
 
     /// What every change to a kind with modes must pass: there still more can happen.
     pub fn quick_of_modes() -> Vec<Self> {
-        let swaps = Self::swaps;
+        let conversions = Self::conversions;
         let one_each = || Self {
             leases: vec![2],
             ..Self::small()
         };
         vec![
-            swaps(),
-            // Two requests for a swap in trouble, or one for each of two.
+            conversions(),
+            // Two requests for a conversion in trouble, or one for each of two.
             Self {
                 ticks: 1,
                 faults: 2,
-                ..swaps()
+                ..conversions()
             },
             // Two of one owner, one of which dies.
             Self {
@@ -235,7 +235,7 @@ impl Bounds {
 
     /// The same further out.
     pub fn thorough_of_modes() -> Vec<Self> {
-        let swaps = Self::swaps;
+        let conversions = Self::conversions;
         let one_each = || Self {
             leases: vec![2],
             ..Self::small()
@@ -243,18 +243,18 @@ impl Bounds {
         vec![
             Self {
                 endings: 1,
-                ..swaps()
+                ..conversions()
             },
             Self {
                 ticks: 2,
                 faults: 2,
-                ..swaps()
+                ..conversions()
             },
             Self {
                 clients: 3,
                 ticks: 2,
                 faults: 0,
-                ..swaps()
+                ..conversions()
             },
             Self {
                 leases: vec![3, 2],
@@ -381,7 +381,7 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} clients, leases of {:?} ticks each, {} only by a swap, {} ticks, {} faults, {} endings, clock {}",
+            "{} clients, leases of {:?} ticks each, {} only by a conversion, {} ticks, {} faults, {} endings, clock {}",
             self.clients,
             self.leases,
             self.takers,

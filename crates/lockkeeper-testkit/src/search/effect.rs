@@ -112,8 +112,8 @@ pub(super) fn heard(
     if let Some(Verdict::Released { .. } | Verdict::WasGone) = verdict {
         attempt.gone = Some(until).filter(|until| *until >= now);
     }
-    if let Question::Swap { old, .. } = asked.question {
-        client.swap_answered(place, usize::from(old), verdict, until, now);
+    if let Question::Convert { old, .. } = asked.question {
+        client.conversion_answered(place, usize::from(old), verdict, until, now);
     }
 }
 
@@ -134,8 +134,8 @@ pub(super) fn failed(client: &mut Client, place: usize, asked: Asked, outcome: O
     }
     attempt.flight = None;
     attempt.change(now, |claim| claim.failed(asked.request, outcome));
-    if let Question::Swap { old, .. } = asked.question {
-        client.swap_failed(place, usize::from(old), outcome, now);
+    if let Question::Convert { old, .. } = asked.question {
+        client.conversion_failed(place, usize::from(old), outcome, now);
     }
 }
 

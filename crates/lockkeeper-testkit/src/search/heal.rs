@@ -153,11 +153,11 @@ impl Search {
                 }
                 Validity::NotYet => self
                     .sent(&client, seat, Sending::Again, world.tick)
-                    .or_else(|| self.sent(&client, seat, Sending::Beat, world.tick)),
+                    .or_else(|| self.sent(&client, seat, Sending::Heartbeat, world.tick)),
                 _ => None,
             };
             let sent = sent.or_else(|| {
-                // It lets go, or swaps and can do so no more.
+                // It lets go, or conversions and can do so no more.
                 client.end(usize::from(seat.attempt), world.tick);
                 self.sent(&client, seat, Sending::Leave, world.tick)
             });

@@ -45,7 +45,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Which the other one is that a claim of this one can be swapped for.
+    /// Which the other one is that a claim of this one can be converted for.
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Only => Self::Only,

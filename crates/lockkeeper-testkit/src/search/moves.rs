@@ -136,7 +136,7 @@ impl Search {
         let takes = (0..seat.attempt).map(Sending::Takes);
         let others = [
             Sending::Again,
-            Sending::Beat,
+            Sending::Heartbeat,
             Sending::Renewal,
             Sending::Leave,
         ];
@@ -227,8 +227,8 @@ impl Search {
             world.note_grant(grantee, after.reads(self.server.place_of(grantee)), token);
         }
         if let Told::Answer(Answer::Granted(token)) = run.told {
-            let swaps = matches!(asked.question, Question::Swap { .. });
-            let broken = self.judge_grant(before, &after, (seat, token), swaps)?;
+            let conversions = matches!(asked.question, Question::Convert { .. });
+            let broken = self.judge_grant(before, &after, (seat, token), conversions)?;
             violation = violation.or(broken);
             world.note_grant(seat, asked.mode.reads(), token);
         }
@@ -317,10 +317,10 @@ impl Search {
     fn gone_until(&self, seat: Seat, asked: Asked, tick: u8) -> u8 {
         match asked.question {
             Question::Leave { overtakes: true }
-            | Question::Swap {
+            | Question::Convert {
                 overtakes: true, ..
             } => tick + self.bounds.leases[usize::from(seat.attempt)] - 1,
-            Question::Leave { overtakes: false } | Question::Swap { .. } => u8::MAX,
+            Question::Leave { overtakes: false } | Question::Convert { .. } => u8::MAX,
             _ => 0,
         }
     }
@@ -387,10 +387,10 @@ impl Search {
         }
         let asked = match attempt.takes {
             Some(old) if matches!(sending, Sending::Takes(_) | Sending::Again) => {
-                self.swap_for(&mut changed, seat, old, now)?
+                self.conversion_for(&mut changed, seat, old, now)?
             }
             _ => {
-                // Whoever leaves gives a swap up.
+                // Whoever leaves gives a conversion up.
                 let converting = attempt.takes.is_some() || client.successor(place).is_some();
                 if converting && sending == Sending::Leave {
                     changed.end(place, now);
@@ -431,7 +431,7 @@ impl Search {
         };
         let verb = match (sending, claim.validity(moment(now))) {
             (Sending::First(_) | Sending::Again, Validity::NotYet) => Verb::Acquire,
-            (Sending::Beat, Validity::NotYet) if claim.renewal() == Verb::Heartbeat => {
+            (Sending::Heartbeat, Validity::NotYet) if claim.renewal() == Verb::Heartbeat => {
                 Verb::Heartbeat
             }
             (Sending::Renewal, Validity::Valid | Validity::Uncertain) => claim.renewal(),
@@ -444,7 +444,7 @@ impl Search {
         };
         let question = match verb {
             Verb::Acquire => Question::Acquire,
-            Verb::Heartbeat => Question::Beat,
+            Verb::Heartbeat => Question::Heartbeat,
             Verb::Renew => Question::Renew,
             Verb::Release => Question::Leave {
                 overtakes: claim.release_needed() == ReleaseNeeded::WithTombstone,

@@ -138,12 +138,12 @@ impl Search {
         asked: Asked,
         told: Told,
     ) -> Result<Option<Violation>> {
-        let beats = asked.question == Question::Beat;
-        let swaps = matches!(asked.question, Question::Swap { .. });
+        let heartbeats = asked.question == Question::Heartbeat;
+        let conversions = matches!(asked.question, Question::Convert { .. });
         let prolongs = match told {
             Told::Answer(Answer::Renewed) => true,
-            Told::Answer(Answer::Granted(_)) => beats || swaps || asked.token.is_some(),
-            Told::Answer(Answer::Waiting(_) | Answer::More) => beats,
+            Told::Answer(Answer::Granted(_)) => heartbeats || conversions || asked.token.is_some(),
+            Told::Answer(Answer::Waiting(_) | Answer::More) => heartbeats,
             _ => false,
         };
         if !prolongs {
@@ -151,15 +151,16 @@ impl Search {
         }
         let standing = self.server.standing(world.server, world.tick)?;
         let place = self.server.place_of(seat);
-        let swapped = match asked.question {
-            Question::Swap { old, .. } => {
+        let converted = match asked.question {
+            Question::Convert { old, .. } => {
                 let attempt = old;
                 standing.left[self.server.place_of(Seat { attempt, ..seat })].is_some()
             }
             _ => false,
         };
-        let there =
-            swapped || standing.left[place].is_some() || beats && standing.queued[place].is_some();
+        let there = converted
+            || standing.left[place].is_some()
+            || heartbeats && standing.queued[place].is_some();
         Ok((!there).then_some(Violation::Revived(seat)))
     }
 
@@ -186,7 +187,7 @@ impl Search {
                 && let (Some(token), Some(deadline)) = (claim.token(), claim.deadline())
             {
                 believed.push((seat, attempt.mode, token));
-                // As long as it is being swapped its place may be the other's already.
+                // As long as it is being converted its place may be the other's already.
                 let taker = client.successor(seat.attempt.into());
                 let taken = taker
                     .and_then(|taker| standing.left[place + taker - usize::from(seat.attempt)]);

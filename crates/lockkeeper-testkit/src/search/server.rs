@@ -155,12 +155,12 @@ impl Server {
             .queueing(self.bounds.waiter_ttl(), None);
         Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),
-            Question::Swap { old, overtakes } => {
+            Question::Convert { old, overtakes } => {
                 let attempt = old;
                 let modes = protocol.modes().context("a kind without modes")?;
                 modes.convert(ask, self.claim(Seat { attempt, ..seat }), overtakes)
             }
-            Question::Beat => {
+            Question::Heartbeat => {
                 let queue = protocol.queue().context("a kind without a queue")?;
                 queue.heartbeat(ask)
             }
@@ -341,7 +341,7 @@ impl Server {
             .claims
             .iter()
             .flatten()
-            .map(|id| name.gone(id))
+            .map(|id| name.tombstone(id))
             .collect();
         let fence = name.part("fence");
         let keys = self.store.keys();

@@ -120,11 +120,11 @@ pub(super) struct Asked {
 pub(super) enum Question {
     Acquire,
     /// To take the place of another attempt of the client; whether an acquire of that one is unanswered.
-    Swap {
+    Convert {
         old: u8,
         overtakes: bool,
     },
-    Beat,
+    Heartbeat,
     Renew,
     Leave {
         overtakes: bool,
@@ -136,8 +136,8 @@ impl Question {
     /// As the claim knows it; a question out of turn is none of its requests.
     pub(super) const fn verb(self) -> Option<Verb> {
         match self {
-            Self::Acquire | Self::Swap { .. } => Some(Verb::Acquire),
-            Self::Beat => Some(Verb::Heartbeat),
+            Self::Acquire | Self::Convert { .. } => Some(Verb::Acquire),
+            Self::Heartbeat => Some(Verb::Heartbeat),
             Self::Renew => Some(Verb::Renew),
             Self::Leave { .. } => Some(Verb::Release),
             Self::Verify => None,
@@ -150,7 +150,7 @@ impl Question {
     pub(super) fn number(self, noted: bool, tick: u8) -> Request {
         match self {
             Self::Leave { .. } => 2,
-            Self::Acquire | Self::Beat if noted => FIRST_NOTED + Request::from(tick),
+            Self::Acquire | Self::Heartbeat if noted => FIRST_NOTED + Request::from(tick),
             _ => 1,
         }
     }

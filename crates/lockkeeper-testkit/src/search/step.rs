@@ -47,7 +47,7 @@ pub(super) enum Sending {
     /// It asks to take the place of another attempt.
     Takes(u8),
     Again,
-    Beat,
+    Heartbeat,
     Renewal,
     Leave,
     /// A leave, with which belief ends.
@@ -101,7 +101,7 @@ impl fmt::Display for Sending {
         f.write_str(match self {
             Self::First(_) | Self::Takes(_) => "begins: it ",
             Self::Again => "asks again: it ",
-            Self::Beat => "says that it is alive: it ",
+            Self::Heartbeat => "says that it is alive: it ",
             Self::Renewal => "renews its lease: it ",
             Self::Leave => "",
             Self::LetsGo => "lets go, believes no longer, and ",
@@ -113,11 +113,11 @@ impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.question {
             Question::Acquire => "acquire",
-            Question::Swap {
+            Question::Convert {
                 overtakes: true, ..
-            } => "swap with a mark",
-            Question::Swap { .. } => "swap",
-            Question::Beat => "beat",
+            } => "conversion with a mark",
+            Question::Convert { .. } => "conversion",
+            Question::Heartbeat => "heartbeat",
             Question::Renew => "renew",
             Question::Leave { overtakes: true } => "leave with a mark",
             Question::Leave { overtakes: false } => "leave",
@@ -147,7 +147,7 @@ impl fmt::Display for Told {
             Self::Answer(Answer::More) => f.write_str("MORE"),
             Self::Answer(Answer::Renewed) => f.write_str("RENEWED"),
             Self::Answer(Answer::Held(_)) => f.write_str("HELD"),
-            Self::Answer(Answer::Released { holds, .. }) => write!(f, "LEFT, {holds} held"),
+            Self::Answer(Answer::Released { holds, .. }) => write!(f, "RELEASED, {holds} held"),
             Self::Answer(Answer::NotHeld { .. }) => f.write_str("NOT_HELD"),
             Self::Answer(Answer::Gone) => f.write_str("GONE"),
             Self::Answer(Answer::WrongKind) => f.write_str("WRONG_KIND"),

@@ -11,13 +11,13 @@ use super::server::Standing;
 use super::state::{Grant, World};
 
 impl Search {
-    /// The property that a grant breaks, by a swap or otherwise. `world` is the one before it, `after` the server after it.
+    /// The property that a grant breaks, by a conversion or otherwise. `world` is the one before it, `after` the server after it.
     pub(super) fn judge_grant(
         &mut self,
         world: World,
         after: &Standing,
         (seat, token): (Seat, FencingToken),
-        swaps: bool,
+        conversions: bool,
     ) -> Result<Option<Violation>> {
         let place = self.server.place_of(seat);
         let reads = after.reads(place);
@@ -40,7 +40,7 @@ impl Search {
         let drawn = largest.is_some_and(|last| token > last.token);
         // One that comes to read by its turn is of the phase, whatever else its owner has.
         let by_turn = reads && before.queued[place].is_some();
-        let joins = !swaps && !by_turn && self.joins(&before, after, seat);
+        let joins = !conversions && !by_turn && self.joins(&before, after, seat);
         let shares = reads && self.phase_goes_on(world.last_read, &before, after, seat);
         Ok((drawn && (joins || shares)).then_some(Violation::TokenNotShared(seat, token)))
     }

@@ -41,13 +41,13 @@ impl Search {
         asking: Seat,
         asked: Asked,
     ) -> Option<Violation> {
-        let swaps = matches!(asked.question, Question::Swap { .. });
+        let conversions = matches!(asked.question, Question::Convert { .. });
         let stays = |seat: &Seat| *seat != asking || self.was_heard_lately(world, *seat);
         for other in self.seats() {
             let place = self.server.place_of(other);
             let granted = before.left[place].is_none() && after.left[place].is_some();
-            // One that swaps has held already.
-            let granted = granted && !(swaps && other == asking);
+            // One that conversions has held already.
+            let granted = granted && !(conversions && other == asking);
             for seat in self.seats().filter(|seat| *seat != other).filter(stays) {
                 let its = self.server.place_of(seat);
                 let (Some(was), Some(is)) = (before.queued[its], after.queued[its]) else {
@@ -121,13 +121,13 @@ impl Search {
         None
     }
 
-    /// Whoever asks, beats or leaves sees to it that a free name is given to who waits; an acquire of a claim that is gone
+    /// Whoever asks, heartbeats or leaves sees to it that a free name is given to who waits; an acquire of a claim that is gone
     /// need not.
     fn no_turn(&self, after: &Standing, asked: Asked, run: &Run) -> Option<Violation> {
         let settles = match asked.question {
             Question::Acquire => run.told != Told::Answer(Answer::Gone),
-            Question::Beat | Question::Leave { .. } => true,
-            Question::Swap { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
+            Question::Heartbeat | Question::Leave { .. } => true,
+            Question::Convert { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
             Question::Renew | Question::Verify => false,
         };
         let place = |seat: Seat| self.server.place_of(seat);

@@ -245,7 +245,7 @@ impl Server {
                         false => Some(
                             protocol(place)
                                 .joint()?
-                                .item(ask, Together::Leave { overtakes }),
+                                .item(ask, Together::Release { overtakes }),
                         ),
                     };
                     items.push(ask(place, None, &leave)?);

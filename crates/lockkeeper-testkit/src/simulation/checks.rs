@@ -70,8 +70,8 @@ pub(super) struct Checks {
     longest_ttl: Duration,
     /// How long every lease lasts on the server at least.
     certain: Duration,
-    /// How often waiters in a queue beat.
-    beat: Duration,
+    /// How often waiters in a queue heartbeat.
+    heartbeat: Duration,
     /// For how long a waiter in a queue is alive after a sign of it, whatever the clocks do.
     alive: Duration,
     /// Clients that were closed or are gone: what they sent may still arrive.
@@ -142,7 +142,7 @@ impl Checks {
             steady: !plan.forgets && !plan.disasters.contains(&Disaster::ClockBack),
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
-            beat: plan.beat(),
+            heartbeat: plan.heartbeat(),
             // The server's clock runs or steps ahead by less than a twentieth of that.
             alive: match plan.beyond {
                 Some(Beyond::Order | Beyond::Silence) => Duration::MAX,
@@ -260,7 +260,7 @@ impl Checks {
                 }
                 self.follow(name, next);
             }
-            (Verb::Release, Some(Status::Left | Status::NotHeld)) => {
+            (Verb::Release, Some(Status::Released | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
                 self.left.insert((place, claim.to_owned()));
             }

@@ -226,7 +226,7 @@ impl Plan {
     }
 
     /// How often a waiter in a queue says that it is alive.
-    pub(super) fn beat(&self) -> Duration {
+    pub(super) fn heartbeat(&self) -> Duration {
         self.waiter_ttl / 3
     }
 

@@ -42,8 +42,8 @@ pub struct Grant {
 /// How long those who wait trust silence.
 const SAFETY_POLL: Duration = Duration::from_secs(5);
 
-/// How often who waits in a queue beats in the time for which one beat counts.
-const BEATS_PER_WAITER_TTL: u32 = 3;
+/// How often who waits in a queue heartbeats in the time for which one heartbeat counts.
+const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
 
 /// Who holds, on the server or as the client believes, whoever brought it about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,15 +126,15 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// For how long a name that has ended without a word may be free with somebody waiting, who beats so often: as if it
+    /// For how long a name that has ended without a word may be free with somebody waiting, with a heartbeat so often: as if it
     /// had been told, unless the kind says why not.
-    fn unheard(&self, _beat: Duration) -> Duration {
+    fn unheard(&self, _heartbeat: Duration) -> Duration {
         Duration::ZERO
     }
 
-    /// For how long a claim may hold whose leave has been sent, with waiters who beat so often: as if the leave had arrived,
+    /// For how long a claim may hold whose leave has been sent, with waiters who heartbeat so often: as if the leave had arrived,
     /// unless the kind says why not.
-    fn abandoned(&self, _beat: Duration) -> Duration {
+    fn abandoned(&self, _heartbeat: Duration) -> Duration {
         Duration::ZERO
     }
 
@@ -268,7 +268,7 @@ impl Model for Reentrants {
 
     /// When the claim with the longest lease goes before others, which then run out, those who wait were told the longer
     /// time.
-    fn unheard(&self, _beat: Duration) -> Duration {
+    fn unheard(&self, _heartbeat: Duration) -> Duration {
         SAFETY_POLL
     }
 
@@ -322,15 +322,15 @@ impl Model for Fairs {
         last.token < next.token || last.token == next.token && last.owner == next.owner
     }
 
-    /// Nobody but the next beat notices the end of a lease.
-    fn unheard(&self, beat: Duration) -> Duration {
-        beat
+    /// Nobody but the next heartbeat notices the end of a lease.
+    fn unheard(&self, heartbeat: Duration) -> Duration {
+        heartbeat
     }
 
     /// Whoever stops waiting while no leave gets through counts as alive for one waiter ttl; granted in that time, they hold
     /// for another.
-    fn abandoned(&self, beat: Duration) -> Duration {
-        beat * BEATS_PER_WAITER_TTL
+    fn abandoned(&self, heartbeat: Duration) -> Duration {
+        heartbeat * HEARTBEATS_PER_WAITER_TTL
     }
 
     fn standing(&self, server: &MemoryStore, main: &str) -> Vec<Standing> {

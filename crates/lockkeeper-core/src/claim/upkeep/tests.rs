@@ -21,7 +21,7 @@ const fn ms_of(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A claim that may be believed in for 29 ms, is renewed every 10, beats every 10, waits until 500 and is nobody's for 20 at most.
+/// A claim that may be believed in for 29 ms, is renewed every 10, heartbeats every 10, waits until 500 and is nobody's for 20 at most.
 fn claim(pace: Option<Pace>) -> Claim {
     let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
     Claim::new(id, ms_of(30), ms_of(1))
@@ -109,7 +109,7 @@ fn after_a_gap_everything_is_due_but_what_is_on_its_way() {
 }
 
 #[test]
-fn a_waiting_claim_beats_until_its_wait_is_over_and_is_then_abandoned() {
+fn a_waiting_claim_heartbeats_until_its_wait_is_over_and_is_then_abandoned() {
     let mut claim = waiting();
     assert_eq!(due(&claim), Some(at(10)));
     assert_eq!(claim.pick(), Some(Verb::Heartbeat));

@@ -20,19 +20,23 @@ impl RequestContext<'_> {
     }
 
     /// A leave that overtakes nothing: `main`; `claim`, `channel`, `keep`.
-    pub fn leave(&self, script: &'static Script, name: &Name) -> ScriptCall {
-        let args = [self.claim.as_str().to_owned(), name.wakes(), self.keep_ms()];
+    pub fn release(&self, script: &'static Script, name: &Name) -> ScriptCall {
+        let args = [
+            self.claim.as_str().to_owned(),
+            name.wakes(),
+            self.cooldown_ms(),
+        ];
         ScriptCall::new(script, [name.main().to_owned()], args)
     }
 
     /// A leave that may overtake an acquire and marks the claim as gone: `main`, `gone`; `claim`, `channel`, `keep`, `ttl`.
-    pub fn marked_leave(&self, script: &'static Script, name: &Name) -> ScriptCall {
-        let keys = [name.main().to_owned(), name.gone(self.claim)];
+    pub fn release_in_doubt(&self, script: &'static Script, name: &Name) -> ScriptCall {
+        let keys = [name.main().to_owned(), name.tombstone(self.claim)];
         let claim = self.claim.as_str().to_owned();
         ScriptCall::new(
             script,
             keys,
-            [claim, name.wakes(), self.keep_ms(), self.ttl_ms()],
+            [claim, name.wakes(), self.cooldown_ms(), self.ttl_ms()],
         )
     }
 
@@ -40,21 +44,21 @@ impl RequestContext<'_> {
     /// word stands in them.
     pub fn group_item(&self, protocol: &dyn Protocol, verb: Together) -> ScriptCall {
         let (name, claim) = (protocol.name(), self.claim.as_str().to_owned());
-        let (main, gone) = (name.main().to_owned(), name.gone(self.claim));
+        let (main, gone) = (name.main().to_owned(), name.tombstone(self.claim));
         let kind = protocol.kind().as_str().to_owned();
         match verb {
             Together::Acquire => {
                 let args = [claim, self.ttl_ms(), self.floor.to_string(), kind];
                 ScriptCall::new(&multi::ACQUIRE, [main, name.part("fence"), gone], args)
             }
-            Together::Leave { overtakes } => {
-                let mark_ttl = if overtakes {
+            Together::Release { overtakes } => {
+                let tombstone_ttl = if overtakes {
                     self.ttl_ms()
                 } else {
                     "0".to_owned()
                 };
-                let args = [claim, name.wakes(), self.keep_ms(), mark_ttl, kind];
-                ScriptCall::new(&multi::LEAVE, [main, gone], args)
+                let args = [claim, name.wakes(), self.cooldown_ms(), tombstone_ttl, kind];
+                ScriptCall::new(&multi::RELEASE, [main, gone], args)
             }
         }
     }

@@ -22,8 +22,8 @@ pub(super) enum Verb {
 pub(super) fn verb(call: &Call) -> Verb {
     match call.item.script.name.rsplit('/').next() {
         Some("acquire") => Verb::Acquire,
-        Some("swap") => Verb::Convert,
-        Some("beat") => Verb::Heartbeat,
+        Some("conversion") => Verb::Convert,
+        Some("heartbeat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,
         Some(leave) if leave.starts_with("leave") => Verb::Release,
         _ => Verb::Other,

@@ -177,7 +177,7 @@ impl Checks {
             .into_iter()
             .all(|claim| self.leaving.contains(&self.id(name, claim)))
         {
-            self.places[name].model.abandoned(self.beat)
+            self.places[name].model.abandoned(self.heartbeat)
         } else {
             Duration::ZERO
         }
@@ -201,7 +201,7 @@ impl Checks {
             let unheard = if self.freed[name] == Some(since) {
                 Duration::ZERO
             } else {
-                self.places[name].model.unheard(self.beat)
+                self.places[name].model.unheard(self.heartbeat)
             };
             if now - since > unheard + PROMPTLY {
                 self.violate(

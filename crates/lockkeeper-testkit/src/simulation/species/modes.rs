@@ -10,8 +10,8 @@ use lockkeeper_core::store::Value;
 use lockkeeper_memory::MemoryStore;
 
 use super::{
-    Asking, BEATS_PER_WAITER_TTL, Changed, Grant, Model, Species, Standing, Terms, Trying, holder,
-    server_now,
+    Asking, Changed, Grant, HEARTBEATS_PER_WAITER_TTL, Model, Species, Standing, Terms, Trying,
+    holder, server_now,
 };
 
 /// Readers together, or one owner that writes.
@@ -63,14 +63,14 @@ impl Model for RwLocks {
         }
     }
 
-    /// Nobody but the next beat notices the end of a lease.
-    fn unheard(&self, beat: Duration) -> Duration {
-        beat
+    /// Nobody but the next heartbeat notices the end of a lease.
+    fn unheard(&self, heartbeat: Duration) -> Duration {
+        heartbeat
     }
 
     /// As for a fair lock.
-    fn abandoned(&self, beat: Duration) -> Duration {
-        beat * BEATS_PER_WAITER_TTL
+    fn abandoned(&self, heartbeat: Duration) -> Duration {
+        heartbeat * HEARTBEATS_PER_WAITER_TTL
     }
 
     fn standing(&self, server: &MemoryStore, main: &str) -> Vec<Standing> {

@@ -1,25 +1,25 @@
--- rwlock/beat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that is
--- neither a holder nor in the queue, or was silent for too long, is gone. A name is settled once, whatever the number of its
+-- rwlock/heartbeat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that is
+-- neither a holder nor in the queue, or was silent for too long, is gone. The queue of a name is advanced once, whatever the number of its
 -- items. What one item meets, another type under its keys for example, changes nothing for the others.
 --
--- KEYS[5i-4] main       HASH of the writer: kind, owner, token, and <claim> -> server ms of the end of its lease
--- KEYS[5i-3] fence      the last token drawn for the name
--- KEYS[5i-2] queue      ZSET: <claim> -> its ticket
--- KEYS[5i-1] waiters    HASH: <claim> -> <server ms until which it is alive>:<its last executed request>:<mode>; seen, pardon
--- KEYS[5i] readers      ZSET: <claim> -> server ms of the end of its lease; facts below zero
--- ARGV[1] request       echoed
+-- KEYS[5i-4] main        HASH of the writer: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- KEYS[5i-3] fence       the last token drawn for the name
+-- KEYS[5i-2] queue       ZSET: <claim> -> its ticket
+-- KEYS[5i-1] waiters     HASH: <claim> -> <server ms until which it is alive>:<its last executed request>:<mode>; seen, grace
+-- KEYS[5i] readers       ZSET: <claim> -> server ms of the end of its lease; facts below zero
+-- ARGV[1] request        echoed
 -- ARGV[6i-4] claim
--- ARGV[6i-3] ttl        of the lease, if it is granted, ms
--- ARGV[6i-2] floor      the largest token the caller has seen
+-- ARGV[6i-3] ttl         of the lease, if it is granted, ms
+-- ARGV[6i-2] floor       the largest token the caller has seen
 -- ARGV[6i-1] waiter_ttl  for how long a waiter is alive without a word, ms
--- ARGV[6i] channel      stem of the channels on which clients are told of grants
--- ARGV[6i+1] mode       read or write
+-- ARGV[6i] channel       stem of the channels on which clients are told of grants
+-- ARGV[6i+1] mode        read or write
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list
--- ITEM GRANTED token    the claim holds, by its turn or because its owner does; its lease is armed
--- ITEM WAITING place    in the queue, 1 for the next
--- ITEM MORE             waiting, but the run has done as much as it may for others: to be run again at once
--- ITEM REVOKED          the claim holds, is to leave, and is not armed
--- ITEM GONE             it does not wait, and does not hold
+-- ITEM GRANTED token  the claim holds, by its turn or because its owner does; its lease is armed
+-- ITEM WAITING place  in the queue, 1 for the next
+-- ITEM MORE           waiting, but the run has done as much as it may for others: to be run again at once
+-- ITEM REVOKED        the claim holds, is revoked, and is not armed
+-- ITEM GONE           it does not wait, and does not hold
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
 
 local reply = { ARGV[1], 'DONE' }
@@ -35,7 +35,7 @@ for i = 1, #KEYS / 5 do
     if fault then
       return fault
     end
-    settle(name)
+    advance(name)
     names[name.main] = name
   end
   local ends, token, revoked = 0, nil, nil

@@ -1,4 +1,4 @@
--- shared/keep: a claim that leaves before its shortest time of holding is over keeps the name from others for the rest.
+-- shared/cooldown: a claim that leaves before its shortest time of holding is over keeps the name from others for the rest.
 
 -- Keeps the string at `key` from others for `keep` ms more, unless it is kept already. Whether waiters, who count on
 -- another end, were told.

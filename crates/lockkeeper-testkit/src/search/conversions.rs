@@ -1,4 +1,4 @@
-//! Swaps: one request of two attempts of a client, of which one takes the place of the other in another mode.
+//! Conversions: one request of two attempts of a client, of which one takes the place of the other in another mode.
 //!
 //! The new attempt sends it and hears the answer, as the engine does; the old one is told. Whoever gives one of the two up
 //! gives up both.
@@ -14,8 +14,8 @@ use super::property::Violation;
 use super::server::Standing;
 use super::state::{Asked, Client, Question, Stage, Told};
 
-/// The number of a swap, as its old claim knows it. Unlike those of all other requests.
-const SWAP: Request = 0;
+/// The number of a conversion, as its old claim knows it. Unlike those of all other requests.
+const CONVERT: Request = 0;
 
 impl Client {
     /// The attempt that asks to take the place of the one at `place`.
@@ -26,7 +26,7 @@ impl Client {
             .position(|attempt| takes(attempt.takes))
     }
 
-    /// The attempt at `place` lets go, or stops asking, and with it the other one of a swap.
+    /// The attempt at `place` lets go, or stops asking, and with it the other one of a conversion.
     pub(super) fn end(&mut self, place: usize, now: u8) {
         let takes = self.attempts[place].takes.map(usize::from);
         let other = takes.or(self.successor(place));
@@ -34,14 +34,14 @@ impl Client {
             let attempt = &mut self.attempts[place];
             attempt.sleeps = false;
             attempt.change(now, |claim| {
-                claim.failed(SWAP, Outcome::Unknown);
+                claim.failed(CONVERT, Outcome::Unknown);
                 claim.end(moment(now));
             });
         }
     }
 
-    /// The new attempt has heard this of the swap.
-    pub(super) fn swap_answered(
+    /// The new attempt has heard this of the conversion.
+    pub(super) fn conversion_answered(
         &mut self,
         new: usize,
         old: usize,
@@ -53,24 +53,24 @@ impl Client {
             Some(Verdict::Granted(_) | Verdict::More) => {
                 let attempt = &mut self.attempts[old];
                 let before = attempt.claim().cloned();
-                attempt.change(now, |claim| claim.converted(SWAP, moment(now)));
+                attempt.change(now, |claim| claim.converted(CONVERT, moment(now)));
                 if before.as_ref() != attempt.claim() {
                     attempt.gone = Some(until).filter(|until| *until >= now);
                 }
             }
             Some(Verdict::Busy(_)) => {
-                let refused = |claim: &mut Claim| claim.conversion_refused(SWAP, moment(now));
+                let refused = |claim: &mut Claim| claim.conversion_refused(CONVERT, moment(now));
                 self.attempts[old].change(now, refused);
                 self.attempts[new].change(now, |claim| claim.end(moment(now)));
             }
             Some(Verdict::Ignored) => {}
-            _ => self.swap_failed(new, old, Outcome::Refused, now),
+            _ => self.conversion_failed(new, old, Outcome::Refused, now),
         }
     }
 
-    /// There will be no answer to the swap. The engine sends another unless the server refused it.
-    pub(super) fn swap_failed(&mut self, new: usize, old: usize, outcome: Outcome, now: u8) {
-        self.attempts[old].change(now, |claim| claim.failed(SWAP, outcome));
+    /// There will be no answer to the conversion. The engine sends another unless the server refused it.
+    pub(super) fn conversion_failed(&mut self, new: usize, old: usize, outcome: Outcome, now: u8) {
+        self.attempts[old].change(now, |claim| claim.failed(CONVERT, outcome));
         if outcome == Outcome::Refused {
             self.attempts[new].change(now, |claim| claim.end(moment(now)));
             self.attempts[old].change(now, |claim| claim.end(moment(now)));
@@ -79,7 +79,7 @@ impl Client {
 }
 
 impl Search {
-    /// Whether an attempt may begin by taking the place of the one at `old`. Of a swap both claims have the same terms.
+    /// Whether an attempt may begin by taking the place of the one at `old`. Of a conversion both claims have the same terms.
     pub(super) fn may_take(&self, client: &Client, seat: Seat, old: usize) -> bool {
         let place = usize::from(seat.attempt);
         let unborn = |place: usize| matches!(client.attempts[place].stage, Stage::Unborn);
@@ -90,8 +90,8 @@ impl Search {
             && client.successor(old).is_none()
     }
 
-    /// Sends a swap for the attempt of `seat`, which lives: what it asks for, if its old claim may be swapped.
-    pub(super) fn swap_for(
+    /// Sends a conversion for the attempt of `seat`, which lives: what it asks for, if its old claim may be converted.
+    pub(super) fn conversion_for(
         &self,
         client: &mut Client,
         seat: Seat,
@@ -100,16 +100,16 @@ impl Search {
     ) -> Option<Asked> {
         let keeps_belief = client.attempts[usize::from(old)].mode.reads();
         let began = client.attempts[usize::from(old)].change(now, |claim| {
-            let began = claim.begin_conversion(SWAP, keeps_belief, moment(now));
+            let began = claim.begin_conversion(CONVERT, keeps_belief, moment(now));
             began.map(|()| claim.release_needed() == ReleaseNeeded::WithTombstone)
         });
         let overtakes = began?.ok()?;
         let floor = client.floor;
         let attempt = &mut client.attempts[usize::from(seat.attempt)];
         let asked = Asked {
-            question: Question::Swap { old, overtakes },
+            question: Question::Convert { old, overtakes },
             mode: attempt.mode,
-            request: Question::Swap { old, overtakes }.number(false, now),
+            request: Question::Convert { old, overtakes }.number(false, now),
             floor,
             token: None,
         };

@@ -163,7 +163,7 @@ async fn whoever_was_lost_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_swap_without_an_answer_is_repeated_and_has_the_effect_of_one() -> Result<()> {
+async fn a_conversion_without_an_answer_is_repeated_and_has_the_effect_of_one() -> Result<()> {
     for fate in [
         Fate::LoseReply,
         Fate::LoseRequest,
@@ -175,14 +175,14 @@ async fn a_swap_without_an_answer_is_repeated_and_has_the_effect_of_one() -> Res
         let lock = RwLock::new(&client, "name");
         let writing = lock.write().await?;
         let mut last = writing.fencing_token();
-        store.plan(&rwlock::SWAP, fate);
+        store.plan(&rwlock::CONVERT, fate);
         let reading = writing.downgrade().await?;
         ensure!(reading.fencing_token() > last, "{fate:?}");
         last = reading.fencing_token();
         let other = lock.read().await?;
         ensure!(other.fencing_token() == last, "{fate:?}");
         other.release().await?;
-        store.plan(&rwlock::SWAP, fate);
+        store.plan(&rwlock::CONVERT, fate);
         let writing = writes(reading.try_upgrade().await?)?;
         ensure!(writing.fencing_token() > last, "{fate:?}");
         sleep(3 * TTL).await;
@@ -205,7 +205,7 @@ async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() 
         let lock = RwLock::new(&client, "name");
         let (reading, other) = (lock.read().await?, lock.read().await?);
         let lease = (*reading).clone();
-        store.plan(&rwlock::SWAP, fate);
+        store.plan(&rwlock::CONVERT, fate);
         let refused = reading.try_upgrade().await;
         ensure!(
             matches!(refused, Err(Error::Backend { .. })),
@@ -228,7 +228,7 @@ async fn an_upgrade_that_is_refused_after_a_request_that_was_not_sent_reads_on()
     let (client, store) = unruly(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let (reading, other) = (lock.read().await?, lock.read().await?);
-    store.plan(&rwlock::SWAP, Fate::NotSent);
+    store.plan(&rwlock::CONVERT, Fate::NotSent);
     let reading = reads_on(reading.try_upgrade().await?)?;
     sleep(3 * TTL).await;
     reading.verify().await?;
@@ -244,7 +244,7 @@ async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_not
     let (client, store) = unruly(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.plan(&rwlock::SWAP, Fate::Keep);
+    store.plan(&rwlock::CONVERT, Fate::Keep);
     let reading = writing.downgrade().await?;
     let writing = writes(reading.try_upgrade().await?)?;
     let late = server.store().await?;
@@ -258,12 +258,12 @@ async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_swap_that_arrives_after_both_claims_were_given_up_creates_nothing() -> Result<()> {
+async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothing() -> Result<()> {
     for upgrades in [false, true] {
         let server = MemoryStore::new();
         let (client, store) = unruly(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
-        store.plan(&rwlock::SWAP, Fate::Keep);
+        store.plan(&rwlock::CONVERT, Fate::Keep);
         // Given up while the first request is on its way.
         if upgrades {
             let swapping = lock.read().await?.try_upgrade();
@@ -272,7 +272,7 @@ async fn a_swap_that_arrives_after_both_claims_were_given_up_creates_nothing() -
             let swapping = lock.write().await?.downgrade();
             ensure!(timeout(AT_ONCE, swapping).await.is_err());
         }
-        store.wait_sent(&rwlock::LEAVE, 2).await;
+        store.wait_sent(&rwlock::RELEASE, 2).await;
         sleep(AT_ONCE).await;
         let late = server.store().await?;
         store.deliver(&*late).await;
@@ -282,7 +282,8 @@ async fn a_swap_that_arrives_after_both_claims_were_given_up_creates_nothing() -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_to_a_swap_is_given_up_and_nothing_stays_held() -> Result<()> {
+async fn a_server_that_says_nothing_to_a_conversion_is_given_up_and_nothing_stays_held()
+-> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
@@ -301,7 +302,7 @@ async fn a_server_that_says_nothing_to_a_swap_is_given_up_and_nothing_stays_held
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_swap_after_any_poll_leaves_nothing() -> Result<()> {
+async fn dropping_a_conversion_after_any_poll_leaves_nothing() -> Result<()> {
     let server = MemoryStore::new();
     let stalling = Client::builder()
         .ttl(TTL)
@@ -321,7 +322,7 @@ async fn dropping_a_swap_after_any_poll_leaves_nothing() -> Result<()> {
             let free = RwLock::new(&other, &name).write().wait_for(AT_ONCE).await?;
             free.release().await?;
             if done {
-                ensure!(polls > 2, "the swap was never in the middle");
+                ensure!(polls > 2, "the conversion was never in the middle");
                 break;
             }
         }
@@ -330,7 +331,7 @@ async fn dropping_a_swap_after_any_poll_leaves_nothing() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_swap_waits_for_the_renewal_on_its_way() -> Result<()> {
+async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
@@ -348,14 +349,14 @@ async fn a_swap_waits_for_the_renewal_on_its_way() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closes_during_a_swap_leaves_nothing_behind() -> Result<()> {
+async fn a_client_that_closes_during_a_conversion_leaves_nothing_behind() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = unruly(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.slow_down(&rwlock::SWAP, Duration::from_millis(300));
+    store.slow_down(&rwlock::CONVERT, Duration::from_millis(300));
     let swapping = tokio::spawn(writing.downgrade());
-    store.wait_sent(&rwlock::SWAP, 1).await;
+    store.wait_sent(&rwlock::CONVERT, 1).await;
     client.close().await;
     let refused = swapping.await?;
     ensure!(matches!(refused, Err(Error::Closed)), "{refused:?}");

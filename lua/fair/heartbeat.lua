@@ -1,23 +1,23 @@
--- fair/beat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that is
--- neither a holder nor in the queue, or was silent for too long, is gone. A name is settled once, whatever the number of its
+-- fair/heartbeat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that is
+-- neither a holder nor in the queue, or was silent for too long, is gone. The queue of a name is advanced once, whatever the number of its
 -- items. What one item meets, another type under its keys for example, changes nothing for the others.
 --
--- KEYS[4i-3] main       HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
--- KEYS[4i-2] fence      the last token drawn for the name
--- KEYS[4i-1] queue      ZSET: <claim> -> its ticket
--- KEYS[4i] waiters      HASH: <claim> -> <server ms until which it is alive>:<its last executed request>; seen, pardon
--- ARGV[1] request       echoed
+-- KEYS[4i-3] main      HASH: kind, owner, token, and <claim> -> server ms of the end of its lease
+-- KEYS[4i-2] fence     the last token drawn for the name
+-- KEYS[4i-1] queue     ZSET: <claim> -> its ticket
+-- KEYS[4i] waiters     HASH: <claim> -> <server ms until which it is alive>:<its last executed request>; seen, grace
+-- ARGV[1] request      echoed
 -- ARGV[5i-3] claim
--- ARGV[5i-2] ttl        of the lease, if it is granted, ms
--- ARGV[5i-1] floor      the largest token the caller has seen
--- ARGV[5i] waiter_ttl   for how long a waiter is alive without a word, ms
--- ARGV[5i+1] channel    stem of the channels on which clients are told of grants
+-- ARGV[5i-2] ttl       of the lease, if it is granted, ms
+-- ARGV[5i-1] floor     the largest token the caller has seen
+-- ARGV[5i] waiter_ttl  for how long a waiter is alive without a word, ms
+-- ARGV[5i+1] channel   stem of the channels on which clients are told of grants
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list
--- ITEM GRANTED token    the claim holds, by its turn or because its owner does; its lease is armed
--- ITEM WAITING place    in the queue, 1 for the next
--- ITEM MORE             waiting, but dead waiters remain: to be run again at once
--- ITEM REVOKED          the claim holds, is to leave, and is not armed
--- ITEM GONE             it does not wait, and does not hold
+-- ITEM GRANTED token  the claim holds, by its turn or because its owner does; its lease is armed
+-- ITEM WAITING place  in the queue, 1 for the next
+-- ITEM MORE           waiting, but dead waiters remain: to be run again at once
+-- ITEM REVOKED        the claim holds, is revoked, and is not armed
+-- ITEM GONE           it does not wait, and does not hold
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to a waiter whose turn it is
 
 local reply = { ARGV[1], 'DONE' }
@@ -37,7 +37,7 @@ for _, name in ipairs(names) do
   if fault then
     return fault
   end
-  settle(name)
+  advance(name)
   local entries = name.waits and redis.call('HMGET', name.waiters, unpack(name.claims)) or {}
   local ends, heard = name.now + name.waiter_ttl, {}
   local sign = string.format('%.0f:%s', ends, request)
