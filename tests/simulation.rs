@@ -218,7 +218,7 @@ const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 14] = [
     (Mutant::DeafToReconnect, "deaf to a gap", 19),
     (Mutant::DropWithoutLeave, "a claim nobody wants", 2),
     (Mutant::WaiterNeverHeartbeats, "deaf to a gap", 5),
-    (Mutant::DeafToGrants, "a grant nobody heard of", 4),
+    (Mutant::DeafToGrants, "a grant nobody heard of", 7),
     (Mutant::DeadlineFromAnswer, "two holders", 644),
     (Mutant::RequestsAbreast, "one request at a time", 17),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 4),
@@ -294,12 +294,12 @@ const PATIENCE: u64 = 1_000;
 
 /// The counter-examples of the guarantees, by their kinds and seeds: each the first history in which it breaks its rule.
 const COUNTER_EXAMPLES: [(Beyond, &str, u64); 9] = [
-    (Beyond::LostWrites, Mutexes::NAME, 1),
-    (Beyond::ReturnedHold, RwLocks::NAME, 17),
+    (Beyond::LostWrites, Mutexes::NAME, 6),
+    (Beyond::ReturnedHold, RwLocks::NAME, 33),
     (Beyond::ClockBehind, Mutexes::NAME, 1),
     (Beyond::ClockAhead, Mutexes::NAME, 3),
     (Beyond::DeletedKey, Mutexes::NAME, 3),
-    (Beyond::Force, Mutexes::NAME, 6),
+    (Beyond::Force, Mutexes::NAME, 1),
     (Beyond::LateWrite, Mutexes::NAME, 3),
     (Beyond::Order, Mutexes::NAME, 1),
     (Beyond::Silence, Fairs::NAME, 1),

@@ -1,7 +1,7 @@
 //! The laws of claims that can be seen on the way: a claim lives once, and has one request at a time.
 
 use lockkeeper_core::store::{Call, Reply, Value};
-use lockkeeper_lua::Status;
+use lockkeeper_lua::{Script, Status};
 
 use super::{Checks, Id};
 use crate::simulation::trace::short;
@@ -20,12 +20,16 @@ pub(super) enum Verb {
 }
 
 pub(super) fn verb(call: &Call) -> Verb {
-    match call.item.script.name.rsplit('/').next() {
+    verb_of(call.item.script)
+}
+
+fn verb_of(script: &Script) -> Verb {
+    match script.name.rsplit('/').next() {
         Some("acquire") => Verb::Acquire,
-        Some("conversion") => Verb::Convert,
+        Some("convert") => Verb::Convert,
         Some("heartbeat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,
-        Some(leave) if leave.starts_with("leave") => Verb::Release,
+        Some(release) if release.starts_with("release") => Verb::Release,
         _ => Verb::Other,
     }
 }
@@ -156,5 +160,22 @@ impl Checks {
             .iter()
             .filter(|(other, _)| *other == client)
             .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is not known is checked by nothing.
+    #[test]
+    fn every_script_that_changes_a_claim_is_known() {
+        let changes = [Status::Granted, Status::Renewed, Status::Released];
+        for script in lockkeeper_lua::ALL {
+            let of_a_claim = script.args.contains(&"request") && !script.name.starts_with("name/");
+            if of_a_claim && script.replies.iter().any(|it| changes.contains(it)) {
+                assert_ne!(verb_of(script), Verb::Other, "{}", script.name);
+            }
+        }
     }
 }

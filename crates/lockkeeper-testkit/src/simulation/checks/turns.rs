@@ -175,6 +175,8 @@ impl Checks {
                     heard: now,
                     lost: false,
                 }),
+                // Told to a late copy of an acquire, after the owner has come to read: the place stays.
+                (Some(Status::WouldDeadlock), _) => {}
                 _ => queue.retain(|waiter| waiter.claim != claim),
             }
         }
