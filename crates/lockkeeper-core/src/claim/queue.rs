@@ -152,6 +152,7 @@ impl Claim {
         if let Some((token, request)) = queue.answered(pending.request, pending.sent) {
             let verdict = self.granted_by_message(token, request, now);
             if let Verdict::Granted(_) = verdict {
+                self.upkeep_granted_in_time();
                 return verdict;
             }
             // What was told may be true, and only another answer can show it.

@@ -96,14 +96,21 @@ impl Claim {
         let Some(upkeep) = &self.upkeep else {
             return Agenda::default();
         };
+        let mut interval = Duration::ZERO;
         let (next, deadline) = match self.phase {
             Phase::Ended(_) => return Agenda::default(),
             Phase::Asking => (None, None),
             Phase::Waiting if mutant!(WaiterNeverHeartbeats) => (None, upkeep.wait_until),
-            Phase::Waiting => (upkeep.next, upkeep.wait_until),
+            Phase::Waiting => {
+                interval = upkeep.heartbeats.steady;
+                (upkeep.next, upkeep.wait_until)
+            }
             Phase::Held { deadline, .. } => match upkeep.grantee {
                 Grantee::Nobody { until } => (None, until),
-                Grantee::Holder if upkeep.pace.is_some() => (upkeep.next, Some(deadline)),
+                Grantee::Holder if let Some(pace) = upkeep.pace => {
+                    interval = pace.steady;
+                    (upkeep.next, Some(deadline))
+                }
                 _ => (None, Some(deadline)),
             },
         };
@@ -111,6 +118,7 @@ impl Claim {
         Agenda {
             known: self.present || self.phase != Phase::Asking,
             due: next.filter(|_| !rests),
+            interval,
             deadline,
             verify: upkeep.unheard && upkeep.grantee == Grantee::Holder && self.is_held_alone(),
         }
@@ -303,6 +311,13 @@ impl Claim {
             let until = waited.then(|| deadline.min(now.after(upkeep.untaken)));
             upkeep.grantee = Grantee::Nobody { until };
             upkeep.picked = false;
+        }
+    }
+
+    /// The grant was told with the answer to the acquire: whoever asked for it is here.
+    pub(super) fn upkeep_granted_in_time(&mut self) {
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.grantee = Grantee::Nobody { until: None };
         }
     }
 

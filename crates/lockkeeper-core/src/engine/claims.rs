@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -61,9 +60,7 @@ impl Claims {
                 (true, false) => drop(index.known.remove(part.id.as_str())),
                 _ => {}
             }
-            let steady = part.terms.pace.map_or(Duration::ZERO, |pace| pace.steady);
-            let schedule = &mut index.schedule;
-            schedule.follow(part.number, part, steady, before, after);
+            index.schedule.follow(part.number, part, before, after);
             index.idle &= soonest.is_none();
             let sooner = |moment| index.armed.is_none_or(|armed| moment < armed);
             after.verify || soonest.is_some_and(sooner)

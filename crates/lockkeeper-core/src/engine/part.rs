@@ -52,7 +52,7 @@ impl Part {
             .with_min_hold(terms.min_hold)
             .with_upkeep(
                 terms.pace.map(|pace| pace.of(number)),
-                terms.heartbeats,
+                terms.heartbeats.of(number),
                 terms.waiter_ttl,
                 terms.wait_until,
             );
@@ -174,11 +174,13 @@ impl Part {
         transition: impl FnOnce(&mut Claim) -> T,
     ) -> Changed<T> {
         let mut claim = self.lock();
-        let (phase, agenda) = (claim.phase(), claim.agenda());
+        let (phase, agenda, told) = (claim.phase(), claim.agenda(), claim.is_told());
         let result = transition(&mut claim);
         let moved = claim.phase() != phase;
         let next = claim.agenda();
-        let lost = claim.loss().filter(|_| moved && claim.is_told());
+        // Also one that was lost before its holder was told of the grant, which he is by this transition.
+        let lost = claim.loss();
+        let lost = lost.filter(|_| claim.is_told() && (moved || !told));
         let _locked = (!mutant!(IndexBehindClaim)).then_some(claim);
         if next != agenda {
             self.requester.claims.follow(self, agenda, next);

@@ -110,11 +110,12 @@ fn conclude(
 pub(crate) fn observe_released(part: &Part) {
     let now = part.now();
     let (belief, _) = part.validity();
-    let granted = part.claim().granted();
+    let (granted, told) = {
+        let claim = part.claim();
+        (claim.granted(), claim.is_told())
+    };
     // Of a grant that nobody has taken nobody was told.
-    if let (Validity::Ended(Ending::Released), Some(granted), true) =
-        (belief, granted, part.claim().is_told())
-    {
+    if let (Validity::Ended(Ending::Released), Some(granted), true) = (belief, granted, told) {
         let held = now.since(granted);
         part.tell(LeaseEvent::Released { held });
     }

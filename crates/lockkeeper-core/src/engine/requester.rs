@@ -390,7 +390,7 @@ impl Requester {
         answer: Result<Answer, StoreError>,
     ) -> Result<Verdict, Failed> {
         if let Ok(Answer::Granted(token)) = answer {
-            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+            self.saw(token);
         }
         let now = self.clock.now();
         let (outcome, happened) = part.change(|claim| {
@@ -402,7 +402,9 @@ impl Requester {
                     Err(Failed::Store(error))
                 }
             };
-            let happened = match (&outcome, deadline) {
+            // Of a grant that a message has brought nobody may have been told yet.
+            let told = deadline.filter(|_| claim.is_told());
+            let happened = match (&outcome, told) {
                 (Ok(Verdict::Renewed), Some(deadline)) => Some(LeaseEvent::Renewed {
                     slack: deadline.since(now),
                 }),
@@ -413,6 +415,10 @@ impl Requester {
         });
         if let Some(event) = happened {
             part.tell(event);
+        }
+        // Told by a message that overtook the answer.
+        if let Ok(Verdict::Granted(token)) = outcome {
+            self.saw(token);
         }
         outcome
     }

@@ -301,6 +301,12 @@ impl Stage {
         let is_end =
             |event: &LeaseEvent| matches!(event, LeaseEvent::Lost(_) | LeaseEvent::Released { .. });
         assert!(count(is_end) <= 1, "an end is told once: {told:?}");
+        let granted = count(|event| matches!(event, LeaseEvent::Granted { .. }));
+        let lost = matches!(self.ending(), Some(Ending::Lost(_)));
+        assert!(
+            !lost || count(is_end) == granted,
+            "a loss is told: {told:?}"
+        );
         if let Some(end) = told.iter().position(is_end) {
             let granted = told
                 .iter()

@@ -46,21 +46,14 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T: Clone> Schedule<T> {
-    /// The agenda of a claim has changed. One that is kept at a `steady` pace may be kept a little early.
-    pub(crate) fn follow(
-        &mut self,
-        number: Number,
-        claim: &T,
-        steady: Duration,
-        before: Agenda,
-        after: Agenda,
-    ) {
+    /// The agenda of a claim has changed.
+    pub(crate) fn follow(&mut self, number: Number, claim: &T, before: Agenda, after: Agenda) {
         if before.due != after.due {
             if let Some(due) = before.due {
                 self.due.remove(&(due, number));
             }
             if let Some(due) = after.due {
-                let early = (steady / GATHER).min(GATHER_MOST);
+                let early = (after.interval / GATHER).min(GATHER_MOST);
                 let claim = claim.clone();
                 self.due.insert((due, number), Due { early, claim });
             }
@@ -129,8 +122,6 @@ impl<T: Clone> Schedule<T> {
 mod tests {
     use super::*;
 
-    const STEADY: Duration = Duration::from_millis(1000);
-
     fn at(ms: u64) -> Moment {
         Moment::from_elapsed(Duration::from_millis(ms))
     }
@@ -139,6 +130,7 @@ mod tests {
         Agenda {
             due: Some(at(due)),
             deadline: Some(at(deadline)),
+            interval: Duration::from_millis(1000),
             ..Agenda::default()
         }
     }
@@ -147,7 +139,7 @@ mod tests {
         let mut schedule = Schedule::default();
         for (number, after) in agendas.iter().enumerate() {
             let before = Agenda::default();
-            schedule.follow(number as Number, &number, STEADY, before, *after);
+            schedule.follow(number as Number, &number, before, *after);
         }
         schedule
     }
@@ -167,7 +159,7 @@ mod tests {
     fn a_claim_is_found_where_its_agenda_says_and_nowhere_else() {
         let (first, second) = (agenda(10, 29), agenda(20, 39));
         let mut schedule = schedule(&[first]);
-        schedule.follow(0, &0, STEADY, first, second);
+        schedule.follow(0, &0, first, second);
         assert!(schedule.has(0, second) && !schedule.has(0, first));
         assert!(schedule.due(at(19)).is_empty() && schedule.overdue(at(38)).is_empty());
         assert_eq!(schedule.due(at(20)), [0]);
@@ -177,11 +169,11 @@ mod tests {
             verify: true,
             ..second
         };
-        schedule.follow(0, &0, STEADY, second, asked);
+        schedule.follow(0, &0, second, asked);
         assert!(schedule.due(at(20)).is_empty(), "it is on its way");
         assert_eq!(schedule.to_verify(), [0]);
         assert_eq!(schedule.next(), Some(at(39)), "its deadline stands");
-        schedule.follow(0, &0, STEADY, asked, Agenda::default());
+        schedule.follow(0, &0, asked, Agenda::default());
         assert_eq!(schedule.next(), None);
         assert!(schedule.to_verify().is_empty());
     }

@@ -37,6 +37,8 @@ pub(crate) struct Agenda {
     pub(crate) known: bool,
     /// When the request that keeps it is to be sent; `None` while one is on its way.
     pub(crate) due: Option<Moment>,
+    /// The steady time between two such requests.
+    pub(crate) interval: Duration,
     /// When its time is over.
     pub(crate) deadline: Option<Moment>,
     /// The server is to be asked now whether it holds.

@@ -241,7 +241,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "queue_limit" => one(random, &["-1", "-1", "0", "1"]),
             "floor" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
-            "keep" => one(random, &["0", "0", "150000"]),
+            "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
             "owner" => one(
                 random,

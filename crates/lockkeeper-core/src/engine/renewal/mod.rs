@@ -199,6 +199,10 @@ impl Renewer {
                 .iter()
                 .all(|outcome| refused(outcome) || over(outcome));
             if batch.len() > 1 && whole && outcomes.iter().any(refused) {
+                // They are about to be sent again.
+                for part in &batch {
+                    part.change(Claim::pick);
+                }
                 let half = batch.split_off(batch.len() / 2);
                 batches.extend([half, batch]);
                 continue;
