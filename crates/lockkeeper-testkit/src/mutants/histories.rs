@@ -12,7 +12,7 @@ use crate::simulation::{
 };
 
 /// How many histories of each kind a defect may stay hidden in.
-const PATIENCE: u64 = 6_000;
+const PATIENCE: u64 = 30_000;
 
 /// The same of a majority of servers.
 const PATIENCE_OF_MAJORITIES: u64 = 3_000;
