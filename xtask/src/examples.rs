@@ -29,9 +29,8 @@ const ON_A_CLUSTER: &str = "cluster";
 /// Stops at the first that fails.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
-    let built = steps.run("build the examples", || {
-        programs::build(&["--examples"], &[])
-    })?;
+    // Asked for alone they would be built as tests.
+    let built = steps.run("build all tests and examples", || programs::build(&[], &[]))?;
     run_built(steps, &built, options.only.as_deref())
 }
 

@@ -28,7 +28,7 @@ const OF_A_SERVER: [&str; 5] = [
 const BEHAVIOUR: &str = "tests lockkeeper";
 
 /// The one that runs the engine's threads in every order.
-const THREADS: &str = "lockkeeper-threads threads";
+const THREADS: &str = "threads threads";
 
 /// The one that compares the embedded engine with all servers there are.
 const DIFFERENTIAL: &str = "lockkeeper-memory differential";
@@ -111,6 +111,10 @@ fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
     let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();
+    anyhow::ensure!(
+        programs.len() == 2,
+        "a program of tests has another name now"
+    );
     let outcome = suite.run(&programs);
     suite.print_slowest();
     outcome?;
