@@ -31,6 +31,8 @@ pub(crate) struct Member {
     /// `1.95`, if it is given.
     pub(crate) rust_version: Option<String>,
     pub(crate) published: bool,
+    /// The text of its manifest.
+    pub(crate) manifest: String,
     /// What it and its build need, by name.
     pub(crate) dependencies: Vec<String>,
     /// The features that it and its build switch on, of each of these: the package's name, a slash, the feature's.
@@ -49,8 +51,9 @@ impl House {
             .context("failed to read the workspace")?;
         let mut sources = Vec::new();
         rust_files(&root(), &mut sources)?;
+        let members = metadata.packages.iter().map(member);
         Ok(Self {
-            members: metadata.packages.iter().map(member).collect(),
+            members: members.collect::<Result<_>>()?,
             manifest: fs::read_to_string(root().join("Cargo.toml"))?,
             top: names(&root())?,
             sources,
@@ -76,7 +79,7 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(metadata.target_directory.into())
 }
 
-fn member(package: &Package) -> Member {
+fn member(package: &Package) -> Result<Member> {
     let needed = |dev: bool| {
         let dependencies = package.dependencies.iter();
         dependencies
@@ -97,8 +100,9 @@ fn member(package: &Package) -> Member {
     let enabled = needed_features
         .chain(own_features.map(|feature| feature.replace('?', "")))
         .collect();
-    Member {
+    Ok(Member {
         enabled,
+        manifest: fs::read_to_string(&package.manifest_path)?,
         name: package.name.to_string(),
         version: package.version.to_string(),
         rust_version: package
@@ -109,7 +113,7 @@ fn member(package: &Package) -> Member {
         published: package.publish.as_ref().is_none_or(|to| !to.is_empty()),
         dependencies: needed(false),
         dev_dependencies: needed(true),
-    }
+    })
 }
 
 /// Collects the Rust files of a folder and those below, but not what was built or is hidden.

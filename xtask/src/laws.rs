@@ -37,6 +37,10 @@ pub(crate) const LAWS: &[Law] = &[
         published_members_have_one_version,
     ),
     (
+        "a published member has what its page on a registry shows, and takes from the workspace what is common to all",
+        published_members_are_complete,
+    ),
+    (
         "testkit, tests, examples and xtask are unpublished, and nothing published needs them",
         development_members_stay_at_home,
     ),
@@ -182,6 +186,32 @@ fn published_members_have_one_version(house: &House) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// What the manifest of a published member says, line by line.
+const COMPLETE: [&str; 8] = [
+    "description = ",
+    "version.workspace = true",
+    "edition.workspace = true",
+    "rust-version.workspace = true",
+    "license.workspace = true",
+    "readme",
+    "keywords.workspace = true",
+    "[lints]\nworkspace = true",
+];
+
+fn published_members_are_complete(house: &House) -> Vec<String> {
+    let published = house.members.iter().filter(|member| member.published);
+    let missing = published.flat_map(|member| {
+        let lines = COMPLETE.iter();
+        lines
+            .filter(|line| !format!("\n{}", member.manifest).contains(&format!("\n{line}")))
+            .map(|line| {
+                let line = line.replace('\n', " ");
+                format!("the manifest of {} has no line {line:?}", member.name)
+            })
+    });
+    missing.collect()
 }
 
 fn development_members_stay_at_home(house: &House) -> Vec<String> {

@@ -8,6 +8,7 @@ fn member(name: &str, dependencies: &[&str]) -> Member {
         version: "0.1.0".to_owned(),
         rust_version: Some("1.95".to_owned()),
         published: !UNPUBLISHED.contains(&name),
+        manifest: COMPLETE.join("\n"),
         dependencies: dependencies.iter().map(ToString::to_string).collect(),
         enabled: Vec::new(),
         dev_dependencies: Vec::new(),
@@ -119,6 +120,19 @@ fn a_facade_with_a_dependency_of_its_own_or_none_at_all_is_found() {
     assert_eq!(found, ["lockkeeper depends on url"]);
     let found = offences(facade_depends_on_the_house, |house| house.members.clear());
     assert_eq!(found, ["there is no member lockkeeper"]);
+}
+
+#[test]
+fn a_manifest_that_leaves_something_out_is_found() {
+    let found = offences(published_members_are_complete, |house| {
+        let fair = named(house, "lockkeeper-fair");
+        fair.manifest = fair.manifest.replace("[lints]", "[hints]");
+        named(house, "lockkeeper-testkit").manifest.clear();
+    });
+    assert_eq!(
+        found,
+        ["the manifest of lockkeeper-fair has no line \"[lints] workspace = true\""]
+    );
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Engine {
         let requester = Arc::clone(&self.requester);
         let part = Part::new(number, id, Arc::clone(protocol), terms, requester);
         Arc::new(match predecessor {
-            Some(old) => part.in_place_of(Arc::clone(old)),
+            Some(old) => part.in_place_of(old),
             None => part,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::claim::{Claim, Ending, Validity};
+use crate::claim::{Claim, Ending, ReleaseNeeded, Validity};
 use crate::engine::grant::Grant;
 use crate::engine::requester::Requester;
 use crate::engine::sync::{Mutex, MutexGuard};
@@ -26,8 +26,8 @@ pub(crate) struct Part {
     pub(crate) id: ClaimId,
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
-    /// The part that this one replaces: the same owner in another mode.
-    pub(crate) predecessor: Option<Arc<Self>>,
+    /// The claim that this one replaces: the same owner in another mode. Its part lives while the conversion is asked for.
+    predecessor: Option<(ClaimId, Weak<Self>)>,
     /// The way to its server.
     pub(crate) requester: Arc<Requester>,
     claim: Mutex<Claim>,
@@ -132,12 +132,22 @@ impl Part {
     }
 
     /// Lets the claim replace `old`, and limits it to what that was limited to.
-    pub(crate) fn in_place_of(mut self, old: Arc<Self>) -> Self {
+    pub(crate) fn in_place_of(mut self, old: &Arc<Self>) -> Self {
         self.lock().succeed(&old.claim());
         self.known_owner
             .store(old.has_known_owner(), Ordering::Relaxed);
-        self.predecessor = Some(old);
+        self.predecessor = Some((old.id.clone(), Arc::downgrade(old)));
         self
+    }
+
+    /// The claim that this one is converted from, and whether a release of that must leave a tombstone.
+    pub(crate) fn predecessor(&self) -> Option<(&ClaimId, bool)> {
+        let (id, part) = self.predecessor.as_ref()?;
+        let in_doubt = part.upgrade().is_none_or(|old| {
+            let needed = old.claim().release_needed();
+            needed == ReleaseNeeded::WithTombstone
+        });
+        Some((id, in_doubt))
     }
 
     /// The claim is a part of this grant from now on.

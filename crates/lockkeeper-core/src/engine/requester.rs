@@ -317,10 +317,9 @@ impl Requester {
         let protocol = &*part.protocol;
         match verb {
             // Of the two claims of a conversion the new one asks.
-            Verb::Acquire | Verb::Convert => match (&part.predecessor, protocol.modes()) {
-                (Some(old), Some(modes)) if ask.token.is_none() => {
-                    let overtakes = old.claim().release_needed() == ReleaseNeeded::WithTombstone;
-                    modes.convert(ask, &old.id, overtakes)
+            Verb::Acquire | Verb::Convert => match (part.predecessor(), protocol.modes()) {
+                (Some((old, in_doubt)), Some(modes)) if ask.token.is_none() => {
+                    modes.convert(ask, old, in_doubt)
                 }
                 _ => protocol.acquire(ask),
             },
