@@ -125,13 +125,13 @@ fn a_facade_with_a_dependency_of_its_own_or_none_at_all_is_found() {
 #[test]
 fn a_manifest_that_leaves_something_out_is_found() {
     let found = offences(published_members_are_complete, |house| {
-        let fair = named(house, "lockkeeper-fair");
-        fair.manifest = fair.manifest.replace("[lints]", "[hints]");
+        let mutex = named(house, "lockkeeper-mutex");
+        mutex.manifest = mutex.manifest.replace("[lints]", "[hints]");
         named(house, "lockkeeper-testkit").manifest.clear();
     });
     assert_eq!(
         found,
-        ["the manifest of lockkeeper-fair has no line \"[lints] workspace = true\""]
+        ["the manifest of lockkeeper-mutex has no line \"[lints] workspace = true\""]
     );
 }
 
