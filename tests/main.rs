@@ -56,8 +56,6 @@ mod known_defects;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]
-mod redlock_histories;
-#[cfg(test)]
 mod regressions;
 #[cfg(test)]
 mod rounds;

@@ -7,68 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::majority;
+use clap::Parser;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::simulation::{
-    Beyond, FAMILY, Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run, run_beyond,
-    run_family,
-};
+use lockkeeper_testkit::simulation::{Beyond, Options, Outcome, Workload, run};
 
 /// How many lines before a violation are shown.
 const SHOWN: usize = 60;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    Mutex,
-    Reentrant,
-    Fair,
-    Rwlock,
-    Redlock,
-    Family,
-}
-
-impl Kind {
-    const ALL: [Self; 6] = [
-        Self::Mutex,
-        Self::Reentrant,
-        Self::Fair,
-        Self::Rwlock,
-        Self::Redlock,
-        Self::Family,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Mutex => Mutexes::NAME,
-            Self::Reentrant => Reentrants::NAME,
-            Self::Fair => Fairs::NAME,
-            Self::Rwlock => RwLocks::NAME,
-            Self::Redlock => "redlock",
-            Self::Family => FAMILY,
-        }
-    }
-
-    fn run(self, seed: u64, keep_lines: bool, beyond: Option<Beyond>) -> Result<Outcome> {
-        if let Some(beyond) = beyond {
-            return Ok(match self {
-                Self::Mutex => run_beyond::<Mutexes>(seed, keep_lines, beyond)?,
-                Self::Reentrant => run_beyond::<Reentrants>(seed, keep_lines, beyond)?,
-                Self::Fair => run_beyond::<Fairs>(seed, keep_lines, beyond)?,
-                Self::Rwlock => run_beyond::<RwLocks>(seed, keep_lines, beyond)?,
-                _ => bail!("--beyond goes with --kind mutex, reentrant, fair or rwlock"),
-            });
-        }
-        Ok(match self {
-            Self::Mutex => run::<Mutexes>(seed, keep_lines)?,
-            Self::Reentrant => run::<Reentrants>(seed, keep_lines)?,
-            Self::Fair => run::<Fairs>(seed, keep_lines)?,
-            Self::Rwlock => run::<RwLocks>(seed, keep_lines)?,
-            Self::Redlock => majority::run(seed, keep_lines)?,
-            Self::Family => run_family(seed, keep_lines)?,
-        })
-    }
-}
 
 /// Runs histories of the simulation, each twice, and compares their hashes.
 #[derive(Debug, Parser)]
@@ -83,9 +27,9 @@ struct Arguments {
     /// The first seed; those after it follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this kind [default: all, in turn].
-    #[arg(long)]
-    kind: Option<Kind>,
+    /// Only histories of these locks: mutex, reentrant, fair, rwlock, redlock or mixed [default: all, in turn].
+    #[arg(long, value_parser = workload)]
+    kind: Option<Workload>,
     /// How many threads [default: one for each core].
     #[arg(long)]
     threads: Option<usize>,
@@ -93,7 +37,7 @@ struct Arguments {
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
     /// Beyond the conditions of the guarantees in this way, for which there is a counter-example: lost-writes, returned-hold,
-    /// clock-behind, clock-ahead, deleted-key, force, late-write, order or silence. Not for several locks or a Redlock.
+    /// clock-behind, clock-ahead, deleted-key, force, late-write, order or silence. Not for redlock and mixed.
     #[arg(long, value_parser = beyond)]
     beyond: Option<Beyond>,
     /// Prints everything that happens.
@@ -103,8 +47,8 @@ struct Arguments {
 
 impl Arguments {
     /// The command that repeats one history, with the defect it was found with.
-    fn to_repeat(&self, kind: Kind, seed: u64) -> String {
-        let kind = kind.name();
+    fn to_repeat(&self, workload: Workload, seed: u64) -> String {
+        let kind = workload.name();
         let mut command =
             format!("cargo xtask simulate --kind {kind} --seed {seed} --histories 1 --verbose");
         if let Some(mutant) = self.mutant {
@@ -117,7 +61,7 @@ impl Arguments {
     }
 }
 
-/// What all threads have done of one kind; counted once, though each history is run twice.
+/// What all threads have done of one workload; counted once, though each history is run twice.
 #[derive(Debug, Default)]
 struct Figures {
     histories: AtomicU64,
@@ -156,8 +100,8 @@ impl Figures {
 #[derive(Debug, Default)]
 struct Tally {
     next: AtomicU64,
-    /// By kind, in the order of [`Kind::ALL`].
-    kinds: [Figures; Kind::ALL.len()],
+    /// In the order of [`Workload::ALL`].
+    workloads: [Figures; Workload::ALL.len()],
     failed: AtomicBool,
     report: Mutex<Vec<String>>,
     /// Of all hashes, in whatever order the histories were run.
@@ -212,6 +156,11 @@ fn simulate(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+fn workload(name: &str) -> Result<Workload> {
+    let found = Workload::ALL.into_iter().find(|it| it.name() == name);
+    found.with_context(|| format!("one of {}", Workload::ALL.map(Workload::name).join(", ")))
+}
+
 fn mutant(name: &str) -> Result<Mutant> {
     let named = |mutant: &Mutant| format!("{mutant:?}") == name;
     let mut all = Mutant::ALL.into_iter().chain(Mutant::QUORUM);
@@ -229,7 +178,19 @@ fn to_f64(count: u64) -> f64 {
 }
 
 fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<()> {
-    let kinds = arguments.kind.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    if arguments.beyond.is_some() && !arguments.kind.is_some_and(Workload::is_of_one_server) {
+        bail!("--beyond goes with --kind mutex, reentrant, fair or rwlock");
+    }
+    let workloads = arguments.kind.map_or(Workload::ALL.to_vec(), |it| vec![it]);
+    let history = |workload, seed, keep_lines| {
+        let beyond = arguments.beyond;
+        let options = Options {
+            keep_lines,
+            beyond,
+            ..Options::default()
+        };
+        run(workload, seed, options)
+    };
     while until.is_none_or(|until| Instant::now() < until) && !tally.failed.load(Ordering::Relaxed)
     {
         let number = tally.next.fetch_add(1, Ordering::Relaxed);
@@ -239,14 +200,15 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
         {
             break;
         }
-        let turn = usize::try_from(number).unwrap_or(0) % kinds.len();
-        let (kind, seed) = (kinds[turn], arguments.seed + number / kinds.len() as u64);
-        let outcome = kind.run(seed, arguments.verbose, arguments.beyond)?;
+        let turn = usize::try_from(number).unwrap_or(0) % workloads.len();
+        let workload = workloads[turn];
+        let seed = arguments.seed + number / workloads.len() as u64;
+        let outcome = history(workload, seed, arguments.verbose)?;
         for line in &outcome.lines {
             println!("{line}");
         }
-        let again = kind.run(seed, false, arguments.beyond)?;
-        tally.kinds[kind as usize].add(&outcome);
+        let again = history(workload, seed, false)?;
+        tally.workloads[workload as usize].add(&outcome);
         tally.hash.fetch_xor(
             outcome.hash.rotate_left(u32::try_from(number % 64)?),
             Ordering::Relaxed,
@@ -254,14 +216,17 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
         if again.hash != outcome.hash {
             tally.fail(vec![format!(
                 "seed {seed} of {} does not repeat itself",
-                kind.name()
+                workload.name()
             )]);
         } else if let Some(violation) = &outcome.violation {
-            let lines = kind.run(seed, true, arguments.beyond)?.lines;
+            let lines = history(workload, seed, true)?.lines;
             let mut report = vec![format!("{}: {}", violation.rule, violation.what)];
             let skipped = lines.len().saturating_sub(SHOWN);
             report.extend(lines.into_iter().skip(skipped));
-            report.push(format!("to repeat it: {}", arguments.to_repeat(kind, seed)));
+            report.push(format!(
+                "to repeat it: {}",
+                arguments.to_repeat(workload, seed)
+            ));
             tally.fail(report);
         }
     }
@@ -269,15 +234,15 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
 }
 
 impl Tally {
-    /// Prints the figures of each kind; how many histories, events and scripts there were in all.
+    /// Prints the figures of each workload; how many histories, events and scripts there were in all.
     fn print(&self) -> [u64; 3] {
         let mut all = [0; 3];
         println!("kind       histories      events     scripts      grants  violations");
-        for (kind, figures) in Kind::ALL.into_iter().zip(&self.kinds) {
+        for (workload, figures) in Workload::ALL.into_iter().zip(&self.workloads) {
             let figures = figures.all().map(|figure| figure.load(Ordering::Relaxed));
             let [histories, events, scripts, grants, violations] = figures;
             if histories > 0 {
-                let kind = kind.name();
+                let kind = workload.name();
                 println!(
                     "{kind:<10}{histories:>10}{events:>12}{scripts:>12}{grants:>12}{violations:>12}"
                 );

@@ -1,39 +1,37 @@
 //! The deterministic simulation: thousands of histories without a violation, the same seed the same history in every
 //! process, and defects of the engine that it must find.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::mutants::{histories, lua};
-use lockkeeper_testkit::simulation::{
-    Beyond, FAMILY, Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, run, run_beyond,
-    run_family,
-};
+use lockkeeper_testkit::simulation::{Beyond, Options, Outcome, Violation, Workload, run};
+use parking_lot::Mutex;
 
-/// Runs the histories of so many seeds on all cores.
-fn keep_every_rule<S: Species>(first: u64, number: u64) {
-    keep_every_rule_of(S::NAME, first, number, |seed| run::<S>(seed, false));
+fn history(workload: Workload, seed: u64) -> Outcome {
+    run(workload, seed, Options::default()).unwrap()
 }
 
-fn keep_every_rule_of(
-    kind: &str,
-    first: u64,
-    number: u64,
-    run: impl Fn(u64) -> std::io::Result<Outcome> + Sync,
-) {
-    let next = AtomicU64::new(first);
+/// Runs the histories of so many seeds on all cores.
+fn keep_every_rule(workload: Workload, number: u64) {
+    let (next, hashes) = (AtomicU64::new(1), Mutex::new(BTreeSet::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + number {
+            if seed > number {
                 break;
             }
-            let outcome = run(seed).unwrap();
+            let outcome = history(workload, seed);
             assert_eq!(
-                outcome.violation, None,
-                "to repeat it: cargo xtask simulate --kind {kind} --seed {seed} --histories 1 --verbose"
+                outcome.violation,
+                None,
+                "to repeat it: cargo xtask simulate --kind {} --seed {seed} --histories 1 --verbose",
+                workload.name()
             );
+            assert!(outcome.requests > 0, "seed {seed}");
+            hashes.lock().insert(outcome.hash);
         }
     };
     std::thread::scope(|scope| {
@@ -42,61 +40,73 @@ fn keep_every_rule_of(
         other.join().unwrap();
     });
     println!("proved {number} histories");
+    assert_eq!(u64::try_from(hashes.lock().len()), Ok(number));
 }
 
 #[test]
 fn histories_of_the_mutex_keep_every_rule() {
-    keep_every_rule::<Mutexes>(1, 150);
+    keep_every_rule(Workload::Mutex, 150);
 }
 
 #[test]
 fn histories_of_the_re_entrant_lock_keep_every_rule() {
-    keep_every_rule::<Reentrants>(1, 100);
+    keep_every_rule(Workload::Reentrant, 100);
 }
 
 #[test]
 fn histories_of_the_fair_lock_keep_every_rule() {
-    keep_every_rule::<Fairs>(1, 50);
+    keep_every_rule(Workload::Fair, 50);
 }
 
 #[test]
 fn histories_of_the_read_write_lock_keep_every_rule() {
-    keep_every_rule::<RwLocks>(1, 40);
+    keep_every_rule(Workload::RwLock, 40);
 }
 
 #[test]
-fn histories_of_the_whole_family_keep_every_rule() {
-    keep_every_rule_of(FAMILY, 1, 10, |seed| run_family(seed, false));
+fn histories_of_the_redlock_keep_every_rule() {
+    keep_every_rule(Workload::Redlock, 10);
+}
+
+#[test]
+fn histories_of_all_kinds_together_keep_every_rule() {
+    keep_every_rule(Workload::Mixed, 10);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn ten_thousand_histories_of_the_mutex_keep_every_rule() {
-    keep_every_rule::<Mutexes>(1, 10_000);
+    keep_every_rule(Workload::Mutex, 10_000);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn six_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
-    keep_every_rule::<Reentrants>(1, 6_000);
+    keep_every_rule(Workload::Reentrant, 6_000);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
-    keep_every_rule::<Fairs>(1, 2_000);
+    keep_every_rule(Workload::Fair, 2_000);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
-    keep_every_rule::<RwLocks>(1, 1_500);
+    keep_every_rule(Workload::RwLock, 1_500);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
-fn three_hundred_histories_of_the_whole_family_keep_every_rule() {
-    keep_every_rule_of(FAMILY, 1, 300, |seed| run_family(seed, false));
+fn three_hundred_histories_of_the_redlock_keep_every_rule() {
+    keep_every_rule(Workload::Redlock, 300);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn three_hundred_histories_of_all_kinds_together_keep_every_rule() {
+    keep_every_rule(Workload::Mixed, 300);
 }
 
 #[test]
@@ -148,12 +158,13 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
     assert_eq!(simulate(&arguments), report);
 }
 
-/// The simulation finds the defect, and without it the very same history breaks no rule.
-fn is_caught(mutant: Mutant) {
-    let broken = histories::find(mutant).unwrap();
+/// The defect shows in a history, and without it the very same history breaks no rule.
+fn is_caught(broken: std::io::Result<Option<histories::Broken>>, mutant: Mutant) -> Violation {
+    let broken = broken.unwrap();
     let broken = broken.unwrap_or_else(|| panic!("{mutant:?} was not found"));
     println!("{mutant:?}: {broken:?}\nproved 1 hunts of mutants");
     assert_eq!(broken.without, None);
+    broken.violation
 }
 
 /// A test for each mutant; no mutant may be without one.
@@ -163,7 +174,7 @@ macro_rules! caught {
             #[test]
             $(#[$attribute])*
             fn $test() {
-                is_caught(Mutant::$mutant);
+                is_caught(histories::find(Mutant::$mutant), Mutant::$mutant);
             }
         )*
 
@@ -208,10 +219,38 @@ caught! {
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
 }
 
-/// The rules that the histories of the whole family find defects by, and the first seeds.
-const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 14] = [
+/// The same of a defect of locks over several servers, in the histories of a Redlock.
+fn is_caught_in_a_redlock(mutant: Mutant) -> &'static str {
+    is_caught(histories::find_in_majority(mutant), mutant).rule
+}
+
+#[test]
+fn a_claim_that_a_redlock_uses_again_in_the_next_round_is_found() {
+    is_caught_in_a_redlock(Mutant::ReuseClaim);
+}
+
+#[test]
+fn a_write_back_that_counts_where_the_claim_is_gone_is_found() {
+    let rule = is_caught_in_a_redlock(Mutant::GoneWriteBackCounts);
+    assert_eq!(rule, "a grant without a majority");
+}
+
+#[test]
+fn a_quorum_of_those_that_answered_is_found() {
+    let rule = is_caught_in_a_redlock(Mutant::QuorumOfAnswers);
+    assert_eq!(rule, "a grant without a majority");
+}
+
+#[test]
+fn a_release_of_a_redlock_that_stops_at_the_first_error_is_found() {
+    let rule = is_caught_in_a_redlock(Mutant::ReleaseStopsAtFirstError);
+    assert_eq!(rule, "a claim nobody wants");
+}
+
+/// The rules that the histories of all kinds together find defects by, and the first seeds.
+const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::BelieveWhileLeaving, "two ends of a lease", 1),
-    (Mutant::LeaveUnmarked, "back after its leave", 4),
+    (Mutant::LeaveUnmarked, "back after its release", 4),
     (Mutant::UnknownIsNo, "a claim nobody wants", 2),
     (Mutant::ResendAfterLeave, "a claim lives once", 8),
     (Mutant::ReuseClaim, "one request at a time", 1),
@@ -223,47 +262,52 @@ const FOUND_IN_FAMILIES: [(Mutant, &str, u64); 14] = [
     (Mutant::RequestsAbreast, "one request at a time", 17),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 4),
     (Mutant::ReleaseStopsAtFirstError, "a claim nobody wants", 2),
-    (Mutant::LossOfOneKeepsTheRest, "belief after closing", 7),
+    (Mutant::LossOfOneKeepsTheRest, "valid after closing", 7),
 ];
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
-fn defects_are_found_in_histories_of_the_whole_family_and_without_them_every_rule_is_kept() {
-    for (mutant, rule, seed) in FOUND_IN_FAMILIES {
-        let broken = engine::with(mutant, || run_family(seed, false)).unwrap();
+fn defects_are_found_in_histories_of_all_kinds_together_and_without_them_every_rule_is_kept() {
+    for (mutant, rule, seed) in FOUND_IN_MIXED {
+        let broken = engine::with(mutant, || history(Workload::Mixed, seed));
         let violation = broken.violation.map(|violation| violation.rule);
         assert_eq!(violation, Some(rule), "{mutant:?}");
-        assert_eq!(run_family(seed, false).unwrap().violation, None);
+        assert_eq!(history(Workload::Mixed, seed).violation, None);
     }
 }
 
 #[test]
-fn the_same_seed_gives_the_same_history_of_the_whole_family() {
-    give_the_same_histories_of_the_whole_family(4);
+fn the_same_seed_gives_the_same_history_over_several_servers() {
+    give_the_same_histories(Workload::Mixed, 4);
+    give_the_same_histories(Workload::Redlock, 6);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
-fn twenty_seeds_give_the_same_histories_of_the_whole_family() {
-    give_the_same_histories_of_the_whole_family(20);
+fn many_seeds_give_the_same_histories_over_several_servers() {
+    give_the_same_histories(Workload::Mixed, 20);
+    give_the_same_histories(Workload::Redlock, 30);
 }
 
-fn give_the_same_histories_of_the_whole_family(seeds: u64) {
+fn give_the_same_histories(workload: Workload, seeds: u64) {
     for seed in 1..=seeds {
-        let (once, again) = (run_family(seed, true), run_family(seed, true));
-        let (once, again) = (once.unwrap(), again.unwrap());
+        let options = Options {
+            keep_lines: true,
+            ..Options::default()
+        };
+        let [once, again] = [(), ()].map(|()| run(workload, seed, options.clone()).unwrap());
         assert_eq!(once.lines, again.lines, "seed {seed}");
         assert_eq!(once.hash, again.hash, "seed {seed}");
-        assert!(once.grants > 0, "seed {seed}");
+        assert!(once.events > 0 && once.requests > 0, "seed {seed}");
     }
 }
 
 /// Each mistake shows in a history, and without it the very same history breaks no rule.
-fn are_caught<S: Species>(mutants: &[lua::Mutant]) {
+fn are_caught(workload: Workload, mutants: &[lua::Mutant]) {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let broken = histories::find_patched::<S>(mutant).unwrap();
+            let broken = histories::find_patched(workload, mutant).unwrap();
             let broken = broken.unwrap_or_else(|| panic!("{} was not found", mutant.name));
             println!("{}: {broken:?}", mutant.name);
             assert_eq!(broken.without, None);
@@ -280,47 +324,47 @@ fn are_caught<S: Species>(mutants: &[lua::Mutant]) {
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
-    are_caught::<Fairs>(lua::FAIR);
+    are_caught(Workload::Fair, lua::FAIR);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
-    are_caught::<RwLocks>(lua::RWLOCK);
+    are_caught(Workload::RwLock, lua::RWLOCK);
 }
 
 /// How many histories a counter-example may stay hidden in.
 const PATIENCE: u64 = 1_000;
 
 /// The counter-examples of the guarantees, by their kinds and seeds: each the first history in which it breaks its rule.
-const COUNTER_EXAMPLES: [(Beyond, &str, u64); 9] = [
-    (Beyond::LostWrites, Mutexes::NAME, 6),
-    (Beyond::ReturnedHold, RwLocks::NAME, 33),
-    (Beyond::ClockBehind, Mutexes::NAME, 1),
-    (Beyond::ClockAhead, Mutexes::NAME, 3),
-    (Beyond::DeletedKey, Mutexes::NAME, 3),
-    (Beyond::Force, Mutexes::NAME, 1),
-    (Beyond::LateWrite, Mutexes::NAME, 3),
-    (Beyond::Order, Mutexes::NAME, 1),
-    (Beyond::Silence, Fairs::NAME, 1),
+const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 9] = [
+    (Beyond::LostWrites, Workload::Mutex, 6),
+    (Beyond::ReturnedHold, Workload::RwLock, 33),
+    (Beyond::ClockBehind, Workload::Mutex, 1),
+    (Beyond::ClockAhead, Workload::Mutex, 3),
+    (Beyond::DeletedKey, Workload::Mutex, 3),
+    (Beyond::Force, Workload::Mutex, 1),
+    (Beyond::LateWrite, Workload::Mutex, 3),
+    (Beyond::Order, Workload::Mutex, 1),
+    (Beyond::Silence, Workload::Fair, 1),
 ];
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn what_is_beyond_the_guarantees_has_a_counter_example() {
     let page = include_str!("../docs/guarantees.md");
-    for (beyond, kind, seed) in COUNTER_EXAMPLES {
-        let run = |seed| match kind {
-            Fairs::NAME => run_beyond::<Fairs>(seed, false, beyond),
-            RwLocks::NAME => run_beyond::<RwLocks>(seed, false, beyond),
-            _ => run_beyond::<Mutexes>(seed, false, beyond),
-        };
+    for (beyond, workload, seed) in COUNTER_EXAMPLES {
         let first = (1..=PATIENCE).find(|&seed| {
-            let violation = run(seed).unwrap().violation;
+            let options = Options {
+                beyond: Some(beyond),
+                ..Options::default()
+            };
+            let violation = run(workload, seed, options).unwrap().violation;
             violation.is_some_and(|violation| violation.rule == beyond.breaks())
         });
         assert_eq!(first, Some(seed), "{beyond:?}");
-        let command = format!("--kind {kind} --beyond {} --seed {seed}`", beyond.name());
+        let (kind, way) = (workload.name(), beyond.name());
+        let command = format!("--kind {kind} --beyond {way} --seed {seed}`");
         assert!(page.contains(&command), "the page does not say {command}");
     }
     assert_eq!(COUNTER_EXAMPLES.map(|(beyond, ..)| beyond), Beyond::ALL);

@@ -15,8 +15,6 @@
 //! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
 //! | [`history`] | who believed to hold when, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
-//! | [`rounds`] | every state of a lock by a majority of three servers |
-//! | [`majority`] | histories of a lock by a majority of five servers, from a seed |
 //! | [`sets`] | every state of locks over several names of one server |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
@@ -29,7 +27,6 @@ pub mod contract;
 pub mod history;
 mod kept;
 pub mod load;
-pub mod majority;
 pub mod mutants;
 pub mod pool;
 pub mod proxy;

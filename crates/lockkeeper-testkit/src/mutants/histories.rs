@@ -5,11 +5,7 @@ use std::io::Result;
 use lockkeeper_core::mutants::{Mutant, with};
 
 use super::lua;
-use crate::majority;
-use crate::simulation::{
-    FAMILY, Fairs, Mutexes, Outcome, Reentrants, RwLocks, Species, Violation, run, run_family,
-    run_patched,
-};
+use crate::simulation::{Options, Outcome, Violation, Workload, run};
 
 /// How many histories of each kind a defect may stay hidden in.
 const PATIENCE: u64 = 6_000;
@@ -21,16 +17,13 @@ const PATIENCE_OF_MODES: u64 = 10_000;
 /// The same of a majority of servers.
 const PATIENCE_OF_MAJORITIES: u64 = 3_000;
 
-/// What histories a majority of servers has are called.
-const REDLOCK: &str = "redlock";
-
-/// Kinds of histories, in the order in which each seed is tried.
-const KINDS: [&str; 5] = [
-    Mutexes::NAME,
-    Reentrants::NAME,
-    Fairs::NAME,
-    RwLocks::NAME,
-    FAMILY,
+/// In this order each seed is tried.
+const WORKLOADS: [Workload; 5] = [
+    Workload::Mutex,
+    Workload::Reentrant,
+    Workload::Fair,
+    Workload::RwLock,
+    Workload::Mixed,
 ];
 
 /// A history that breaks a rule.
@@ -38,7 +31,7 @@ const KINDS: [&str; 5] = [
 #[non_exhaustive]
 pub struct Broken {
     /// Of what.
-    pub kind: &'static str,
+    pub workload: Workload,
     /// From which it follows.
     pub seed: u64,
     /// Which rule, and how.
@@ -47,28 +40,21 @@ pub struct Broken {
     pub without: Option<Violation>,
 }
 
-fn history(kind: &str, seed: u64) -> Result<Outcome> {
-    match kind {
-        Mutexes::NAME => run::<Mutexes>(seed, false),
-        Reentrants::NAME => run::<Reentrants>(seed, false),
-        Fairs::NAME => run::<Fairs>(seed, false),
-        RwLocks::NAME => run::<RwLocks>(seed, false),
-        REDLOCK => majority::run(seed, false),
-        _ => run_family(seed, false),
-    }
+fn history(workload: Workload, seed: u64) -> Result<Outcome> {
+    run(workload, seed, Options::default())
 }
 
 fn first(
-    kinds: &[&'static str],
+    workloads: &[Workload],
     patience: u64,
-    with_mistake: impl Fn(&'static str, u64) -> Result<Outcome>,
+    with_mistake: impl Fn(Workload, u64) -> Result<Outcome>,
 ) -> Result<Option<Broken>> {
     for seed in 1..=patience {
-        for &kind in kinds {
-            if let Some(violation) = with_mistake(kind, seed)?.violation {
-                let without = history(kind, seed)?.violation;
+        for &workload in workloads {
+            if let Some(violation) = with_mistake(workload, seed)?.violation {
+                let without = history(workload, seed)?.violation;
                 return Ok(Some(Broken {
-                    kind,
+                    workload,
                     seed,
                     violation,
                     without,
@@ -85,8 +71,8 @@ fn first(
 ///
 /// As for [`run`].
 pub fn find(mutant: Mutant) -> Result<Option<Broken>> {
-    first(&KINDS, PATIENCE, |kind, seed| {
-        with(mutant, || history(kind, seed))
+    first(&WORKLOADS, PATIENCE, |workload, seed| {
+        with(mutant, || history(workload, seed))
     })
 }
 
@@ -96,8 +82,9 @@ pub fn find(mutant: Mutant) -> Result<Option<Broken>> {
 ///
 /// As for [`run`].
 pub fn find_in_majority(mutant: Mutant) -> Result<Option<Broken>> {
-    first(&[REDLOCK], PATIENCE_OF_MAJORITIES, |kind, seed| {
-        with(mutant, || history(kind, seed))
+    let redlock = [Workload::Redlock];
+    first(&redlock, PATIENCE_OF_MAJORITIES, |workload, seed| {
+        with(mutant, || history(workload, seed))
     })
 }
 
@@ -106,14 +93,18 @@ pub fn find_in_majority(mutant: Mutant) -> Result<Option<Broken>> {
 /// # Errors
 ///
 /// As for [`run`], and if the patch no longer applies.
-pub fn find_patched<S: Species>(mutant: &lua::Mutant) -> anyhow::Result<Option<Broken>> {
+pub fn find_patched(workload: Workload, mutant: &lua::Mutant) -> anyhow::Result<Option<Broken>> {
     let patch = mutant.patch()?;
-    let patience = match S::NAME {
-        RwLocks::NAME => PATIENCE_OF_MODES,
+    let patience = match workload {
+        Workload::RwLock => PATIENCE_OF_MODES,
         _ => PATIENCE,
     };
-    let broken = first(&[S::NAME], patience, |_, seed| {
-        run_patched::<S>(seed, false, Some(patch.clone()))
+    let broken = first(&[workload], patience, |workload, seed| {
+        let options = Options {
+            patch: Some(patch.clone()),
+            ..Options::default()
+        };
+        run(workload, seed, options)
     });
     Ok(broken?)
 }

@@ -12,7 +12,7 @@ use super::histories::{self, Broken};
 use super::{claim, lua, rounds};
 use crate::search::{Bounds, Model, Report, search};
 use crate::sets;
-use crate::simulation::{Fairs, RwLocks};
+use crate::simulation::Workload;
 
 /// One mutant and one of the ways in which it must be caught.
 #[derive(Debug, Clone)]
@@ -175,9 +175,13 @@ impl Hunter {
                 Ok(Caught { by, without })
             }
             Way::Histories(mutant) if mutant.kind() == "fair" => {
-                Ok(in_histories(histories::find_patched::<Fairs>(mutant)?))
+                let broken = histories::find_patched(Workload::Fair, mutant)?;
+                Ok(in_histories(broken))
             }
-            Way::Histories(mutant) => Ok(in_histories(histories::find_patched::<RwLocks>(mutant)?)),
+            Way::Histories(mutant) => {
+                let broken = histories::find_patched(Workload::RwLock, mutant)?;
+                Ok(in_histories(broken))
+            }
             Way::HistoriesOfAll(defect) => Ok(in_histories(histories::find(defect)?)),
             Way::HistoriesOfMajorities(defect) => {
                 Ok(in_histories(histories::find_in_majority(defect)?))
@@ -230,14 +234,15 @@ fn in_histories(broken: Option<Broken>) -> Caught {
         };
     };
     let Broken {
-        kind,
+        workload,
         seed,
         violation,
         without,
     } = broken;
     Caught {
         by: Some(format!(
-            "history of {kind}, seed {seed}: {}",
+            "history of {}, seed {seed}: {}",
+            workload.name(),
             violation.rule
         )),
         without: without.map(|violation| format!("{}: {}", violation.rule, violation.what)),

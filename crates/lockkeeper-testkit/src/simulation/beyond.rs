@@ -1,7 +1,7 @@
 //! Beyond the conditions: histories in which one thing happens that the guarantees exclude, or one thing is asked for that they
 //! do not promise. Each finds the rule that is then broken: the counter-example of `docs/guarantees.md`, by its seed.
 
-use super::plan::{Disaster, Plan};
+use super::plan::{Fault, Plan};
 
 /// What the guarantees exclude or do not promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Beyond {
     Force,
     /// A holder looks whether it holds, rests, and then writes without looking again.
     LateWrite,
-    /// Those who wait for a mutex are to be served in the order in which they asked.
+    /// Waiters for a mutex are to be served in the order in which they asked.
     Order,
     /// A waiter in a queue is silent for longer than its ttl, and is to keep its place.
     Silence,
@@ -68,25 +68,25 @@ impl Beyond {
     }
 
     /// What befalls the server for it.
-    const fn disaster(self) -> Option<Disaster> {
+    const fn fault(self) -> Option<Fault> {
         match self {
-            Self::LostWrites | Self::ReturnedHold | Self::ClockBehind => Some(Disaster::Failover),
-            Self::ClockAhead => Some(Disaster::ClockLeap),
-            Self::DeletedKey => Some(Disaster::DeletedKey),
-            Self::Force => Some(Disaster::Force),
-            Self::Silence => Some(Disaster::Pause),
+            Self::LostWrites | Self::ReturnedHold | Self::ClockBehind => Some(Fault::Failover),
+            Self::ClockAhead => Some(Fault::ClockLeap),
+            Self::DeletedKey => Some(Fault::DeletedKey),
+            Self::Force => Some(Fault::Force),
+            Self::Silence => Some(Fault::Pause),
             Self::LateWrite | Self::Order => None,
         }
     }
 }
 
 impl Plan {
-    /// The same history, but for what is beyond the conditions: of its own disasters none, which could be to blame instead.
+    /// The same history, but for what is beyond the conditions: of its own faults none, which could be to blame instead.
     pub(super) fn beyond(seed: u64, beyond: Beyond) -> Self {
         let mut plan = Self::new(seed);
         plan.drifts = false;
-        plan.forgets = beyond.disaster() == Some(Disaster::Failover);
-        plan.disasters = beyond.disaster().into_iter().collect();
+        plan.forgets = beyond.fault() == Some(Fault::Failover);
+        plan.faults = beyond.fault().into_iter().collect();
         plan.beyond = Some(beyond);
         plan
     }

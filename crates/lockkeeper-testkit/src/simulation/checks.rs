@@ -1,9 +1,10 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
-//! Here is who believes what, and which tokens they were given. [`laws`] is about what may be sent, [`progress`] about who
-//! must be served, [`tokens`] about their order, [`turns`] about that of a queue.
+//! Here is which leases are valid, and which tokens they were given. [`laws`] is about what may be sent, [`majority`] about what
+//! servers grant together, [`progress`] about who must be served, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
+mod majority;
 mod progress;
 mod tokens;
 mod turns;
@@ -17,14 +18,14 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
-use super::place::Place;
-use super::plan::{Disaster, Plan};
-use super::quorums::Quorums;
-use super::species::{Grant, Standing};
+use super::kind::{Grant, Standing};
+use super::plan::{Fault, Plan};
 use super::trace::short;
+use super::workload::Place;
 
 pub(super) use laws::claims;
 use laws::{Item, Verb, items, reads, replaced, verb};
+use majority::Majorities;
 use turns::Waiter;
 
 /// What the server's clock may be behind ours.
@@ -79,8 +80,10 @@ pub(super) struct Checks {
     violation: Option<Violation>,
     /// How many leases somebody was given.
     grants: u64,
-    /// What was given up in the storm is gone when it is over, and not only what was granted later.
-    settles: bool,
+    /// By server: what was given up in the storm is gone when it is over, and not only what was granted later.
+    settles: Vec<bool>,
+    /// What was released may be back.
+    late: bool,
     held: Vec<Held>,
     /// The last grant that the server answered with, by name.
     last: BTreeMap<usize, Grant>,
@@ -92,17 +95,17 @@ pub(super) struct Checks {
     eras: BTreeMap<(usize, u64), u64>,
     /// How often each server has lost data, and when it did last.
     losses: Vec<(u64, Duration)>,
-    /// Claims whose leave the server has executed.
-    left: BTreeSet<Id>,
+    /// Claims whose release the server has executed.
+    released: BTreeSet<Id>,
     /// When the server last granted a claim.
     granted: BTreeMap<Id, Duration>,
     /// When the server last executed something that may have armed the lease of a claim.
     armed: BTreeMap<Id, Duration>,
     /// The largest token with which the resource behind a name was written.
     written: BTreeMap<usize, u64>,
-    /// Who acquires or holds, how often.
+    /// Owners that acquire or hold, how often.
     interest: BTreeMap<(usize, String), usize>,
-    /// Who collects several names, by each: part of them may be held for long before anybody is given a lease.
+    /// Owners that collect several names, by each: part of them may be held for long before anybody is given a lease.
     gathering: BTreeSet<(usize, String)>,
     /// How many wait, by name and client.
     waiting: BTreeMap<(usize, usize), usize>,
@@ -110,17 +113,17 @@ pub(super) struct Checks {
     looks: BTreeMap<(usize, usize), Duration>,
     /// Since when a name is free with somebody waiting.
     idle: Vec<Option<Duration>>,
-    /// When a claim last left a name.
+    /// When a claim of a name was last released.
     freed: Vec<Option<Duration>>,
     /// Since when a name is held by a claim that nobody wants.
     ghost: Vec<Option<(String, Duration)>>,
     /// Requests on their way, by claim.
     open: BTreeMap<Id, Vec<(u64, bool)>>,
-    /// Claims for which a leave was sent.
-    leaving: BTreeSet<Id>,
+    /// Claims for which a release was sent.
+    releasing: BTreeSet<Id>,
     /// Claims for which anything was sent, by client.
     asked: BTreeSet<(usize, String)>,
-    /// Who waits in the queue of a name, in the order in which they were told to.
+    /// The claims that wait in the queue of a name, in the order in which they were told to.
     queues: Vec<Vec<Waiter>>,
     /// The grants of a name that stood on the server when a script that may change that was last run.
     stood: Vec<Vec<Standing>>,
@@ -129,7 +132,7 @@ pub(super) struct Checks {
     /// The grants of a name that nobody has heard of yet, and since when.
     unheard: Vec<Vec<(Standing, Duration)>>,
     /// What a majority of the servers has granted.
-    quorums: Quorums,
+    majorities: Majorities,
 }
 
 impl Checks {
@@ -139,7 +142,7 @@ impl Checks {
             places,
             forgets: plan.forgets,
             beyond: plan.beyond,
-            steady: !plan.forgets && !plan.disasters.contains(&Disaster::ClockBack),
+            steady: !plan.forgets && !plan.faults.contains(&Fault::ClockBack),
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
             heartbeat: plan.heartbeat(),
@@ -151,14 +154,15 @@ impl Checks {
             dead: BTreeSet::new(),
             violation: None,
             grants: 0,
-            settles: plan.servers > 1,
+            settles: vec![plan.servers > 1; plan.servers],
+            late: plan.late,
             held: Vec::new(),
             last: BTreeMap::new(),
             last_write: BTreeMap::new(),
             firsts: BTreeMap::new(),
             eras: BTreeMap::new(),
             losses: vec![(0, Duration::ZERO); plan.servers],
-            left: BTreeSet::new(),
+            released: BTreeSet::new(),
             granted: BTreeMap::new(),
             armed: BTreeMap::new(),
             written: BTreeMap::new(),
@@ -170,13 +174,13 @@ impl Checks {
             freed: vec![None; names],
             ghost: vec![None; names],
             open: BTreeMap::new(),
-            leaving: BTreeSet::new(),
+            releasing: BTreeSet::new(),
             asked: BTreeSet::new(),
             queues: vec![Vec::new(); names],
             stood: vec![Vec::new(); names],
             ever: BTreeSet::new(),
             unheard: vec![Vec::new(); names],
-            quorums: Quorums::new(plan.servers),
+            majorities: Majorities::new(plan.servers),
         }
     }
 
@@ -208,12 +212,12 @@ impl Checks {
             }
         }
         self.look_at_turns(call, reply, (place, server), now);
-        self.quorums.answered(place, call, reply);
+        self.majorities.answered(place, call, reply);
         if verb == Verb::Convert
             && matches!(reply.status(), Status::Granted | Status::More)
             && let Some(old) = replaced(call)
         {
-            self.left.insert((place, old.to_owned()));
+            self.released.insert((place, old.to_owned()));
         }
         for item in items(call, reply) {
             if let Some(name) = self.name_of(place, item.main) {
@@ -262,7 +266,7 @@ impl Checks {
             }
             (Verb::Release, Some(Status::Released | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
-                self.left.insert((place, claim.to_owned()));
+                self.released.insert((place, claim.to_owned()));
             }
             (Verb::Convert, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
                 let what = format!("{} alone reads name{name}", short(claim));
@@ -302,6 +306,11 @@ impl Checks {
         losses.any(|(count, lost)| *count > 0 && now <= *lost + out)
     }
 
+    /// A server stood still for so long that releases may have been given up: those claims end by their ttl.
+    pub(super) fn gave_up_releases(&mut self, server: usize) {
+        self.settles[server] = false;
+    }
+
     /// How often the server of a name has lost data, and when it did last.
     fn losses(&self, name: usize) -> (u64, Duration) {
         self.losses[self.places[name].server]
@@ -331,42 +340,42 @@ impl Checks {
         });
     }
 
-    /// A process was given a lease by a majority.
-    pub(super) fn given_by_majority(&mut self, process: usize, lease: &Lease) {
+    /// A host was given a lease by a majority.
+    pub(super) fn given_by_majority(&mut self, host: usize, lease: &Lease) {
         self.grants += 1;
-        if let Err(Violation { rule, what }) = self.quorums.granted(process, lease) {
+        if let Err(Violation { rule, what }) = self.majorities.granted(host, lease) {
             self.violate(rule, what);
         }
     }
 
-    /// A client is closed or gone, and believes in nothing any more.
+    /// A client is closed or gone, and holds nothing any more.
     pub(super) fn died(&mut self, client: usize) {
         self.dead.insert(client);
         self.held.retain(|held| held.client != client);
         self.looks.retain(|(_, waiting), _| *waiting != client);
     }
 
-    /// How many leases a client believes in.
-    pub(super) fn believed(&self, client: usize) -> usize {
+    /// How many leases of a client are valid.
+    pub(super) fn valid(&self, client: usize) -> usize {
         let mine = self.held.iter().filter(|held| held.client == client);
-        mine.filter(|held| believes(&held.lease)).count()
+        mine.filter(|held| is_valid(&held.lease)).count()
     }
 
-    /// Whoever believes to hold writes to the resource behind the lock, or reads it.
+    /// A holder writes to the resource behind the lock, or reads it.
     pub(super) fn touch(&mut self, name: usize, lease: &Lease, reads: bool) {
         let token = lease.fencing_token().get();
         let last = self.written.entry(name).or_default();
         if token >= *last {
             *last = if reads { *last } else { token };
-        } else if self.beyond == Some(Beyond::LateWrite) || !self.forgets && believes(lease) {
+        } else if self.beyond == Some(Beyond::LateWrite) || !self.forgets && is_valid(lease) {
             let what = format!("a holder with token {token} comes after {last}");
             self.violate("a stale holder", what);
         }
     }
 
-    /// Looks at who believes to hold.
+    /// Looks at what is valid.
     pub(super) fn look(&mut self, now: Duration) {
-        self.held.retain(|held| believes(&held.lease));
+        self.held.retain(|held| is_valid(&held.lease));
         self.look_for_overlap(now);
         self.look_for_the_deaf(now);
     }
@@ -411,7 +420,7 @@ impl Checks {
 
     /// What must be true when nobody works any more.
     pub(super) fn look_at_end(&mut self, servers: &[MemoryStore]) {
-        if let Some(held) = self.held.iter().find(|held| believes(&held.lease)) {
+        if let Some(held) = self.held.iter().find(|held| is_valid(&held.lease)) {
             let what = format!("client {} holds name{}", held.client, held.name);
             self.violate("a lease without guard", what);
         }
@@ -428,7 +437,7 @@ impl Checks {
     }
 }
 
-fn believes(lease: &Lease) -> bool {
+fn is_valid(lease: &Lease) -> bool {
     matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
 }
 

@@ -1,4 +1,5 @@
-//! The connections of all clients, and the agenda of what arrives when, in one order that follows from the seed.
+//! The connections of all clients, the state of the servers behind them, and the agenda of what arrives when, in one order that
+//! follows from the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use lockkeeper_core::store::{Call, Event, Reply, Store as _, StoreError};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::{mpsc, oneshot};
 
-use super::plan::Chances;
+use super::plan::{Chances, Plan};
 
 /// What a caller is told: a reply, or `None` for what has none.
 pub(super) type Answer = Result<Option<Reply>, StoreError>;
@@ -43,6 +44,23 @@ pub(super) enum Action {
     Mend {
         link: usize,
     },
+    /// A server that was killed is back, without its data.
+    Revive {
+        server: usize,
+    },
+}
+
+/// What is wrong with a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Machine {
+    /// It was killed, and is not back.
+    pub(super) killed: bool,
+    /// It executes nothing before this.
+    pub(super) frozen: Duration,
+    /// Since when it has stood still without a break, as far as it does.
+    pub(super) frozen_since: Duration,
+    /// Its messages reach nobody before this.
+    pub(super) silent: Duration,
 }
 
 /// One client's connections.
@@ -54,7 +72,7 @@ pub(super) struct Link {
     pub(super) published: Option<mpsc::UnboundedReceiver<Event>>,
     pub(super) events: Option<mpsc::UnboundedSender<Event>>,
     pub(super) receiver: Option<mpsc::UnboundedReceiver<Event>>,
-    /// No request of the present connection arrives before this.
+    /// No request of the present connection arrives before this, unless the network keeps no order.
     pub(super) arrival: Duration,
     /// No event is heard before this.
     hearing: Duration,
@@ -67,7 +85,7 @@ pub(super) struct Link {
     pub(super) closing: bool,
     /// The client does not run before this.
     pub(super) paused: Duration,
-    /// Who waits for an answer, by ticket.
+    /// Callers that wait for an answer, by ticket.
     pub(super) waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     pub(super) subscribed: BTreeSet<String>,
 }
@@ -81,16 +99,19 @@ pub(super) struct Network {
     /// Numbers actions and tickets.
     count: u64,
     pub(super) links: Vec<Link>,
+    /// By server.
+    pub(super) machines: Vec<Machine>,
 }
 
 impl Network {
-    pub(super) const fn new(random: Rng, chances: Chances) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            random,
-            chances,
+            random: Rng::with_seed(plan.seed_of(1)),
+            chances: plan.chances,
             agenda: BTreeMap::new(),
             count: 0,
             links: Vec::new(),
+            machines: vec![Machine::default(); plan.servers],
         }
     }
 
@@ -147,7 +168,7 @@ impl Network {
         self.put(at, Action::Tell { link, event });
     }
 
-    /// Breaks a client's connections for up to so many milliseconds. Whoever waits is told; what is on its way may still
+    /// Breaks a client's connections for up to so many milliseconds. Callers that wait are told; what is on its way may still
     /// arrive, unless the server itself went down.
     pub(super) fn cut(
         &mut self,
@@ -161,7 +182,7 @@ impl Network {
             return;
         }
         let waiting = std::mem::take(&mut self.links[link].waiting);
-        let mut strays = Vec::new();
+        let mut on_their_way = Vec::new();
         for (&(at, number), action) in &self.agenda {
             if let Action::Arrive {
                 link: whose,
@@ -172,10 +193,10 @@ impl Network {
                 && *whose == link
             {
                 let call = matches!(parcel, Parcel::Call(_));
-                strays.push(((at, number), call, *sent));
+                on_their_way.push(((at, number), call, *sent));
             }
         }
-        for (key, call, sent) in strays {
+        for (key, call, sent) in on_their_way {
             let fate = self.random.u8(..3);
             if server || !call || fate == 0 {
                 self.agenda.remove(&key);

@@ -19,7 +19,7 @@ pub(super) struct Chances {
     /// It is executed, and the reply is lost.
     pub(super) lose_reply: f64,
     /// Its connection breaks, and it arrives after requests of the next one.
-    pub(super) stray: f64,
+    pub(super) overtaken: f64,
     /// It is never sent, and the caller knows.
     pub(super) not_sent: f64,
     /// The server is not ready and says so.
@@ -32,22 +32,24 @@ pub(super) struct Chances {
     pub(super) forget: f64,
     /// The subscription is not confirmed.
     pub(super) lose_subscription: f64,
+    /// The server is killed and is back, without its data, before the request arrives.
+    pub(super) kill: f64,
 }
 
-/// What may happen to a client or the server.
+/// What may befall a host or a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disaster {
-    /// The connections of a client break.
+pub(super) enum Fault {
+    /// The connections of a host to a server break.
     Cut,
     /// The server goes down and comes back with all its data, without its scripts.
     Restart,
     /// The server forgets its scripts.
     ForgetScripts,
-    /// A client does not run for a while.
+    /// A host does not run for a while.
     Pause,
-    /// A client is closed, and another takes its place.
+    /// The clients of a host are closed, and another takes its place.
     Close,
-    /// A client's process is gone, and another takes its place.
+    /// A host is gone, and another takes its place.
     Crash,
     /// The server's clock steps back.
     ClockBack,
@@ -61,8 +63,12 @@ pub(super) enum Disaster {
     DeletedKey,
     /// Somebody takes a name from its holder by force.
     Force,
-    /// The server is killed and comes back without its data.
-    Empty,
+    /// The server is killed, and comes back after a while without its data.
+    Kill,
+    /// The server stands still for a while: what was sent to it is executed afterwards.
+    Freeze,
+    /// Nobody hears the server's messages for a while, and nobody is told.
+    Silence,
     /// Somebody has a name revoked.
     Revoke,
 }
@@ -71,13 +77,12 @@ pub(super) enum Disaster {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// How many servers there are; each process has a client for each.
+    /// How many servers there are; each host has a client for each.
     pub(super) servers: usize,
     /// How far ahead of the time each server's clock is, ms.
     pub(super) ahead: Vec<i64>,
-    /// How many processes there are.
-    pub(super) clients: usize,
-    /// Of each client.
+    pub(super) hosts: usize,
+    /// Of each host.
     pub(super) tasks: usize,
     pub(super) names: usize,
     pub(super) ttl: Duration,
@@ -86,13 +91,18 @@ pub(super) struct Plan {
     /// How long a request and a reply each take at most while nothing goes wrong, ms.
     pub(super) delay: u64,
     pub(super) chances: Chances,
-    pub(super) disasters: Vec<Disaster>,
-    /// The mean time between disasters.
+    pub(super) faults: Vec<Fault>,
+    /// The mean time between faults.
     pub(super) interval: Duration,
     /// How long things go wrong.
     pub(super) storm: Duration,
-    /// How long clients go on working after that.
+    /// How long hosts go on working after that.
     pub(super) calm: Duration,
+    /// Requests of one connection overtake one another.
+    pub(super) unordered: bool,
+    /// What a server that stands still is sent is executed however late that is: what was released meanwhile may be back, whose
+    /// tombstone has expired.
+    pub(super) late: bool,
     /// Whether the server's clock runs faster than it should, by less than the margin in one lease.
     pub(super) drifts: bool,
     /// Whether the server may lose data: then exclusion is not promised for one ttl after.
@@ -119,60 +129,70 @@ impl Plan {
             slow: chance() * 2.0,
             lose_request: chance(),
             lose_reply: chance(),
-            stray: chance(),
+            overtaken: chance(),
             not_sent: chance(),
             refuse: chance(),
             lose_message: chance() * 2.0,
             repeat_message: chance() * 2.0,
             forget: chance(),
             lose_subscription: chance(),
+            kill: 0.0,
         };
-        let mut disasters = Vec::new();
-        for disaster in [
-            Disaster::Cut,
-            Disaster::Restart,
-            Disaster::ForgetScripts,
-            Disaster::Pause,
-            Disaster::Close,
-            Disaster::Crash,
-            Disaster::ClockForward,
+        let mut faults = Vec::new();
+        for fault in [
+            Fault::Cut,
+            Fault::Restart,
+            Fault::ForgetScripts,
+            Fault::Pause,
+            Fault::Close,
+            Fault::Crash,
+            Fault::ClockForward,
         ] {
-            disasters.extend((random.u8(..3) == 0).then_some(disaster));
+            faults.extend((random.u8(..3) == 0).then_some(fault));
         }
         // Tokens are promised to increase over a failover only if the clock does not step back.
         if forgets {
-            disasters.extend([Disaster::Failover, Disaster::Failover]);
+            faults.extend([Fault::Failover, Fault::Failover]);
         } else if random.u8(..4) == 0 {
-            disasters.push(Disaster::ClockBack);
+            faults.push(Fault::ClockBack);
         }
         let drifts = random.u8(..3) == 0;
         if drifts {
             // Both together would be more than the margin.
-            disasters.retain(|disaster| *disaster != Disaster::ClockForward);
+            faults.retain(|fault| *fault != Fault::ClockForward);
         }
         Self {
             drifts,
             seed,
             servers: 1,
             ahead: vec![0],
-            clients: random.usize(2..=4),
+            hosts: random.usize(2..=4),
             tasks: random.usize(1..=3),
             names: if random.u8(..4) == 0 { 2 } else { 1 },
             ttl,
             delay: [0, 1, 3, 20][random.usize(..4)],
             chances,
-            disasters,
+            faults,
             interval: ttl.mul_f64(0.2 + random.f64()),
             storm: ttl.mul_f64(1.0 + 2.0 * random.f64()),
             calm: ttl.mul_f64(0.3 + random.f64()) + Duration::from_secs(3),
             waiter_ttl: ttl / random.u32(1..=2),
+            unordered: false,
+            late: false,
             forgets,
             beyond: None,
         }
     }
 
+    /// For a lock of one kind on one server.
+    pub(super) fn of_one_kind(seed: u64) -> Self {
+        let mut plan = Self::new(seed);
+        plan.add_faults_of_servers();
+        plan
+    }
+
     /// For locks of all kinds over five servers.
-    pub(super) fn of_a_family(seed: u64) -> Self {
+    pub(super) fn of_all_kinds(seed: u64) -> Self {
         let mut plan = Self::new(seed);
         let mut random = Rng::with_seed(plan.seed_of(3));
         let before = plan.ttl;
@@ -180,25 +200,74 @@ impl Plan {
         let scaled = |time: Duration| time.mul_f64(plan.ttl.div_duration_f64(before));
         (plan.storm, plan.interval) = (scaled(plan.storm), scaled(plan.interval) / 2);
         plan.waiter_ttl = plan.ttl / random.u32(1..=3);
-        plan.servers = 5;
-        plan.ahead = (0..plan.servers)
-            .map(|_| random.i64(0..APART / 2))
-            .collect();
-        plan.clients = random.usize(2..=3);
+        plan.spread_over_servers(APART / 2, &mut random);
+        plan.hosts = random.usize(2..=3);
         plan.names = random.usize(4..=6);
         // Steps, by little, are what the clocks of a Redlock's servers may do.
         if plan.drifts && !plan.forgets {
-            plan.disasters
-                .extend([Disaster::ClockBack, Disaster::ClockForward]);
+            plan.faults.extend([Fault::ClockBack, Fault::ClockForward]);
         }
         plan.drifts = false;
-        plan.disasters.retain(|it| *it != Disaster::Failover);
-        plan.disasters.push(Disaster::Revoke);
+        plan.faults.retain(|it| *it != Fault::Failover);
+        plan.faults.push(Fault::Revoke);
         if plan.forgets {
             // A server that lost its last writes only would have been up for long, and a Redlock could not know.
-            plan.disasters.extend([Disaster::Empty, Disaster::Empty]);
+            plan.faults.extend([Fault::Kill, Fault::Kill]);
         }
+        plan.add_faults_of_servers();
         plan
+    }
+
+    /// For a Redlock over five servers, which bears what locks on one server do not.
+    pub(super) fn of_a_redlock(seed: u64) -> Self {
+        let mut plan = Self::new(seed);
+        let mut random = Rng::with_seed(plan.seed_of(3));
+        plan.ttl = Duration::from_millis([2_000, 4_000, 10_000, 20_000][random.usize(..4)]);
+        plan.spread_over_servers(APART, &mut random);
+        (plan.tasks, plan.names) = (1, 0);
+        plan.delay = [0, 1, 5, 30][random.usize(..4)];
+        plan.interval = plan.ttl.mul_f64(0.1 + random.f64() * 0.5);
+        plan.storm = plan.ttl.mul_f64(2.0 + 4.0 * random.f64());
+        plan.drifts = false;
+        plan.faults.retain(|it| {
+            let of_hosts = [Fault::Cut, Fault::Pause, Fault::Close, Fault::Crash];
+            of_hosts.contains(it) || *it == Fault::ForgetScripts
+        });
+        for fault in [
+            Fault::Kill,
+            Fault::Freeze,
+            Fault::ClockBack,
+            Fault::ClockForward,
+            Fault::Silence,
+        ] {
+            plan.faults.extend(random.bool().then_some(fault));
+        }
+        plan.chances.kill = if random.bool() {
+            random.f64() * [0.0, 0.01, 0.025, 0.05][random.usize(..4)]
+        } else {
+            0.0
+        };
+        plan.unordered = true;
+        plan.late = plan.faults.contains(&Fault::Freeze);
+        plan.forgets = plan.chances.kill > 0.0 || plan.faults.contains(&Fault::Kill);
+        plan
+    }
+
+    fn spread_over_servers(&mut self, apart: i64, random: &mut Rng) {
+        self.servers = 5;
+        let ahead = (0..self.servers).map(|_| random.i64(0..apart));
+        self.ahead = ahead.collect();
+    }
+
+    /// What servers and the network do in one history of four, from a generator of its own: the others stay what they are.
+    fn add_faults_of_servers(&mut self) {
+        let mut random = Rng::with_seed(self.seed_of(5));
+        if random.u8(..4) == 0 {
+            self.unordered = random.bool();
+            for fault in [Fault::Freeze, Fault::Silence] {
+                self.faults.extend(random.bool().then_some(fault));
+            }
+        }
     }
 
     /// A seed of a part of the history.
@@ -225,6 +294,11 @@ impl Plan {
         self.ttl / 2
     }
 
+    /// By when a request that was sent has arrived, if it does: before what a release leaves behind has expired.
+    pub(super) fn latest(&self) -> Duration {
+        self.ttl.mul_f64(0.4)
+    }
+
     /// How often a waiter in a queue says that it is alive.
     pub(super) fn heartbeat(&self) -> Duration {
         self.waiter_ttl / 3
@@ -237,7 +311,7 @@ impl Plan {
 }
 
 /// A seed of a part of the history that follows from `seed`.
-pub(crate) const fn seed_of(seed: u64, part: u64) -> u64 {
+const fn seed_of(seed: u64, part: u64) -> u64 {
     // The golden ratio keeps the seeds of parts and of neighbours apart.
     (seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

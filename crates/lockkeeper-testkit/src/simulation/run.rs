@@ -10,14 +10,13 @@ use tokio::time::sleep;
 
 use super::beyond::Beyond;
 use super::checks::Violation;
-use super::crew::{Alone, Crew};
+use super::faults::FaultSchedule;
 use super::plan::Plan;
-use super::species::Species;
-use super::weather::Weather;
+use super::workload::Workload;
 use super::world::World;
 use crate::mutants::Patch;
 
-/// For how long a name that nobody uses may leave keys on the server: the token's memory, and then some.
+/// For how long a name that nobody uses may leave keys on the server: longer than tokens are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(20 * 60);
 
 /// What came of a history.
@@ -39,65 +38,45 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
-/// Runs the history of a seed; with `keep_lines` it can be read afterwards.
+/// How a history is to be run.
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::exhaustive_structs, reason = "tests name what they want")]
+pub struct Options {
+    /// Keeps what happens, so that it can be read afterwards.
+    pub keep_lines: bool,
+    /// The servers run one of the scripts with a mistake in it.
+    pub patch: Option<Patch>,
+    /// One thing happens that the guarantees exclude; of a workload on one server.
+    pub beyond: Option<Beyond>,
+}
+
+/// Runs the history of a seed.
 ///
 /// # Errors
 ///
 /// If there is no runtime to be had from the system.
-pub fn run<S: Species>(seed: u64, keep_lines: bool) -> std::io::Result<Outcome> {
-    run_patched::<S>(seed, keep_lines, None)
-}
-
-/// The same on a server that runs one of the scripts with a mistake in it.
-///
-/// # Errors
-///
-/// As for [`run`].
-pub fn run_patched<S: Species>(
-    seed: u64,
-    keep_lines: bool,
-    patch: Option<Patch>,
-) -> std::io::Result<Outcome> {
-    run_with(&Alone::<S>::default(), Plan::new(seed), keep_lines, patch)
-}
-
-/// The same history, but for one thing that the guarantees exclude.
-///
-/// # Errors
-///
-/// As for [`run`].
-pub fn run_beyond<S: Species>(
-    seed: u64,
-    keep_lines: bool,
-    beyond: Beyond,
-) -> std::io::Result<Outcome> {
-    run_with(
-        &Alone::<S>::default(),
-        Plan::beyond(seed, beyond),
+pub fn run(workload: Workload, seed: u64, options: Options) -> std::io::Result<Outcome> {
+    let Options {
         keep_lines,
-        None,
-    )
-}
-
-/// Runs a history as planned, with this crew.
-pub(super) fn run_with(
-    crew: &dyn Crew,
-    plan: Plan,
-    keep_lines: bool,
-    patch: Option<Patch>,
-) -> std::io::Result<Outcome> {
+        patch,
+        beyond,
+    } = options;
+    let plan = match beyond {
+        Some(beyond) => Plan::beyond(seed, beyond),
+        None => workload.plan(seed),
+    };
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()?;
     let outcome = runtime.block_on(async {
-        let (seed, places) = (plan.seed, crew.places(&plan));
+        let places = workload.places(&plan);
         let world = World::new(plan, places, keep_lines, patch);
         let network = tokio::spawn(Arc::clone(&world).run_network());
         tokio::select! {
             biased;
             () = world.alarm.notified() => {}
-            () = history(&world, crew) => {}
+            () = history(&world, workload) => {}
         }
         network.abort();
         let violation = world.violation();
@@ -116,15 +95,15 @@ pub(super) fn run_with(
     Ok(outcome)
 }
 
-async fn history(world: &Arc<World>, crew: &dyn Crew) {
+async fn history(world: &Arc<World>, workload: Workload) {
     world.tell(format_args!("{:?}", world.plan));
     let worked = async {
-        let mut weather = Weather::new(world, crew)?;
-        weather.storm().await?;
-        weather.calm().await;
-        weather.finish().await;
+        let mut schedule = FaultSchedule::new(world, workload)?;
+        schedule.storm().await?;
+        schedule.calm().await;
+        schedule.finish().await;
         world.check(|checks| checks.look_at_end(&world.servers));
-        weather.leave().await;
+        schedule.stop().await;
         Ok::<(), lockkeeper::Error>(())
     };
     if let Err(error) = worked.await {

@@ -7,7 +7,7 @@ use lockkeeper_core::store::{Call, Event, Reply, Store as _, StoreError};
 use tokio::sync::oneshot;
 
 use super::checks::claims;
-use super::network::{Action, Answer, Parcel};
+use super::network::{Action, Answer, Machine, Parcel};
 use super::trace::short;
 use super::world::World;
 
@@ -37,7 +37,8 @@ impl World {
         if network.links[link].closed {
             return Err(StoreError::not_sent("the store is closed"));
         }
-        if network.links[link].down || is_call && network.chance(chances.not_sent) {
+        let is_killed = network.machines[network.links[link].server].killed;
+        if network.links[link].down || is_killed || is_call && network.chance(chances.not_sent) {
             return Err(StoreError::not_sent("no connection"));
         }
         let ticket = network.put_number();
@@ -53,16 +54,18 @@ impl World {
         }
         // A client that is paused sends nothing before it runs again.
         let sent = now.max(network.links[link].paused);
-        let latest = self.plan.ttl.mul_f64(0.4);
         let timeout = u64::try_from(self.plan.timeout().as_millis()).unwrap_or(0);
         let mut at = network.within(sent, self.plan.delay);
         if network.chance(chances.slow) {
             at = network.within(at, 2 * timeout);
         }
-        at = at.max(network.links[link].arrival);
-        let stray = is_call && network.chance(chances.stray);
-        if !stray {
-            network.links[link].arrival = at;
+        if !is_call || !self.plan.unordered {
+            at = at.max(network.links[link].arrival);
+        }
+        let overtaken = is_call && network.chance(chances.overtaken);
+        if !overtaken {
+            let latest = network.links[link].arrival.max(at);
+            network.links[link].arrival = latest;
         }
         network.links[link].waiting.insert(ticket, sender);
         network.put(
@@ -74,12 +77,12 @@ impl World {
                 parcel,
             },
         );
-        if stray {
+        if overtaken {
             self.tell(format_args!("c{link} breaks behind #{ticket}"));
-            network.cut(link, now, GAP, latest, false);
+            network.cut(link, now, GAP, self.plan.latest(), false);
         }
         drop(guard);
-        self.bell.notify_one();
+        self.planned.notify_one();
         Ok((ticket, answer))
     }
 
@@ -102,10 +105,10 @@ impl World {
                 }
                 Some(at) => tokio::select! {
                     biased;
-                    () = self.bell.notified() => {}
+                    () = self.planned.notified() => {}
                     () = tokio::time::sleep_until(self.instant(at)) => {}
                 },
-                None => self.bell.notified().await,
+                None => self.planned.notified().await,
             }
         }
     }
@@ -116,9 +119,13 @@ impl World {
             Action::Arrive {
                 link,
                 ticket,
+                sent,
                 parcel,
-                ..
-            } => self.arrive(link, ticket, parcel).await,
+            } => {
+                if let Some(parcel) = self.reach(link, ticket, sent, parcel) {
+                    self.arrive(link, ticket, parcel).await;
+                }
+            }
             Action::Answer {
                 link,
                 ticket,
@@ -170,7 +177,41 @@ impl World {
                 network.links[link].down = false;
                 network.put_event(link, now, Event::Reconnected);
             }
+            Action::Revive { server } => {
+                self.network().machines[server].killed = false;
+                self.restart_empty(server);
+            }
         }
+    }
+
+    /// A parcel is at its server: what that takes up now. Of one that stands still nothing before it goes on; whoever waits for
+    /// the answer of one that is down is not told that there will be none.
+    fn reach(&self, link: usize, ticket: u64, sent: Duration, parcel: Parcel) -> Option<Parcel> {
+        let mut network = self.network();
+        let Machine { killed, frozen, .. } = network.machines[network.links[link].server];
+        if killed || frozen > sent + self.plan.latest() && !self.plan.late {
+            self.tell(format_args!("#{ticket} reaches nobody"));
+            return None;
+        }
+        if frozen > self.now() {
+            let arrival = Action::Arrive {
+                link,
+                ticket,
+                sent,
+                parcel,
+            };
+            network.put(frozen, arrival);
+            return None;
+        }
+        Some(parcel)
+    }
+
+    /// A server is up, and has lost all its data.
+    pub(super) fn restart_empty(&self, server: usize) {
+        self.tell(format_args!("s{server} is up, empty"));
+        self.servers[server].restart_empty();
+        let now = self.now();
+        self.check(|checks| checks.forgot(server, now));
     }
 
     async fn arrive(&self, link: usize, ticket: u64, parcel: Parcel) {
@@ -226,6 +267,10 @@ impl World {
     async fn execute(&self, link: usize, ticket: u64, call: Call) -> Result<Reply, StoreError> {
         self.drift();
         let place = self.network().links[link].server;
+        let kill = self.network().chances.kill;
+        if self.network().chance(kill) {
+            self.restart_empty(place);
+        }
         let result = {
             let mut network = self.network();
             let forget = network.chances.forget;
@@ -281,7 +326,8 @@ impl World {
             while let Some(published) = &mut network.links[link].published
                 && let Ok(event) = published.try_recv()
             {
-                if network.links[link].down {
+                let silent = network.machines[network.links[link].server].silent;
+                if network.links[link].down || silent > now {
                     continue;
                 }
                 let chances = network.chances;

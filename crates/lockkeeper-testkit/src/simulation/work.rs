@@ -1,34 +1,61 @@
-//! What the tasks of a simulated client do: acquire in every way there is, hold, look, write, nest, let go in every way
-//! there is, or stop in the middle.
+//! What the tasks of a host do: acquire one name, several at once or a Redlock, in every way there is; hold, look, write, nest,
+//! release in every way there is, or stop in the middle. In the end they take everything once more.
 
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::{Error, LeaseState, LossReason, Owner, Released};
-use tokio::time::sleep;
+use lockkeeper::{
+    Acquire, Error, Lease, LeaseState, Lock as _, LossReason, MultiLock, Owner, Redlock, Released,
+    Tries,
+};
+use lockkeeper_core::{Hold, Plan};
+use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
-use super::site::{Closed, Site, Wish, word};
-use super::species::{Changed, Species, Terms};
+use super::host::{Closed, Host, Wish, word};
+use super::kind::{Changed, Held, KindModel};
+use super::workload::{Place, REDLOCK, Workload};
 use super::world::World;
 use crate::stall::drop_after;
 
-/// One task of a client.
-pub(super) struct Worker<S: Species> {
-    pub(super) site: Site,
-    /// The server that its locks are on.
-    pub(super) place: usize,
-    /// With the numbers of their names.
-    pub(super) locks: Vec<(usize, S::Lock)>,
-    /// An owner that several tasks of the client share.
-    pub(super) owner: Owner,
-    pub(super) random: Rng,
+/// One task of a host.
+pub(super) struct Worker {
+    workload: Workload,
+    host: Host,
+    /// The names that are not parts of a Redlock, by their numbers.
+    names: usize,
+    /// Those that several tasks of the host share, by server.
+    owners: Vec<Owner>,
+    random: Rng,
+}
+
+/// What is acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// This name.
+    One(usize),
+    /// Some names together.
+    Several,
+    /// The Redlock.
+    Majority,
+}
+
+/// An acquisition.
+struct Request {
+    plan: Plan,
+    owner: Owner,
+    /// The numbers of the names that are taken to read.
+    reads: Vec<usize>,
+    wishes: Vec<Wish>,
 }
 
 /// What is known of a hold when it begins.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
-    name: usize,
+struct Kept<'a> {
+    aim: Aim,
+    /// The numbers of the names that are taken to read.
+    reads: &'a [usize],
+    granted: Duration,
     /// It is renewed, and without bound.
     steady: bool,
     /// Other tasks have the same owner.
@@ -37,175 +64,330 @@ struct Kept {
     to_the_end: bool,
 }
 
-impl<S: Species> Worker<S> {
+type Turned<T = ()> = Result<T, Closed>;
+
+impl Worker {
+    pub(super) fn new(workload: Workload, host: Host, owners: Vec<Owner>, random: Rng) -> Self {
+        Self {
+            workload,
+            names: host.world.plan.names,
+            host,
+            owners,
+            random,
+        }
+    }
+
     /// Works until the history ends or the client is closed.
     pub(super) async fn run(mut self) {
+        // There is nothing to do for one that is closed.
+        let _ = self.work().await;
+    }
+
+    async fn work(&mut self) -> Turned {
         while !self.world().is_ending() {
-            if self.turn().await.is_err() {
-                return;
-            }
+            let aim = self.aim();
+            self.turn(aim).await?;
             let pause = self.spell(0.12);
             sleep(pause).await;
+        }
+        if self.workload == Workload::Mixed {
+            self.take(Aim::Several).await?;
+        }
+        if !self.workload.is_of_one_server() {
+            self.take(Aim::Majority).await?;
+        }
+        Ok(())
+    }
+
+    fn aim(&mut self) -> Aim {
+        let way = match self.workload {
+            Workload::Redlock => return Aim::Majority,
+            Workload::Mixed => self.random.u8(..8),
+            _ => 0,
+        };
+        match way {
+            0..4 => Aim::One(self.random.usize(..self.names)),
+            4..6 => Aim::Several,
+            _ => Aim::Majority,
         }
     }
 
     /// One acquisition and what follows from it.
-    pub(super) async fn turn(&mut self) -> Result<(), Closed> {
-        let lock = self.random.usize(..self.locks.len());
-        let (name, lock) = self.locks[lock].clone();
-        let shared = self.random.u8(..3) == 0;
-        let owner = if shared {
-            self.owner
-        } else {
-            self.site.clients[self.place].new_owner()
-        };
+    async fn turn(&mut self, aim: Aim) -> Turned {
+        let single = matches!(aim, Aim::One(_));
+        let shared = self.random.u8(..3) == 0 && single;
         let way = self.random.u8(..12);
-        let mut wish = Wish::new(&self.site, name, owner, way >= 2);
         let began = self.world().now();
         let renewed = self.random.u8(..6) != 0;
         let limited = self.random.u8(..10) == 0;
-        let guard = if way < 2 {
-            S::try_acquire(&lock, &owner, &mut self.random).await
+        let tries = way < 2;
+        let acquire =
+            |request: &Request| Acquire::<Hold>::new(request.plan.clone()).owner(&request.owner);
+        let (mut request, acquiring) = if tries {
+            (self.request(aim, shared, true), None)
         } else {
             let terms = self.terms(renewed, limited, matches!(way, 2..=3));
-            let asking = S::acquire(&lock, &owner, terms, &mut self.random);
-            match way {
-                4..=6 => {
-                    let polls = self.random.usize(1..8);
-                    drop_after(asking, polls).await.transpose()
-                }
-                7 => {
-                    let patience = self.spell(0.6);
-                    let outcome = tokio::time::timeout(patience, asking).await;
-                    outcome.ok().transpose()
-                }
-                _ => asking.await.map(Some),
-            }
+            let request = self.request(aim, shared, false);
+            let acquiring = request.as_ref().ok().map(|it| terms(acquire(it)));
+            (request, acquiring)
         };
-        wish.waited();
-        match guard {
-            Ok(Some(guard)) => {
+        let request = match &mut request {
+            Ok(request) => request,
+            Err(error) => return self.judge(aim, error, began),
+        };
+        let asked = match (way, acquiring.map(IntoFuture::into_future)) {
+            (_, None) => {
+                let trying = Acquire::<Hold, Tries>::new(request.plan.clone());
+                trying.owner(&request.owner).await
+            }
+            (4..=6, Some(asking)) => {
+                let polls = self.random.usize(1..if single { 8 } else { 12 });
+                drop_after(asking, polls).await.transpose()
+            }
+            (7, Some(asking)) => {
+                let patience = self.spell(0.6);
+                timeout(patience, asking).await.ok().transpose()
+            }
+            (_, Some(asking)) => asking.await.map(Some),
+        };
+        request.wishes.iter_mut().for_each(Wish::waited);
+        match asked {
+            Ok(Some(hold)) => {
                 let kept = Kept {
-                    name,
-                    steady: way < 2 || renewed && !limited,
+                    aim,
+                    reads: &request.reads,
+                    granted: self.world().now(),
+                    steady: tries || renewed && !limited,
                     shared,
-                    to_the_end: way >= 2 && !renewed && self.random.bool(),
+                    to_the_end: !tries && !renewed && self.random.bool(),
                 };
-                self.keep(kept, guard).await
+                self.keep(kept, hold).await
             }
             Ok(None) => Ok(()),
-            Err(error) => self.judge(&error, began),
+            Err(error) => self.judge(aim, &error, began),
         }
     }
 
-    fn terms(&mut self, renewed: bool, limited: bool, patient: bool) -> Terms {
+    /// How an acquisition that waits is to go.
+    fn terms(
+        &mut self,
+        renewed: bool,
+        limited: bool,
+        patient: bool,
+    ) -> impl FnOnce(Acquire<Hold>) -> Acquire<Hold> + use<> {
         let short = self.random.u8(..6) == 0;
-        Terms {
-            ttl: short.then(|| self.world().plan.shortest_ttl()),
-            fixed: !renewed,
-            max_hold: limited.then(|| self.world().plan.timeout() + self.spell(1.0)),
-            wait: patient.then(|| self.spell(1.5)),
+        let ttl = short.then(|| self.world().plan.shortest_ttl());
+        let max_hold = limited.then(|| self.world().plan.timeout() + self.spell(1.0));
+        let patience = patient.then(|| self.spell(1.5));
+        move |mut acquire| {
+            if let Some(ttl) = ttl {
+                acquire = acquire.ttl(ttl);
+            }
+            if !renewed {
+                acquire = acquire.no_renewal();
+            }
+            if let Some(longest) = max_hold {
+                acquire = acquire.max_hold(longest);
+            }
+            if let Some(longest) = patience {
+                acquire = acquire.wait_for(longest);
+            }
+            acquire
         }
     }
 
-    /// Holds for some time, and lets go.
-    async fn keep(&mut self, kept: Kept, first: S::Guard) -> Result<(), Closed> {
-        let name = kept.name;
-        let granted = self.world().now();
-        self.given(name, &first);
+    /// What is to be acquired, each name that has modes in one by chance.
+    fn request(&mut self, aim: Aim, shared: bool, tries: bool) -> Result<Request, Error> {
+        match aim {
+            Aim::One(name) => {
+                let Place { server, model, .. } = self.host.world.places()[name];
+                let owner = if shared {
+                    self.owners[server]
+                } else {
+                    self.host.clients[server].new_owner()
+                };
+                let reads = model.has_modes()
+                    && if tries {
+                        self.random.bool()
+                    } else {
+                        self.random.u8(..3) > 0
+                    };
+                let client = &self.host.clients[server];
+                let target = model.target(client, &self.host.world.places()[name].name, reads);
+                Ok(Request {
+                    plan: target.into(),
+                    owner,
+                    reads: reads.then_some(name).into_iter().collect(),
+                    wishes: vec![Wish::new(&self.host, name, owner, !tries)],
+                })
+            }
+            Aim::Several => {
+                let mut names: Vec<usize> = (0..self.names).collect();
+                self.random.shuffle(&mut names);
+                names.truncate(self.random.usize(1..=names.len()));
+                self.request_of_several(&names, true)
+            }
+            Aim::Majority => {
+                let client = self.random.usize(..self.host.clients.len());
+                let owner = self.host.clients[client].new_owner();
+                let places = self.world().places().iter().enumerate();
+                let parts = places.filter(|(_, place)| place.name == REDLOCK);
+                let wishes = parts.map(|(name, _)| Wish::new(&self.host, name, owner, false));
+                Ok(Request {
+                    wishes: wishes.collect(),
+                    plan: Redlock::new(&self.host.clients, REDLOCK)?.plan(),
+                    owner,
+                    reads: Vec::new(),
+                })
+            }
+        }
+    }
+
+    /// These names together, for one owner or of each client for one of its own.
+    fn request_of_several(&mut self, names: &[usize], may_read: bool) -> Result<Request, Error> {
+        let (host, random) = (&self.host, &mut self.random);
+        let foreign = random.bool();
+        let one = host.clients[random.usize(..host.clients.len())].new_owner();
+        let (mut members, mut wishes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+        for &name in names {
+            let place = &host.world.places()[name];
+            let client = &host.clients[place.server];
+            let owner = if foreign { one } else { client.new_owner() };
+            let to_read = may_read && place.model.has_modes() && random.bool();
+            reads.extend(to_read.then_some(name));
+            let member = place.model.target(client, &place.name, to_read);
+            members.push(member.owner(&owner));
+            wishes.push(Wish::in_one_of_several(host, name, owner));
+        }
+        Ok(Request {
+            plan: MultiLock::new(members)?.plan(),
+            owner: one,
+            reads,
+            wishes,
+        })
+    }
+
+    /// Holds for some time, and releases.
+    async fn keep(&mut self, kept: Kept<'_>, first: Hold) -> Turned {
+        let reads = matches!(kept.aim, Aim::One(_)) && !kept.reads.is_empty();
+        let first = Held { hold: first, reads };
+        self.given(kept, &first);
         let mut guards = vec![first];
         let mut alone = !kept.shared;
         if kept.to_the_end
             && !self.world().is_ending()
             && let Some(guard) = guards.first()
         {
-            guard.lost().await;
-            // Long enough for it to end on the server too, without a leave and so without a word to those who wait.
+            guard.hold.lost().await;
+            // Long enough for it to end on the server too, without a release and so without a message to waiters.
             let spell = self.spell(0.1);
             sleep(self.world().plan.timeout() + spell).await;
         }
         for _ in 0..self.random.usize(..5) {
-            let Some(guard) = guards.last() else { break };
-            match self.random.u8(..10) {
-                0..=1 => {
-                    let long = self.random.u8(..8) == 0 && !self.world().is_ending();
-                    let spell = self.spell(if long { 1.8 } else { 0.15 });
-                    sleep(spell).await;
-                }
-                2..=3 => {
-                    let spell = self.spell(0.1);
-                    // Its error says that the lease has ended, which the next step finds out by itself.
-                    let _ = guard.run(sleep(spell)).await;
-                }
-                4..=6 => {
-                    let outcome = guard.verify().await;
-                    self.world().tell(format_args!(
-                        "c{} verifies: {}",
-                        self.link(),
-                        word(&outcome)
-                    ));
-                }
-                7..=8 => {
-                    if let Ok(Some(again)) = S::again(guard, &mut self.random).await {
-                        self.given(name, &again);
-                        guards.push(again);
-                    }
-                }
-                _ if S::MODES => alone &= self.change(kept, granted, &mut guards).await?,
-                _ => tokio::task::yield_now().await,
+            alone &= self.step(kept, &mut guards).await?;
+            if guards.is_empty() {
+                break;
             }
             for guard in &guards {
-                let reads = S::reads(guard);
                 if self.world().plan.beyond == Some(Beyond::LateWrite) {
-                    if guard.ensure_held().is_err() {
+                    if guard.hold.ensure_held().is_err() {
                         continue;
                     }
                     let spell = self.spell(1.5);
                     sleep(spell).await;
                 }
-                self.world()
-                    .check(|checks| checks.touch(name, guard, reads));
+                for (name, lease, reads) in self.leases(kept, guard) {
+                    self.world()
+                        .check(|checks| checks.touch(name, &lease, reads));
+                }
             }
         }
         let lost = matches!(
-            guards.first().map(|guard| guard.state()),
+            guards.first().map(|guard| guard.hold.state()),
             Some(LeaseState::Lost(LossReason::Expired | LossReason::Gone))
         );
         if lost {
-            self.lost(kept, granted);
+            self.lost(kept);
         }
         alone &= guards.len() == 1;
         while !guards.is_empty() {
             let guard = guards.swap_remove(self.random.usize(..guards.len()));
-            self.let_go(name, guard, alone).await?;
+            self.release(kept.aim, guard.hold, alone).await?;
         }
         Ok(())
     }
 
-    /// A lease was lost, which was granted then: whether that may be.
-    fn lost(&self, kept: Kept, granted: Duration) {
-        if kept.steady && !kept.shared && self.world().is_fair_since(granted) {
-            let what = format!(
-                "client {} lost name{} although nothing went wrong",
-                self.link(),
-                kept.name
-            );
-            self.world().violate("lost in fair weather", what);
+    /// One thing that a holder does, with the last of its guards. Whether nothing may be left of it.
+    async fn step(&mut self, kept: Kept<'_>, guards: &mut Vec<Held>) -> Turned<bool> {
+        let Some(guard) = guards.last() else {
+            return Ok(true);
+        };
+        let model = match kept.aim {
+            Aim::One(name) => Some(self.host.world.places()[name].model),
+            _ => None,
+        };
+        match (self.random.u8(..10), model) {
+            (0..=1, Some(_)) => {
+                let long = self.random.u8(..8) == 0 && !self.world().is_ending();
+                let spell = self.spell(if long { 1.8 } else { 0.15 });
+                sleep(spell).await;
+            }
+            (2..=3, _) => {
+                let spell = self.spell(0.1);
+                // Its error says that the lease has ended, which the next step finds out by itself.
+                let _ = guard.hold.run(sleep(spell)).await;
+            }
+            (4..=6, _) => {
+                let told = word(&guard.hold.verify().await);
+                self.tell(format_args!("verifies: {told}"));
+            }
+            (7..=8, Some(model)) => {
+                if let Some(guard) = guards.pop() {
+                    let (guard, again) = model.again(guard, &mut self.random).await;
+                    guards.push(guard);
+                    if let Ok(Some(again)) = again {
+                        self.given(kept, &again);
+                        guards.push(again);
+                    }
+                }
+            }
+            (_, Some(model)) if model.has_modes() => return self.change(kept, guards).await,
+            (_, Some(_)) => tokio::task::yield_now().await,
+            (_, None) => {
+                let spell = self.spell(0.2);
+                if timeout(spell, guard.hold.lost()).await.is_ok() {
+                    self.look_for_parts_that_go_on(&guard.hold).await;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// With the loss of a part, or of too many, the whole has ended.
+    async fn look_for_parts_that_go_on(&self, hold: &Hold) {
+        sleep(Duration::from_millis(1)).await;
+        let held = |lease: &&Lease| lease.ensure_held().is_ok();
+        if let Some(lease) = hold.parts().iter().find(held) {
+            let what = format!("{} after the loss of another", lease.name());
+            self.world().violate("a lease that goes on", what);
+        }
+    }
+
+    /// A lease was lost: whether that may be.
+    fn lost(&self, kept: Kept<'_>) {
+        if kept.steady && !kept.shared && self.world().is_calm_since(kept.granted) {
+            let what = format!("host {} lost {:?}", self.host.links[0], kept.aim);
+            self.world().violate("lost without cause", what);
         }
     }
 
     /// Changes the mode of the last guard, or gives that up half way. Whether nothing may be left of it.
-    async fn change(
-        &mut self,
-        kept: Kept,
-        granted: Duration,
-        guards: &mut Vec<S::Guard>,
-    ) -> Result<bool, Closed> {
+    async fn change(&mut self, kept: Kept<'_>, guards: &mut Vec<Held>) -> Turned<bool> {
         let Some(guard) = guards.pop() else {
             return Ok(true);
         };
         let began = self.world().now();
-        let changing = S::change(guard);
+        let changing = KindModel::change(guard);
         let outcome = if self.random.u8(..4) == 0 {
             drop_after(changing, self.random.usize(1..6)).await
         } else {
@@ -213,89 +395,148 @@ impl<S: Species> Worker<S> {
         };
         match outcome {
             None => {
-                self.world()
-                    .tell(format_args!("c{} gives a change up", self.link()));
+                self.tell(format_args!("gives a change up"));
                 Ok(false)
             }
             Some(Ok(Changed::Refused(guard))) => {
-                self.world()
-                    .tell(format_args!("c{} is refused a change", self.link()));
+                self.tell(format_args!("is refused a change"));
                 guards.push(guard);
                 Ok(true)
             }
             Some(Ok(Changed::Done(guard))) => {
-                self.given(kept.name, &guard);
+                self.given(kept, &guard);
                 guards.push(guard);
                 Ok(true)
             }
             Some(Err(error)) => {
                 if matches!(error, Error::Lost { .. } | Error::NotHeld { .. }) {
-                    self.lost(kept, granted);
+                    self.lost(kept);
                 }
-                self.judge(&error, began).map(|()| false)
+                self.judge(kept.aim, &error, began).map(|()| false)
             }
         }
     }
 
-    async fn let_go(&mut self, name: usize, guard: S::Guard, alone: bool) -> Result<(), Closed> {
+    async fn release(&mut self, aim: Aim, guard: Hold, alone: bool) -> Turned {
         let owner = format!("{}/", guard.owner());
         let began = self.world().now();
         match self.random.u8(..10) {
             0..=4 => {
-                let outcome = S::release(guard).await;
-                self.world().tell(format_args!(
-                    "c{} releases: {}",
-                    self.link(),
-                    word(&outcome)
-                ));
-                if let (Ok(Released::Free), true) = (&outcome, alone && !self.world().plan.forgets)
+                let outcome = guard.release().await;
+                self.tell(format_args!("releases: {}", word(&outcome)));
+                if let (Ok(Released::Free), true, Aim::One(name)) = (&outcome, alone, aim)
+                    && !self.world().plan.forgets
                 {
                     let holders = self.world().holders(name);
                     if holders.iter().any(|claim| claim.starts_with(&owner)) {
-                        self.world()
-                            .violate("held after release", format!("name{name} by {owner}"));
+                        let what = format!("name{name} by {owner}");
+                        self.world().violate("held after release", what);
                     }
                 }
-                outcome.map_or_else(|error| self.judge(&error, began), |_| Ok(()))
+                outcome.map_or_else(|error| self.judge(aim, &error, began), |_| Ok(()))
             }
             5 => {
                 let polls = self.random.usize(1..4);
-                drop_after(S::release(guard), polls).await;
+                drop_after(guard.release(), polls).await;
                 Ok(())
             }
             _ => {
                 drop(guard);
-                self.world().tell(format_args!("c{} drops", self.link()));
+                self.tell(format_args!("drops"));
                 Ok(())
             }
         }
     }
 
-    /// A lease was granted: from now on it is watched.
-    fn given(&self, name: usize, guard: &S::Guard) {
-        self.site.given(name, guard, S::reads(guard));
+    /// Takes everything there is when nothing goes wrong any more, however long that takes.
+    async fn take(&mut self, aim: Aim) -> Turned {
+        loop {
+            let began = self.world().now();
+            let names: Vec<usize> = (0..self.names).collect();
+            let taken = async {
+                let request = match aim {
+                    Aim::Several => self.request_of_several(&names, false)?,
+                    _ => self.request(aim, false, false)?,
+                };
+                let acquire = Acquire::<Hold>::new(request.plan.clone());
+                let hold = acquire.owner(&request.owner).await?;
+                let kept = Kept {
+                    aim,
+                    reads: &request.reads,
+                    granted: self.world().now(),
+                    steady: true,
+                    shared: false,
+                    to_the_end: false,
+                };
+                let held = Held { hold, reads: false };
+                self.given(kept, &held);
+                sleep(Duration::from_millis(5)).await;
+                held.hold.release().await
+            };
+            match taken.await {
+                Ok(_) => return Ok(()),
+                Err(error) => self.judge(aim, &error, began)?,
+            }
+        }
+    }
+
+    /// Leases were granted: from now on they are watched.
+    fn given(&self, kept: Kept<'_>, held: &Held) {
+        if kept.aim == Aim::Majority {
+            self.host.given_by_majority(&held.hold);
+        }
+        for (name, lease, reads) in self.leases(kept, held) {
+            self.host.given(name, &lease, reads);
+        }
+    }
+
+    /// What a guard holds, with the number of each name and whether it is held to read. What a Redlock has on its servers is
+    /// nothing by itself.
+    fn leases(&self, kept: Kept<'_>, held: &Held) -> Vec<(usize, Lease, bool)> {
+        match kept.aim {
+            Aim::One(name) => vec![(name, held.hold.lease().clone(), held.reads)],
+            Aim::Several => {
+                let places = self.world().places();
+                let lease = |lease: Lease| {
+                    let name = places.iter().position(|it| it.name == lease.name())?;
+                    Some((name, lease, kept.reads.contains(&name)))
+                };
+                held.hold.parts().into_iter().filter_map(lease).collect()
+            }
+            Aim::Majority => Vec::new(),
+        }
     }
 
     /// Whether an error may be.
-    fn judge(&self, error: &Error, began: Duration) -> Result<(), Closed> {
-        if S::MODES && matches!(error, Error::WouldDeadlock { .. }) {
+    fn judge(&self, aim: Aim, error: &Error, began: Duration) -> Turned {
+        let world = self.world();
+        let now = world.now();
+        let is_explained = match (aim, error) {
             // Whether there was cause is seen on the server.
-            self.world()
-                .tell(format_args!("c{} fails: {error}", self.link()));
+            (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
+            // Servers that have lost their data take no part for one ttl.
+            (Aim::Majority, Error::Backend { .. }) => {
+                world.check(|checks| checks.keeps_one_out(now))
+            }
+            _ => false,
+        };
+        if is_explained {
+            self.tell(format_args!("fails: {error}"));
             return Ok(());
         }
-        self.site.judge(error, began)
+        self.host.judge(error, began)
     }
 
-    fn link(&self) -> usize {
-        self.site.links[self.place]
+    fn tell(&self, what: std::fmt::Arguments<'_>) {
+        self.world()
+            .tell(format_args!("c{} {what}", self.host.links[0]));
     }
 
     fn world(&self) -> &World {
-        &self.site.world
+        &self.host.world
     }
 
     fn spell(&mut self, ttls: f64) -> Duration {
-        self.site.spell(&mut self.random, ttls)
+        self.host.spell(&mut self.random, ttls)
     }
 }

@@ -1,21 +1,21 @@
 //! What all parts of one history share.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fastrand::Rng;
 use lockkeeper_core::clock::{Clock, TokioClock};
 use lockkeeper_core::store::{Call, Reply, Store as _, StoreError};
 use lockkeeper_memory::MemoryStore;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::checks::{Checks, Violation};
 use super::network::Network;
-use super::place::Place;
 use super::plan::{Chances, Plan};
 use super::trace::Trace;
+use super::workload::Place;
 use crate::mutants::Patch;
 
 /// Where the servers' clocks begin, µs since the Unix epoch: any time, but always the same.
@@ -30,9 +30,9 @@ pub(super) struct World {
     /// What the servers run in place of one script.
     patch: Option<Patch>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Rings when something is put on the agenda.
-    pub(super) bell: Notify,
-    /// Rings at the first violation.
+    /// Notified when something is put on the agenda.
+    pub(super) planned: Notify,
+    /// Notified at the first violation.
     pub(super) alarm: Notify,
     beginning: Instant,
     trace: Mutex<Trace>,
@@ -45,7 +45,7 @@ pub(super) struct World {
 #[derive(Debug, Clone, Copy, Default)]
 struct Course {
     /// Since when, or from when on, nothing goes wrong any more.
-    fair: Option<Duration>,
+    calm: Option<Duration>,
     /// Whether clients begin nothing new.
     ending: bool,
     requests: u64,
@@ -67,11 +67,11 @@ impl World {
         });
         Arc::new(Self {
             clock: Arc::new(TokioClock::new()),
-            bell: Notify::new(),
+            planned: Notify::new(),
             alarm: Notify::new(),
             beginning: Instant::now(),
             trace: Mutex::new(Trace::new(keep_lines)),
-            network: Mutex::new(Network::new(Rng::with_seed(plan.seed_of(1)), plan.chances)),
+            network: Mutex::new(Network::new(&plan)),
             checks: Mutex::new(Checks::new(places.clone(), &plan)),
             servers: servers.collect(),
             places,
@@ -110,7 +110,7 @@ impl World {
     }
 
     pub(super) fn trace(&self) -> MutexGuard<'_, Trace> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.trace.lock()
     }
 
     pub(super) fn tell(&self, event: fmt::Arguments<'_>) {
@@ -119,16 +119,16 @@ impl World {
     }
 
     pub(super) fn network(&self) -> MutexGuard<'_, Network> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+        self.network.lock()
     }
 
     fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+        self.course.lock()
     }
 
-    /// Tells the checkers something, and rings the alarm if that was a violation.
+    /// Tells the checkers something, and ends the history if that was a violation.
     pub(super) fn check<T>(&self, tell: impl FnOnce(&mut Checks) -> T) -> T {
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.checks.lock();
         let before = checks.violation().is_some();
         let result = tell(&mut checks);
         if !before && let Some(violation) = checks.violation() {
@@ -152,13 +152,13 @@ impl World {
         &self.places
     }
 
-    /// Lets the checkers look at what is believed, and at the servers too if a script has run or nothing may go wrong.
+    /// Lets the checkers look at who is valid, and at the servers too if a script has run or nothing may go wrong.
     pub(super) fn look(&self, executed: bool) {
-        let (now, fair) = (self.now(), self.course().fair);
+        let (now, calm) = (self.now(), self.course().calm);
         self.check(|checks| {
             checks.look(now);
-            if executed || fair.is_some() {
-                checks.look_at_servers(&self.servers, now, fair);
+            if executed || calm.is_some() {
+                checks.look_at_servers(&self.servers, now, calm);
             }
         });
     }
@@ -169,19 +169,19 @@ impl World {
     }
 
     /// Whether nothing goes wrong any more, and has not since `when`.
-    pub(super) fn is_fair_since(&self, when: Duration) -> bool {
-        self.course().fair.is_some_and(|fair| when >= fair)
+    pub(super) fn is_calm_since(&self, when: Duration) -> bool {
+        self.course().calm.is_some_and(|calm| when >= calm)
     }
 
     /// Whether the storm is over.
     pub(super) fn is_healed(&self) -> bool {
-        self.course().fair.is_some()
+        self.course().calm.is_some()
     }
 
     /// From `when` on nothing goes wrong any more, or from later on if that was said before.
-    pub(super) fn fair_from(&self, when: Duration) {
+    pub(super) fn calm_from(&self, when: Duration) {
         let mut course = self.course();
-        course.fair = course.fair.max(Some(when));
+        course.calm = course.calm.max(Some(when));
     }
 
     /// Lets nothing go wrong with requests and messages from now on.

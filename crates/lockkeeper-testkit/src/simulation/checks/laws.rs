@@ -122,21 +122,21 @@ impl Checks {
         }
         for id in &ids {
             let (_, claim) = id;
-            let leaves = verb == Verb::Release;
+            let releases = verb == Verb::Release;
             self.asked.insert((client, claim.clone()));
-            if !leaves && self.leaving.contains(id) {
+            if !releases && self.releasing.contains(id) {
                 let what = format!("{} is sent for {}", call.item.script.name, short(claim));
-                self.violate("a claim lives once", format!("{what}, which has left"));
+                self.violate("a claim lives once", format!("{what}, which was released"));
             }
             let open = self.open.entry(id.clone()).or_default();
-            let crowded = open.iter().any(|(_, leave)| !leaves || *leave);
-            open.push((ticket, leaves));
+            let crowded = open.iter().any(|(_, release)| !releases || *release);
+            open.push((ticket, releases));
             if crowded {
                 let what = format!("{} is sent for {}", call.item.script.name, short(claim));
                 self.violate("one request at a time", format!("{what} behind another"));
             }
-            if leaves {
-                self.leaving.insert(id.clone());
+            if releases {
+                self.releasing.insert(id.clone());
             }
         }
         ids

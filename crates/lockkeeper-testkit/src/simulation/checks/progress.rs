@@ -1,4 +1,4 @@
-//! Progress: who waits, who must look, and that nobody waits in vain once nothing goes wrong any more.
+//! Progress: which clients wait, which must look, and that nobody waits in vain once nothing goes wrong any more.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use lockkeeper::Owner;
 use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
-use crate::simulation::place::Place;
-use crate::simulation::species::Standing;
+use crate::simulation::kind::Standing;
 use crate::simulation::trace::short;
+use crate::simulation::workload::Place;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
 /// nothing goes wrong any more, beyond what the kind allows: a few round trips and the jitter of waiters.
@@ -34,7 +34,7 @@ impl Checks {
         self.gathering.insert((name, owner.to_string()));
     }
 
-    /// Somebody has what he wants, or does not want it any more.
+    /// Somebody has what it wants, or does not want it any more.
     pub(in crate::simulation) fn waited(&mut self, client: usize, name: usize) {
         if let Some(count) = self.waiting.get_mut(&(name, client)) {
             *count -= 1;
@@ -71,22 +71,23 @@ impl Checks {
         self.interest.values().sum()
     }
 
-    /// Looks at the servers: `fair` says since when nothing goes wrong any more.
+    /// Looks at the servers: `calm` says since when nothing goes wrong any more.
     pub(in crate::simulation) fn look_at_servers(
         &mut self,
         servers: &[MemoryStore],
         now: Duration,
-        fair: Option<Duration>,
+        calm: Option<Duration>,
     ) {
         for name in 0..self.idle.len() {
             let holders = self.holders(servers, name);
             if !self.forgets
+                && !self.late
                 && let Some(back) = holders
                     .iter()
-                    .find(|claim| self.left.contains(&self.id(name, claim)))
+                    .find(|claim| self.released.contains(&self.id(name, claim)))
             {
-                let what = format!("{} has left and holds name{name} again", short(back));
-                self.violate("back after its leave", what);
+                let what = format!("{} was released and holds name{name} again", short(back));
+                self.violate("back after its release", what);
             }
             let Place {
                 server,
@@ -98,12 +99,12 @@ impl Checks {
             let free = model.is_free(server, main, &holders);
             self.look_for_conflict(name, server);
             self.look_for_the_undying(name, &holders, now);
-            self.look_for_progress(name, free, &holders, now, fair);
-            self.look_for_the_unheard(name, &holders, now, fair);
+            self.look_for_progress(name, free, &holders, now, calm);
+            self.look_for_the_unheard(name, &holders, now, calm);
         }
     }
 
-    /// Looks at who holds on the server, whatever anybody believes.
+    /// Looks at the holders on the server, whatever their clients assume.
     fn look_for_conflict(&mut self, name: usize, server: &MemoryStore) {
         let Place { model, main, .. } = &self.places[name];
         let standing = model.standing(server, main);
@@ -140,7 +141,7 @@ impl Checks {
         self.waiting.keys().any(|&(waited, _)| waited == name)
     }
 
-    /// Looks at who was told of a gap and has not asked.
+    /// Looks at clients that were told of a gap and have not asked.
     pub(in crate::simulation) fn look_for_the_deaf(&mut self, now: Duration) {
         let late = self.looks.iter().find(|(_, until)| now > **until);
         if let Some((&(name, client), until)) = late {
@@ -149,16 +150,16 @@ impl Checks {
         }
     }
 
-    /// Looks at grants that were not asked for: whoever is granted in fair weather holds soon, or lets go.
+    /// Looks at grants that were not asked for: what is granted in the calm is held soon, or released.
     fn look_for_the_unheard(
         &mut self,
         name: usize,
         holders: &[String],
         now: Duration,
-        fair: Option<Duration>,
+        calm: Option<Duration>,
     ) {
         let standing = |(grant, since): &(Standing, Duration)| {
-            fair.is_some_and(|fair| *since >= fair)
+            calm.is_some_and(|calm| *since >= calm)
                 && holders.iter().any(|claim| grant.claims.contains(claim))
         };
         self.unheard[name].retain(standing);
@@ -171,11 +172,11 @@ impl Checks {
         }
     }
 
-    /// For how long claims may hold because what was sent to let them go has not arrived.
+    /// For how long claims may hold because their release has not arrived.
     fn abandoned<'a>(&self, name: usize, claims: impl IntoIterator<Item = &'a String>) -> Duration {
         if claims
             .into_iter()
-            .all(|claim| self.leaving.contains(&self.id(name, claim)))
+            .all(|claim| self.releasing.contains(&self.id(name, claim)))
         {
             self.places[name].model.abandoned(self.heartbeat)
         } else {
@@ -189,9 +190,9 @@ impl Checks {
         free: bool,
         holders: &[String],
         now: Duration,
-        fair: Option<Duration>,
+        calm: Option<Duration>,
     ) {
-        let Some(fair) = fair.filter(|fair| now >= *fair) else {
+        let Some(calm) = calm.filter(|calm| now >= *calm) else {
             self.idle[name] = None;
             self.ghost[name] = None;
             return;
@@ -212,11 +213,12 @@ impl Checks {
         } else {
             self.idle[name] = None;
         }
+        let settles = self.settles[self.places[name].server];
         let unwanted = holders.iter().find(|claim| {
             let owner = claim.split('/').next().unwrap_or_default().to_owned();
             let granted = self.granted.get(&self.id(name, claim));
-            let young = granted
-                .is_some_and(|granted| *granted >= fair || self.settles && self.is_alive(claim));
+            let young =
+                granted.is_some_and(|granted| *granted >= calm || settles && self.is_alive(claim));
             young && !self.interest.contains_key(&(name, owner))
         });
         let Some(claim) = unwanted else {

@@ -2,7 +2,7 @@
 
 use super::Checks;
 use crate::simulation::beyond::Beyond;
-use crate::simulation::species::Grant;
+use crate::simulation::kind::Grant;
 use crate::simulation::trace::short;
 
 impl Checks {

@@ -1,5 +1,5 @@
-//! Turns in a queue: who was told to wait earlier is granted earlier, unless it was silent for too long; and grants that the
-//! server makes without being asked by the one who is granted.
+//! Turns in a queue: a claim that was told to wait earlier is granted earlier, unless it was silent for too long; and grants that the
+//! server makes without being asked for them.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Item, Verb, claims, items, verb};
 use crate::simulation::beyond::Beyond;
-use crate::simulation::place::Place;
-use crate::simulation::species::{Grant, Standing};
+use crate::simulation::kind::{Grant, Standing};
 use crate::simulation::trace::short;
+use crate::simulation::workload::Place;
 
 /// A claim that was told to wait.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub(super) struct Waiter {
 }
 
 impl Checks {
-    /// A script was executed: who waits, who has gone, and whose turn it was.
+    /// A script was executed: which claims wait, which have gone, and whose turn it was.
     pub(super) fn look_at_turns(
         &mut self,
         call: &Call,
@@ -37,7 +37,7 @@ impl Checks {
             if self.places[name].server != place || !call.item.keys.contains(main) {
                 continue;
             }
-            // What the script did first, before it heard or forgot whoever asked.
+            // What the script did first, before it heard or forgot the claims that asked.
             let standing = model.standing(server, main);
             let before = std::mem::replace(&mut self.stood[name], standing.clone());
             let mut new = standing.clone();
@@ -49,7 +49,7 @@ impl Checks {
             }
             new.retain(|grant| !grant.claims.is_empty());
             for grant in &new {
-                // Who holds is let in again past the queue, in either mode.
+                // A holder is let in again past the queue, in either mode.
                 if !before.iter().any(|other| other.owner == grant.owner) {
                     let owners = new.iter().filter(|other| other.owner == grant.owner);
                     let claims: Vec<&String> = owners.flat_map(|it| &it.claims).collect();
@@ -83,7 +83,7 @@ impl Checks {
         for claim in claims {
             self.armed.insert(self.id(name, claim), now);
         }
-        // A server that forgets may give a place back to a claim that has left.
+        // A server that forgets may give a place back to a claim that was released.
         if !self.forgets && claims.iter().any(|claim| self.is_alive(claim)) {
             for claim in claims {
                 self.granted.insert(self.id(name, claim), now);
@@ -113,9 +113,9 @@ impl Checks {
             // Nobody knows whose places were lost.
             return;
         }
-        // A leave goes before the turn is given on.
-        let leaves = verb(call) == Verb::Release;
-        let gone = |claim: &String| leaves && claims(call).contains(&claim.as_str());
+        // A release comes before the turn is given on.
+        let releases = verb(call) == Verb::Release;
+        let gone = |claim: &String| releases && claims(call).contains(&claim.as_str());
         let lost = |waiter: &Waiter| waiter.lost && granted.contains(&&waiter.claim);
         if self.queues[name].iter().any(lost) {
             return;
@@ -182,7 +182,7 @@ impl Checks {
         }
     }
 
-    /// Of a kind without a queue: who was told that another holds, as if it then had a place.
+    /// Of a kind without a queue: a claim that was told that another holds, as if it then had a place.
     fn asked_earlier(&mut self, name: usize, claim: &str, status: Option<Status>, now: Duration) {
         let queue = &mut self.queues[name];
         let known = queue.iter().position(|waiter| waiter.claim == claim);

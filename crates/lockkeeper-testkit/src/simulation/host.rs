@@ -1,5 +1,5 @@
-//! A process: a client for each server, whose connections are its own. What its tasks have in common: whom they tell what they
-//! want and what they were given, which errors may be, and that they do not run while it is paused.
+//! A host: a process with a client for each server, whose connections are its own. What its tasks have in common: that the checkers
+//! hear what they want and what they were given, which errors may be, and that they do not run while it is paused.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::world::World;
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(super) struct Host {
     pub(super) world: Arc<World>,
     /// Those of its clients, by server.
     pub(super) links: Vec<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Site {
     pub(super) clients: Vec<Client>,
 }
 
-impl Site {
+impl Host {
     /// A seed of one of its parts.
     pub(super) fn seed(&self, part: u64) -> u64 {
         let own = self
@@ -68,11 +68,11 @@ impl Site {
 
     /// A lease was granted by a majority of the servers.
     pub(super) fn given_by_majority(&self, lease: &Lease) {
-        let (token, process) = (lease.fencing_token(), self.links[0]);
+        let (token, host) = (lease.fencing_token(), self.links[0]);
         self.world
-            .tell(format_args!("c{process} holds the Redlock with {token}"));
+            .tell(format_args!("c{host} holds the Redlock with {token}"));
         self.world
-            .check(|checks| checks.given_by_majority(process, lease));
+            .check(|checks| checks.given_by_majority(host, lease));
     }
 
     /// Whether an error may be.
@@ -86,7 +86,7 @@ impl Site {
                 let mut failures = failures.iter();
                 failures.try_for_each(|(_, failure)| self.judge(failure, began))
             }
-            Error::Backend { .. } if !self.world.is_fair_since(began) => Ok(()),
+            Error::Backend { .. } if !self.world.is_calm_since(began) => Ok(()),
             error => {
                 let what = format!("client {}: {error}", self.links[0]);
                 self.world.violate("an error without cause", what);
@@ -116,8 +116,8 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    pub(super) fn new(site: &Site, name: usize, owner: Owner, waits: bool) -> Self {
-        let (world, link) = (Arc::clone(&site.world), site.link_of(name));
+    pub(super) fn new(host: &Host, name: usize, owner: Owner, waits: bool) -> Self {
+        let (world, link) = (Arc::clone(&host.world), host.link_of(name));
         world.check(|checks| checks.wants(link, name, owner, waits));
         Self {
             world,
@@ -129,9 +129,9 @@ impl Wish {
     }
 
     /// In a name that is acquired with others, all of them or none.
-    pub(super) fn in_one_of_several(site: &Site, name: usize, owner: Owner) -> Self {
-        site.world.check(|checks| checks.gathers(name, owner));
-        Self::new(site, name, owner, false)
+    pub(super) fn in_one_of_several(host: &Host, name: usize, owner: Owner) -> Self {
+        host.world.check(|checks| checks.gathers(name, owner));
+        Self::new(host, name, owner, false)
     }
 
     pub(super) fn waited(&mut self) {

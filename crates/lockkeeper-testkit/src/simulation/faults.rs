@@ -1,4 +1,5 @@
-//! What befalls clients and the server: disasters while the storm lasts, a short cut now and then when it is over.
+//! The fault schedule: what befalls hosts and servers while the storm lasts, a short cut now and then when it is over, and the
+//! end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +11,33 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
-use super::crew::Crew;
+use super::host::{Host, Pausable};
 use super::link::LinkStore;
-use super::plan::{APART, Disaster};
-use super::site::{Pausable, Site};
+use super::network::Action;
+use super::plan::{APART, Fault};
+use super::workload::Workload;
 use super::world::World;
 
 /// How long what went wrong may show after it is over: a request that is waited for, a pause between attempts.
 const AFTERMATH: Duration = Duration::from_millis(700);
 
-/// How long a connection is broken in fair weather, ms.
+/// How long a connection is broken in calm, ms.
 const BLIP: u64 = 200;
 
-/// A process with its tasks.
+/// A host with its tasks.
 #[derive(Debug)]
-struct Process {
-    site: Site,
+struct Running {
+    host: Host,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// All processes, and what befalls them.
-pub(super) struct Weather<'a> {
+/// All hosts, and what befalls them.
+pub(super) struct FaultSchedule {
     world: Arc<World>,
-    crew: &'a dyn Crew,
+    workload: Workload,
     random: Rng,
-    processes: Vec<Process>,
-    /// Tasks of processes that are gone.
+    hosts: Vec<Running>,
+    /// Tasks of hosts that are gone.
     orphans: Vec<JoinHandle<()>>,
     /// Of each server.
     snapshots: Vec<Snapshot>,
@@ -47,36 +49,36 @@ pub(super) struct Weather<'a> {
     back: Duration,
 }
 
-impl<'a> Weather<'a> {
-    pub(super) fn new(world: &Arc<World>, crew: &'a dyn Crew) -> Result<Self, lockkeeper::Error> {
-        let mut weather = Self {
+impl FaultSchedule {
+    pub(super) fn new(world: &Arc<World>, workload: Workload) -> Result<Self, lockkeeper::Error> {
+        let mut schedule = Self {
             world: Arc::clone(world),
-            crew,
+            workload,
             random: Rng::with_seed(world.plan.seed_of(2)),
-            processes: Vec::new(),
+            hosts: Vec::new(),
             orphans: Vec::new(),
             snapshots: world.servers.iter().map(MemoryStore::snapshot).collect(),
             stepped: vec![Duration::ZERO; world.servers.len()],
             ahead: world.plan.ahead.clone(),
             back: Duration::ZERO,
         };
-        for _ in 0..world.plan.clients {
-            weather.start()?;
+        for _ in 0..world.plan.hosts {
+            schedule.start()?;
         }
-        Ok(weather)
+        Ok(schedule)
     }
 
-    /// A new process begins to work.
+    /// A new host begins to work.
     fn start(&mut self) -> Result<(), lockkeeper::Error> {
         let world = &self.world;
-        let mut site = Site {
+        let mut host = Host {
             world: Arc::clone(world),
             links: Vec::new(),
             clients: Vec::new(),
         };
         for (place, server) in world.servers.iter().enumerate() {
             let link = world.network().connect(place, server);
-            site.links.push(link);
+            host.links.push(link);
             let settings = Client::builder()
                 .seed(world.plan.seed_of(100 * (1 + link as u64)))
                 .ttl(world.plan.ttl)
@@ -84,12 +86,12 @@ impl<'a> Weather<'a> {
                 .release_timeout(world.plan.ttl)
                 .store_name(format!("s{place}"));
             let store = LinkStore::new(Arc::clone(world), link);
-            site.clients.push(settings.build(Arc::new(store))?);
+            host.clients.push(settings.build(Arc::new(store))?);
         }
-        let jobs = self.crew.jobs(&site).into_iter();
-        let tasks = jobs.map(|job| tokio::spawn(Pausable::new(world, site.links[0], job)));
+        let jobs = self.workload.jobs(&host).into_iter();
+        let tasks = jobs.map(|job| tokio::spawn(Pausable::new(world, host.links[0], job)));
         let tasks = tasks.collect();
-        self.processes.push(Process { site, tasks });
+        self.hosts.push(Running { host, tasks });
         Ok(())
     }
 
@@ -101,7 +103,7 @@ impl<'a> Weather<'a> {
         }
     }
 
-    /// Disasters until the storm is over.
+    /// Faults until the storm is over.
     pub(super) async fn storm(&mut self) -> Result<(), lockkeeper::Error> {
         let plan = self.world.plan.clone();
         while self.world.now() < plan.storm {
@@ -111,55 +113,54 @@ impl<'a> Weather<'a> {
                 let server = self.server();
                 self.snapshots[server] = self.world.servers[server].snapshot();
             }
-            if let Some(disaster) = self.random.choice(plan.disasters.iter().copied()) {
-                self.world.tell(format_args!("{disaster:?}"));
-                self.befall(disaster).await?;
+            if let Some(fault) = self.random.choice(plan.faults.iter().copied()) {
+                self.world.tell(format_args!("{fault:?}"));
+                self.befall(fault).await?;
                 self.world.look(true);
             }
         }
         Ok(())
     }
 
-    async fn befall(&mut self, disaster: Disaster) -> Result<(), lockkeeper::Error> {
+    async fn befall(&mut self, fault: Fault) -> Result<(), lockkeeper::Error> {
         let now = self.world.now();
-        let process = self.random.usize(..self.processes.len());
+        let host = self.random.usize(..self.hosts.len());
         let server = self.server();
-        let store = &self.world.servers[server];
-        match disaster {
-            Disaster::Cut => {
-                let link = self.processes[process].site.links[server];
+        let world = Arc::clone(&self.world);
+        let store = &world.servers[server];
+        match fault {
+            Fault::Cut => {
+                let link = self.hosts[host].host.links[server];
                 self.cut(link, self.outage(), false);
             }
-            Disaster::Restart => {
+            Fault::Restart => {
                 store.flush_scripts();
                 self.cut_all(server);
             }
-            Disaster::ForgetScripts => store.flush_scripts(),
-            Disaster::Pause => {
-                let longest = self.world.plan.ttl.mul_f64(1.5).as_millis();
-                let pause = self.random.u64(0..=u64::try_from(longest).unwrap_or(0));
-                let until = (now + Duration::from_millis(pause)).min(self.world.plan.storm);
-                for link in &self.processes[process].site.links {
+            Fault::ForgetScripts => store.flush_scripts(),
+            Fault::Pause => {
+                let until = self.until(1.5);
+                for link in &self.hosts[host].host.links {
                     self.world.network().links[*link].paused = until;
                 }
             }
-            Disaster::Close => {
-                let process = self.processes.swap_remove(process);
-                self.close(&process.site).await;
-                self.orphans.extend(process.tasks);
+            Fault::Close => {
+                let gone = self.hosts.swap_remove(host);
+                self.close(&gone.host).await;
+                self.orphans.extend(gone.tasks);
                 self.start()?;
             }
-            Disaster::Crash => {
-                let process = self.processes.swap_remove(process);
-                for link in &process.site.links {
+            Fault::Crash => {
+                let gone = self.hosts.swap_remove(host);
+                for link in &gone.host.links {
                     self.world.network().close(*link);
                     self.world.check(|checks| checks.died(*link));
                 }
-                process.tasks.iter().for_each(JoinHandle::abort);
-                self.orphans.extend(process.tasks);
+                gone.tasks.iter().for_each(JoinHandle::abort);
+                self.orphans.extend(gone.tasks);
                 self.start()?;
             }
-            Disaster::ClockBack => {
+            Fault::ClockBack => {
                 let longest = if self.world.servers.len() > 1 {
                     // Those of a Redlock are never behind the time, or they would be too far apart.
                     self.ahead[server]
@@ -172,7 +173,7 @@ impl<'a> Weather<'a> {
                 store.step_clock(-step);
             }
             // Once in one lease, or the steps would add up to more than the margin.
-            Disaster::ClockForward if now >= self.stepped[server] + 2 * self.world.plan.ttl => {
+            Fault::ClockForward if now >= self.stepped[server] + 2 * self.world.plan.ttl => {
                 self.stepped[server] = now;
                 let longest = self.world.plan.margin() - Duration::from_millis(2);
                 let longest = i64::try_from(longest.as_millis()).unwrap_or(0);
@@ -182,21 +183,21 @@ impl<'a> Weather<'a> {
                     store.step_clock(step);
                 }
             }
-            Disaster::ClockForward => {}
-            Disaster::ClockLeap => {
+            Fault::ClockForward => {}
+            Fault::ClockLeap => {
                 let leap = 2 * self.random.u64(0..=self.ttl_ms());
                 store.step_clock(leap.cast_signed());
             }
-            Disaster::DeletedKey => {
+            Fault::DeletedKey => {
                 let places = self.world.places();
                 let place = &places[self.random.usize(..places.len())];
                 // It may be gone already.
                 let _ = self.world.servers[place.server].execute(&["DEL", &place.main]);
             }
-            Disaster::Force => {
+            Fault::Force => {
                 let places = self.world.places();
                 let place = &places[self.random.usize(..places.len())];
-                let client = self.processes[process].site.clients[place.server].clone();
+                let client = self.hosts[host].host.clients[place.server].clone();
                 // In a storm it may fail.
                 if let Ok(found) = client.inspect(&place.name).await
                     && let Some(holder) = found.holders.first()
@@ -204,7 +205,7 @@ impl<'a> Weather<'a> {
                     let _ = client.force_release(&place.name, &holder.claim).await;
                 }
             }
-            Disaster::Failover => {
+            Fault::Failover => {
                 store.restore(&self.snapshots[server]);
                 store.flush_scripts();
                 if self.world.plan.beyond == Some(Beyond::ClockBehind) {
@@ -215,28 +216,62 @@ impl<'a> Weather<'a> {
                 self.world.check(|checks| checks.forgot(server, now));
                 self.cut_all(server);
             }
-            Disaster::Empty => {
-                store.restart_empty();
-                self.world.check(|checks| checks.forgot(server, now));
-                self.cut_all(server);
+            Fault::Kill => {
+                let until = self.until(1.5);
+                if self.random.bool() {
+                    self.cut_all(server);
+                }
+                let mut network = self.world.network();
+                network.machines[server].killed = true;
+                network.put(until, Action::Revive { server });
+                drop(network);
+                self.world.planned.notify_one();
             }
-            Disaster::Revoke => self.revoke(process),
+            Fault::Freeze => {
+                let until = self.until(1.5);
+                let mut network = self.world.network();
+                let machine = &mut network.machines[server];
+                if machine.frozen <= now {
+                    machine.frozen_since = now;
+                }
+                machine.frozen = until;
+                let stood = until - machine.frozen_since;
+                drop(network);
+                if stood >= self.world.plan.ttl / 2 {
+                    self.world.check(|checks| checks.gave_up_releases(server));
+                }
+            }
+            Fault::Silence => {
+                let until = self.until(1.5);
+                self.world.network().machines[server].silent = until;
+            }
+            Fault::Revoke => self.revoke(host),
         }
         Ok(())
+    }
+
+    /// A moment up to so many ttls from now, and in the storm.
+    fn until(&mut self, ttls: f64) -> Duration {
+        let longest = self.world.plan.ttl.mul_f64(ttls).as_millis();
+        let spell = self.random.u64(0..=u64::try_from(longest).unwrap_or(0));
+        let now = self.world.now();
+        (now + Duration::from_millis(spell))
+            .min(self.world.plan.storm)
+            .max(now)
     }
 
     fn ttl_ms(&self) -> u64 {
         u64::try_from(self.world.plan.ttl.as_millis()).unwrap_or(0)
     }
 
-    /// A process has a name revoked, wherever that is.
-    fn revoke(&mut self, process: usize) {
+    /// A host has a name revoked, wherever that is.
+    fn revoke(&mut self, host: usize) {
         let places = self.world.places();
         let Some(meant) = self.random.choice(places) else {
             return;
         };
         for place in places.iter().filter(|place| place.name == meant.name) {
-            let client = self.processes[process].site.clients[place.server].clone();
+            let client = self.hosts[host].host.clients[place.server].clone();
             let name = place.name.clone();
             self.orphans.push(tokio::spawn(async move {
                 // Whether it was is seen on the server.
@@ -250,21 +285,21 @@ impl<'a> Weather<'a> {
     }
 
     fn cut(&self, link: usize, down: u64, server: bool) {
-        let (now, latest) = (self.world.now(), self.world.plan.ttl.mul_f64(0.4));
+        let (now, latest) = (self.world.now(), self.world.plan.latest());
         self.world.network().cut(link, now, down, latest, server);
-        self.world.bell.notify_one();
+        self.world.planned.notify_one();
     }
 
     /// Breaks every connection to a server.
     fn cut_all(&self, server: usize) {
-        for process in &self.processes {
-            self.cut(process.site.links[server], self.outage(), true);
+        for running in &self.hosts {
+            self.cut(running.host.links[server], self.outage(), true);
         }
     }
 
-    /// Closes the clients of a process.
-    async fn close(&self, site: &Site) {
-        for (link, client) in site.links.iter().zip(&site.clients) {
+    /// Closes the clients of a host.
+    async fn close(&self, host: &Host) {
+        for (link, client) in host.links.iter().zip(&host.clients) {
             self.close_client(*link, client).await;
         }
     }
@@ -274,7 +309,7 @@ impl<'a> Weather<'a> {
         self.world.network().links[link].closing = true;
         let (held, interested) = self
             .world
-            .check(|checks| (checks.believed(link), checks.interested()));
+            .check(|checks| (checks.valid(link), checks.interested()));
         let began = self.world.now();
         let report = client.close().await;
         let took = self.world.now() - began;
@@ -293,18 +328,18 @@ impl<'a> Weather<'a> {
             let what = format!("client {link}: {report:?} of {held} held and {asked} claims");
             self.world.violate("a wrong close report", what);
         }
-        if self.world.check(|checks| checks.believed(link)) > 0 {
-            let what = format!("client {link} believes in a lease");
-            self.world.violate("belief after closing", what);
+        if self.world.check(|checks| checks.valid(link)) > 0 {
+            let what = format!("client {link} assumes that it holds");
+            self.world.violate("valid after closing", what);
         }
         self.world.check(|checks| checks.died(link));
     }
 
-    /// Everything works again; clients go on for a while, and now and then a connection breaks for a moment.
+    /// Everything works again; hosts go on for a while, and a connection breaks for a moment.
     pub(super) async fn calm(&mut self) {
         self.world.heal();
-        let processes = self.processes.iter();
-        let links = processes.flat_map(|process| process.site.links.iter().copied());
+        let hosts = self.hosts.iter();
+        let links = hosts.flat_map(|running| running.host.links.iter().copied());
         let links: Vec<usize> = links.collect();
         for &link in &links {
             // Whatever was missed is told.
@@ -316,30 +351,30 @@ impl<'a> Weather<'a> {
             .map(|link| self.world.network().links[*link].mended)
             .max();
         let broken = mended.unwrap_or_default().saturating_sub(self.world.now());
-        self.fair_after(self.world.plan.timeout().max(broken));
+        self.calm_after(self.world.plan.timeout().max(broken));
         let calm = self.world.plan.calm;
         sleep(calm.mul_f64(0.3 + 0.3 * self.random.f64())).await;
         if let Some(link) = self.random.choice(links) {
             self.world.tell(format_args!("a blip"));
-            self.fair_after(Duration::from_millis(BLIP));
+            self.calm_after(Duration::from_millis(BLIP));
             self.cut(link, BLIP, false);
         }
         sleep(calm.mul_f64(0.5)).await;
     }
 
-    fn fair_after(&self, outage: Duration) {
+    fn calm_after(&self, outage: Duration) {
         let after = outage + AFTERMATH;
-        self.world.fair_from(self.world.now() + after);
+        self.world.calm_from(self.world.now() + after);
     }
 
-    /// Clients finish what they are at; all of them must come to an end.
+    /// Tasks finish what they are at; all of them must come to an end.
     pub(super) async fn finish(&mut self) {
         self.world.tell(format_args!("the end"));
         self.world.end();
-        let workers = u32::try_from(self.world.plan.clients * self.world.plan.tasks).unwrap_or(1);
+        let workers = u32::try_from(self.world.plan.hosts * self.world.plan.tasks).unwrap_or(1);
         let bound = self.world.plan.ttl * 2 * workers + self.back + Duration::from_secs(30);
-        let processes = self.processes.iter_mut();
-        let tasks = processes.flat_map(|process| process.tasks.drain(..));
+        let hosts = self.hosts.iter_mut();
+        let tasks = hosts.flat_map(|running| running.tasks.drain(..));
         let tasks: Vec<JoinHandle<()>> = tasks.chain(self.orphans.drain(..)).collect();
         let all = async {
             for task in tasks {
@@ -354,14 +389,14 @@ impl<'a> Weather<'a> {
             let what = format!("a task has not ended after {bound:?}");
             self.world.violate("stuck", what);
         }
-        // The longest lease, a repeated leave, a lingering subscription.
+        // The longest lease, a repeated release, a lingering subscription.
         sleep(2 * self.world.plan.ttl + self.back + Duration::from_secs(8)).await;
     }
 
-    /// All clients go; nothing is left of them.
-    pub(super) async fn leave(mut self) {
-        for Process { site, .. } in std::mem::take(&mut self.processes) {
-            for link in &site.links {
+    /// All hosts go; nothing is left of them.
+    pub(super) async fn stop(mut self) {
+        for Running { host, .. } in std::mem::take(&mut self.hosts) {
+            for link in &host.links {
                 let mut channels = self.world.network().links[*link].subscribed.clone();
                 channels.retain(|channel| !channel.starts_with("lockkeeper.client:"));
                 if let Some(channel) = channels.first() {
@@ -370,7 +405,7 @@ impl<'a> Weather<'a> {
                 }
             }
             if self.random.bool() {
-                self.close(&site).await;
+                self.close(&host).await;
             }
         }
         sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! Who believes in a lock by a majority of servers, and what these have answered for it.
+//! What a lock by a majority of servers is granted, and what these have answered for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +6,22 @@ use lockkeeper::Lease;
 use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::{Status, redlock};
 
-use super::checks::Violation;
+use super::Violation;
 
 /// What is known of one name.
 #[derive(Debug)]
-pub(crate) struct Quorums {
+pub(super) struct Majorities {
     /// Of how many servers.
     servers: usize,
-    /// Those that may be believed in, and whose they are.
+    /// Those that may be valid, and of which host.
     held: Vec<(usize, Lease)>,
     last: u64,
     /// Which servers have answered that a token is their last and its claim holds.
     answered: BTreeMap<u64, BTreeSet<usize>>,
 }
 
-impl Quorums {
-    pub(crate) const fn new(servers: usize) -> Self {
+impl Majorities {
+    pub(super) const fn new(servers: usize) -> Self {
         Self {
             servers,
             held: Vec::new(),
@@ -31,7 +31,7 @@ impl Quorums {
     }
 
     /// A server has answered a request.
-    pub(crate) fn answered(&mut self, place: usize, call: &Call, reply: &Reply) {
+    pub(super) fn answered(&mut self, place: usize, call: &Call, reply: &Reply) {
         let Call { item, .. } = call;
         let token = match (reply.status(), reply.fields()) {
             (Status::Granted, [token, ..]) if item.script.name == redlock::ACQUIRE.name => {
@@ -45,29 +45,29 @@ impl Quorums {
         }
     }
 
-    /// A process was granted the lock.
+    /// A host was granted the lock.
     ///
     /// # Errors
     ///
     /// What should not have been.
-    pub(crate) fn granted(&mut self, process: usize, lease: &Lease) -> Result<(), Violation> {
+    pub(super) fn granted(&mut self, host: usize, lease: &Lease) -> Result<(), Violation> {
         let token = lease.fencing_token().get();
         self.held.retain(|(_, held)| held.ensure_held().is_ok());
         let other = self.held.first().map(|(other, _)| *other);
         let servers = self.answered.get(&token).map_or(0, BTreeSet::len);
         let last = std::mem::replace(&mut self.last, token);
-        self.held.push((process, lease.clone()));
+        self.held.push((host, lease.clone()));
         let violation = |rule, what| Err(Violation { rule, what });
         if let Some(other) = other.filter(|_| lease.ensure_held().is_ok()) {
-            let what = format!("p{other} and p{process} with {token}");
+            let what = format!("c{other} and c{host} with {token}");
             return violation("two holders", what);
         }
         if token <= last {
-            let what = format!("{token} of p{process} after {last}");
+            let what = format!("{token} of c{host} after {last}");
             return violation("tokens out of order", what);
         }
         if servers <= self.servers / 2 {
-            let what = format!("{servers} servers answered for {token} of p{process}");
+            let what = format!("{servers} servers answered for {token} of c{host}");
             return violation("a grant without a majority", what);
         }
         Ok(())
