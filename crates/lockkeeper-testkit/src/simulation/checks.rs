@@ -59,7 +59,7 @@ struct Held {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Checks {
     /// The names, each at its number.
     places: Vec<Place>,
@@ -141,6 +141,7 @@ impl Checks {
         Self {
             places,
             forgets: plan.forgets,
+            late: plan.late,
             beyond: plan.beyond,
             steady: !plan.forgets && !plan.faults.contains(&Fault::ClockBack),
             longest_ttl: plan.ttl,
@@ -151,36 +152,16 @@ impl Checks {
                 Some(Beyond::Order | Beyond::Silence) => Duration::MAX,
                 _ => plan.waiter_ttl.mul_f64(0.95),
             },
-            dead: BTreeSet::new(),
-            violation: None,
-            grants: 0,
             settles: vec![plan.servers > 1; plan.servers],
-            late: plan.late,
-            held: Vec::new(),
-            last: BTreeMap::new(),
-            last_write: BTreeMap::new(),
-            firsts: BTreeMap::new(),
-            eras: BTreeMap::new(),
             losses: vec![(0, Duration::ZERO); plan.servers],
-            released: BTreeSet::new(),
-            granted: BTreeMap::new(),
-            armed: BTreeMap::new(),
-            written: BTreeMap::new(),
-            interest: BTreeMap::new(),
-            gathering: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            looks: BTreeMap::new(),
             idle: vec![None; names],
             freed: vec![None; names],
             ghost: vec![None; names],
-            open: BTreeMap::new(),
-            releasing: BTreeSet::new(),
-            asked: BTreeSet::new(),
             queues: vec![Vec::new(); names],
             stood: vec![Vec::new(); names],
-            ever: BTreeSet::new(),
             unheard: vec![Vec::new(); names],
             majorities: Majorities::new(plan.servers),
+            ..Self::default()
         }
     }
 

@@ -116,7 +116,7 @@ impl FaultSchedule {
             if let Some(fault) = self.random.choice(plan.faults.iter().copied()) {
                 self.world.tell(format_args!("{fault:?}"));
                 self.befall(fault).await?;
-                self.world.look(true);
+                self.world.look(|_| true);
             }
         }
         Ok(())

@@ -49,7 +49,7 @@ impl Host {
         let token = lease.fencing_token();
         world.tell(format_args!("c{link} holds name{name} with {token}"));
         world.check(|checks| checks.given(name, link, lease, reads));
-        world.look(false);
+        world.look(|_| false);
         let lease = lease.clone();
         tokio::spawn(async move {
             let end = lease.ended().await;

@@ -95,9 +95,12 @@ impl World {
                 Some(at) if at <= now => {
                     let action = self.network().agenda.pop_first();
                     if let Some((_, action)) = action {
-                        let executes = matches!(action, Action::Arrive { .. });
+                        let executes = match &action {
+                            Action::Arrive { link, .. } => Some(self.network().links[*link].server),
+                            _ => None,
+                        };
                         self.act(action).await;
-                        self.look(executes);
+                        self.look(|server| executes == Some(server));
                     }
                     if self.network().random.bool() {
                         tokio::task::yield_now().await;

@@ -1,22 +1,22 @@
 //! What the tasks of a host do: acquire one name, several at once or a Redlock, in every way there is; hold, look, write, nest,
 //! release in every way there is, or stop in the middle. In the end they take everything once more.
 
+mod request;
+
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::{
-    Acquire, Error, Lease, LeaseState, Lock as _, LossReason, MultiLock, Owner, Redlock, Released,
-    Tries,
-};
-use lockkeeper_core::{Hold, Plan};
+use lockkeeper::{Acquire, Error, Lease, LeaseState, LossReason, Owner, Released, Tries};
+use lockkeeper_core::Hold;
 use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
 use super::host::{Closed, Host, Wish, word};
 use super::kind::{Changed, Held, KindModel};
-use super::workload::{Place, REDLOCK, Workload};
+use super::workload::Workload;
 use super::world::World;
 use crate::stall::drop_after;
+use request::{Aim, Request};
 
 /// One task of a host.
 pub(super) struct Worker {
@@ -27,26 +27,6 @@ pub(super) struct Worker {
     /// Those that several tasks of the host share, by server.
     owners: Vec<Owner>,
     random: Rng,
-}
-
-/// What is acquired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Aim {
-    /// This name.
-    One(usize),
-    /// Some names together.
-    Several,
-    /// The Redlock.
-    Majority,
-}
-
-/// An acquisition.
-struct Request {
-    plan: Plan,
-    owner: Owner,
-    /// The numbers of the names that are taken to read.
-    reads: Vec<usize>,
-    wishes: Vec<Wish>,
 }
 
 /// What is known of a hold when it begins.
@@ -166,105 +146,6 @@ impl Worker {
             Ok(None) => Ok(()),
             Err(error) => self.judge(aim, &error, began),
         }
-    }
-
-    /// How an acquisition that waits is to go.
-    fn terms(
-        &mut self,
-        renewed: bool,
-        limited: bool,
-        patient: bool,
-    ) -> impl FnOnce(Acquire<Hold>) -> Acquire<Hold> + use<> {
-        let short = self.random.u8(..6) == 0;
-        let ttl = short.then(|| self.world().plan.shortest_ttl());
-        let max_hold = limited.then(|| self.world().plan.timeout() + self.spell(1.0));
-        let patience = patient.then(|| self.spell(1.5));
-        move |mut acquire| {
-            if let Some(ttl) = ttl {
-                acquire = acquire.ttl(ttl);
-            }
-            if !renewed {
-                acquire = acquire.no_renewal();
-            }
-            if let Some(longest) = max_hold {
-                acquire = acquire.max_hold(longest);
-            }
-            if let Some(longest) = patience {
-                acquire = acquire.wait_for(longest);
-            }
-            acquire
-        }
-    }
-
-    /// What is to be acquired, each name that has modes in one by chance.
-    fn request(&mut self, aim: Aim, shared: bool, tries: bool) -> Result<Request, Error> {
-        match aim {
-            Aim::One(name) => {
-                let Place { server, model, .. } = self.host.world.places()[name];
-                let owner = if shared {
-                    self.owners[server]
-                } else {
-                    self.host.clients[server].new_owner()
-                };
-                let reads = model.has_modes()
-                    && if tries {
-                        self.random.bool()
-                    } else {
-                        self.random.u8(..3) > 0
-                    };
-                let client = &self.host.clients[server];
-                let target = model.target(client, &self.host.world.places()[name].name, reads);
-                Ok(Request {
-                    plan: target.into(),
-                    owner,
-                    reads: reads.then_some(name).into_iter().collect(),
-                    wishes: vec![Wish::new(&self.host, name, owner, !tries)],
-                })
-            }
-            Aim::Several => {
-                let mut names: Vec<usize> = (0..self.names).collect();
-                self.random.shuffle(&mut names);
-                names.truncate(self.random.usize(1..=names.len()));
-                self.request_of_several(&names, true)
-            }
-            Aim::Majority => {
-                let client = self.random.usize(..self.host.clients.len());
-                let owner = self.host.clients[client].new_owner();
-                let places = self.world().places().iter().enumerate();
-                let parts = places.filter(|(_, place)| place.name == REDLOCK);
-                let wishes = parts.map(|(name, _)| Wish::new(&self.host, name, owner, false));
-                Ok(Request {
-                    wishes: wishes.collect(),
-                    plan: Redlock::new(&self.host.clients, REDLOCK)?.plan(),
-                    owner,
-                    reads: Vec::new(),
-                })
-            }
-        }
-    }
-
-    /// These names together, for one owner or of each client for one of its own.
-    fn request_of_several(&mut self, names: &[usize], may_read: bool) -> Result<Request, Error> {
-        let (host, random) = (&self.host, &mut self.random);
-        let foreign = random.bool();
-        let one = host.clients[random.usize(..host.clients.len())].new_owner();
-        let (mut members, mut wishes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
-        for &name in names {
-            let place = &host.world.places()[name];
-            let client = &host.clients[place.server];
-            let owner = if foreign { one } else { client.new_owner() };
-            let to_read = may_read && place.model.has_modes() && random.bool();
-            reads.extend(to_read.then_some(name));
-            let member = place.model.target(client, &place.name, to_read);
-            members.push(member.owner(&owner));
-            wishes.push(Wish::in_one_of_several(host, name, owner));
-        }
-        Ok(Request {
-            plan: MultiLock::new(members)?.plan(),
-            owner: one,
-            reads,
-            wishes,
-        })
     }
 
     /// Holds for some time, and releases.

@@ -152,14 +152,14 @@ impl World {
         &self.places
     }
 
-    /// Lets the checkers look at who is valid, and at the servers too if a script has run or nothing may go wrong.
-    pub(super) fn look(&self, executed: bool) {
+    /// Lets the checkers look at who is valid, and at the servers too where something `has_changed`, at all of them if nothing may
+    /// go wrong.
+    pub(super) fn look(&self, has_changed: impl Fn(usize) -> bool) {
         let (now, calm) = (self.now(), self.course().calm);
+        let looks = |server| calm.is_some() || has_changed(server);
         self.check(|checks| {
             checks.look(now);
-            if executed || calm.is_some() {
-                checks.look_at_servers(&self.servers, now, calm);
-            }
+            checks.look_at_servers(&self.servers, looks, now, calm);
         });
     }
 

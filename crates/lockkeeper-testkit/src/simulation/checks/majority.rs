@@ -9,7 +9,7 @@ use lockkeeper_lua::{Status, redlock};
 use super::Violation;
 
 /// What is known of one name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Majorities {
     /// Of how many servers.
     servers: usize,
@@ -21,12 +21,10 @@ pub(super) struct Majorities {
 }
 
 impl Majorities {
-    pub(super) const fn new(servers: usize) -> Self {
+    pub(super) fn new(servers: usize) -> Self {
         Self {
             servers,
-            held: Vec::new(),
-            last: 0,
-            answered: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

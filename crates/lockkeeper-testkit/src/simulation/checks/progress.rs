@@ -71,14 +71,18 @@ impl Checks {
         self.interest.values().sum()
     }
 
-    /// Looks at the servers: `calm` says since when nothing goes wrong any more.
+    /// Looks at those servers: `calm` says since when nothing goes wrong any more.
     pub(in crate::simulation) fn look_at_servers(
         &mut self,
         servers: &[MemoryStore],
+        looks: impl Fn(usize) -> bool,
         now: Duration,
         calm: Option<Duration>,
     ) {
         for name in 0..self.idle.len() {
+            if !looks(self.places[name].server) {
+                continue;
+            }
             let holders = self.holders(servers, name);
             if !self.forgets
                 && !self.late
