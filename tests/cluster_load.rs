@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::Client;
 use lockkeeper_testkit::cluster::Cluster;
-use lockkeeper_testkit::load::duration;
 use lockkeeper_testkit::recorded::{
-    Job, Process, Records, SOON, nothing_is_held, nothing_remains, serve, settings, work,
+    Job, Process, Records, SOON, duration, nothing_is_held, nothing_remains, serve, settings, work,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -1,14 +1,13 @@
-//! A program that takes a lock and waits to be killed, stopped or told to let go; and one that works under a lock and
-//! writes down when it believed to hold. Tests of several processes run it.
+//! A program that takes a lock and waits to be killed, stopped or told to release; and one that works under locks and writes
+//! down when its leases were valid. Tests of several processes run it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock};
-use lockkeeper_testkit::history::{Belief, now};
-use lockkeeper_testkit::load::read_and_write;
-use lockkeeper_testkit::recorded::{self, Job, Process, Records};
+use lockkeeper_testkit::history::{ValidSpan, now};
+use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
 
@@ -36,11 +35,11 @@ async fn main() -> Result<()> {
             )
             .await
         }
-        ["share", url, name, tasks, seconds] => {
-            let client = connect(url, "30000").await?;
-            let seconds = Duration::from_secs(seconds.parse()?);
-            let say = |belief: Belief| println!("{belief}");
-            read_and_write(&client, name, tasks.parse()?, seconds, say).await
+        ["share", url, tasks, seconds] => {
+            let jobs = Job::of_readers_and_writers(tasks.parse()?);
+            let clients = vec![connect(url, "30000").await?];
+            let records = Records::of(&jobs).at(Pace::Hurried);
+            record(clients, &jobs, records, seconds.parse()?).await
         }
         ["read", url, name, ttl] => {
             let guard = RwLock::new(&connect(url, ttl).await?, name).read().await?;
@@ -53,7 +52,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL NAME TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -63,7 +62,7 @@ async fn connect(url: &str, ttl: &str) -> Result<Client> {
     Ok(lockkeeper::connect_with(url, settings).await?)
 }
 
-/// Works under locks of all kinds on several servers, and says `NAME: BELIEF` for each time of believing.
+/// Works under locks of all kinds on several servers.
 async fn all(urls: &[&str], names: usize, seconds: u64) -> Result<()> {
     let mut clients = Vec::new();
     for (place, url) in urls.iter().enumerate() {
@@ -71,15 +70,17 @@ async fn all(urls: &[&str], names: usize, seconds: u64) -> Result<()> {
         clients.push(lockkeeper::connect_later(url, settings).await?);
     }
     let jobs = Job::of_all(names);
-    let say = |name: &str, belief: &Belief| println!("{name}: {belief}");
-    let records = Arc::new(Records::telling(
-        jobs.iter().copied().flat_map(Job::names),
-        say,
-    ));
+    record(clients, &jobs, Records::of(&jobs), seconds).await
+}
+
+/// Does these jobs, each by a task of its own, and says `NAME: SPAN` for each time in which a lease was valid.
+async fn record(clients: Vec<Client>, jobs: &[Job], records: Records, seconds: u64) -> Result<()> {
+    let say = |name: &str, span: &ValidSpan| println!("{name}: {span}");
+    let records = Arc::new(records.telling(say));
     let end = Instant::now() + Duration::from_secs(seconds);
     let process = Process::new(clients);
     let mut set = JoinSet::new();
-    for job in jobs {
+    for &job in jobs {
         let (process, records) = (process.clone(), Arc::clone(&records));
         set.spawn(async move { recorded::work(job, process, &records, end).await });
     }
@@ -117,7 +118,7 @@ async fn hold(client: &Client, name: &str) -> Result<()> {
     let mut input = BufReader::new(stdin());
     tokio::select! {
         lost = guard.lost() => {
-            println!("lost {:?} {}", lost.reason, if guard.ensure_held().is_err() { "and knows" } else { "but believes" });
+            println!("lost {:?} {}", lost.reason, if guard.ensure_held().is_err() { "and knows" } else { "but does not know" });
         }
         _ = input.read_line(&mut line) => {
             guard.release().await?;
@@ -152,7 +153,7 @@ async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()
     Ok(())
 }
 
-/// Says one line for each time that a task of this process believed to hold.
+/// Says one line for each time in which a task of this process held.
 async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()> {
     let mut set = JoinSet::new();
     for task in 0..tasks {
@@ -162,8 +163,8 @@ async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()
                 let guard = lock.acquire().await?;
                 let from = now();
                 tokio::task::yield_now().await;
-                let who = format!("process {}, task {task}", std::process::id());
-                println!("{}", Belief::until_now(from, &guard, false, who)?);
+                let holder = format!("process {}, task {task}", std::process::id());
+                println!("{}", ValidSpan::until_now(from, &guard, false, holder)?);
                 guard.release().await?;
             }
             anyhow::Ok(())

@@ -11,7 +11,6 @@ mod faults;
 mod input;
 mod keeping;
 mod listing;
-mod load;
 mod multi;
 mod multi_ends;
 mod multi_faults;

@@ -40,7 +40,7 @@ impl Holder {
 
     /// Everything else that it says until it has ended well.
     pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
-        let limit = LIMIT + lockkeeper_testkit::load::duration();
+        let limit = LIMIT + lockkeeper_testkit::recorded::duration();
         let mut lines = Vec::new();
         while let Some(line) = timeout(limit, self.lines.next_line()).await?? {
             lines.push(line);

@@ -1,17 +1,21 @@
 //! Locks of all kinds at once on real servers that are stopped and killed, by clients that are killed, closed and cut off, for
-//! fifteen seconds each or for longer by `LOCKKEEPER_LOAD_SECONDS`; and what was believed meanwhile. `cluster_load.rs` lets the
-//! same tasks work on a cluster.
+//! fifteen seconds each or for longer by `LOCKKEEPER_LOAD_SECONDS`; and which leases were valid meanwhile. `cluster_load.rs` lets
+//! the same tasks work on a cluster. Under load without faults, for five seconds: readers and writers here, sets of names that are
+//! taken together in `recorded/sets.rs`.
+
+mod sets;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::Client;
+use lockkeeper_memory::MemoryStore;
 use lockkeeper_redis::RedisOptions;
-use lockkeeper_testkit::load::duration;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::recorded::{
-    Job, Process, Records, TTL, nothing_is_held, nothing_remains, serve, settings, work,
+    Job, Pace, Process, Records, TTL, duration, nothing_is_held, nothing_remains, serve, settings,
+    work,
 };
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
@@ -35,6 +39,23 @@ fn end() -> Instant {
 
 fn millis(most: u64) -> Duration {
     Duration::from_millis(fastrand::u64(..most))
+}
+
+/// Lets each process do each job until the time is over.
+fn set_to_work(
+    processes: &[Process],
+    jobs: &[Job],
+    records: &Arc<Records>,
+    end: Instant,
+) -> JoinSet<Result<()>> {
+    let mut tasks = JoinSet::new();
+    for process in processes {
+        for &job in jobs {
+            let (process, records) = (process.clone(), Arc::clone(records));
+            tasks.spawn(async move { work(job, process, &records, end).await });
+        }
+    }
+    tasks
 }
 
 /// By which way a process reaches each server.
@@ -161,7 +182,7 @@ async fn processes_die(ways: &Ways, records: &Records, end: Instant) -> Result<u
     Ok(killed)
 }
 
-/// Writes down for so long what another process says that it believed.
+/// Writes down for so long what another process says of its leases.
 async fn hear(holder: &mut Holder, records: &Records, time: Duration) -> Result<()> {
     let until = tokio::time::Instant::now() + time;
     while let Ok(line) = tokio::time::timeout_at(until, holder.line()).await {
@@ -171,19 +192,18 @@ async fn hear(holder: &mut Holder, records: &Records, time: Duration) -> Result<
 }
 
 fn note(line: &str, records: &Records) -> Result<()> {
-    let (name, belief) = line.split_once(": ").context("no name")?;
-    records.record(name, belief.parse()?)
+    let (name, span) = line.split_once(": ").context("no name")?;
+    records.record(name, span.parse()?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_servers_that_lose_nothing_no_two_believe_whatever_befalls_everybody() -> Result<()> {
+async fn on_servers_that_lose_nothing_no_two_are_valid_whatever_befalls_everybody() -> Result<()> {
     let mut servers = Vec::new();
     for _ in 0..SERVERS {
         servers.push(Server::start().await?);
     }
     let jobs = Job::of_all(NAMES);
-    let names = jobs.iter().copied().flat_map(Job::names);
-    let records = Arc::new(Records::new(names));
+    let records = Arc::new(Records::of(&jobs));
     let (mut processes, mut ways, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         let way = Arc::new(Ways::to(&servers).await?);
@@ -192,16 +212,10 @@ async fn on_servers_that_lose_nothing_no_two_believe_whatever_befalls_everybody(
         theirs.push(Arc::new(Ways::to(&servers).await?));
     }
     let end = end();
-    let mut tasks = JoinSet::new();
-    for process in &processes {
-        for &job in &jobs {
-            let (process, records) = (process.clone(), Arc::clone(&records));
-            tasks.spawn(async move { work(job, process, &records, end).await });
-        }
-    }
-    let (mut weather, mut closing, mut dying) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    let mut tasks = set_to_work(&processes, &jobs, &records, end);
+    let (mut suffering, mut closing, mut dying) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
     for ways in ways.iter().chain(&theirs).map(Arc::clone) {
-        weather.spawn(async move {
+        suffering.spawn(async move {
             while Instant::now() < end {
                 ways.suffer().await;
             }
@@ -216,7 +230,7 @@ async fn on_servers_that_lose_nothing_no_two_believe_whatever_befalls_everybody(
         dying.spawn(async move { processes_die(&ways, &records, end).await });
     }
     let [stopped, emptied] = servers_suffer(&mut servers, end).await?;
-    weather.join_all().await;
+    suffering.join_all().await;
     let closed: usize = closing.join_all().await.into_iter().sum::<Result<_>>()?;
     let killed: usize = dying.join_all().await.into_iter().sum::<Result<_>>()?;
     while let Some(task) = tasks.join_next().await {
@@ -271,26 +285,19 @@ async fn primary_fails(watched: &mut Watched, records: &Records, how: usize) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_sentinels_two_believe_over_a_failover_only_and_tokens_drawn_never_go_back()
+async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_never_go_back()
 -> Result<()> {
     let mut watched = Watched::start().await?;
     let mut jobs = Job::of_singles(NAMES, 2);
     jobs.extend([Job::Several(NAMES); 4]);
-    let names = jobs.iter().copied().flat_map(Job::names);
-    let records = Arc::new(Records::new(names));
+    let records = Arc::new(Records::of(&jobs));
     let mut processes = Vec::new();
     for _ in 0..PROCESSES {
         let client = records.client(&watched, settings()).await?;
         processes.push(Process::new(vec![client]));
     }
     let (begun, end) = (Instant::now(), end());
-    let mut tasks = JoinSet::new();
-    for process in &processes {
-        for &job in &jobs {
-            let (process, records) = (process.clone(), Arc::clone(&records));
-            tasks.spawn(async move { work(job, process, &records, end).await });
-        }
-    }
+    let mut tasks = set_to_work(&processes, &jobs, &records, end);
     let mut failures = 0;
     while Instant::now() < end {
         sleep(Duration::from_secs(1) + millis(1_000)).await;
@@ -314,4 +321,45 @@ async fn behind_sentinels_two_believe_over_a_failover_only_and_tokens_drawn_neve
     let clients = processes[0].clients();
     nothing_is_held(&clients[0], records.names()).await?;
     nothing_remains(&watched).await
+}
+
+/// How many processes read and write, and with how many tasks each.
+const SHARING: (usize, usize) = (4, 16);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_writers_of_many_clients_never_meet() -> Result<()> {
+    let store = MemoryStore::new();
+    let jobs = Job::of_readers_and_writers(SHARING.1);
+    let records = Arc::new(Records::of(&jobs).at(Pace::Hurried));
+    let mut processes = Vec::new();
+    for _ in 0..SHARING.0 {
+        let settings = Client::builder().ttl(Duration::from_secs(30));
+        processes.push(Process::new(vec![records.client(&store, settings).await?]));
+    }
+    let mut tasks = set_to_work(&processes, &jobs, &records, Instant::now() + duration());
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    println!("{} grants", records.check(101)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
+    let server = Server::start().await?;
+    let (tasks, seconds) = (SHARING.1.to_string(), duration().as_secs().to_string());
+    let mut processes = JoinSet::new();
+    for _ in 0..SHARING.0 {
+        let mut holder = Holder::start(&["share", &server.url(), &tasks, &seconds])?;
+        // All at once: a process that cannot say what it held would go on holding.
+        processes.spawn(async move { holder.rest().await });
+    }
+    let records = Records::of(&[Job::Read(0)]);
+    while let Some(lines) = processes.join_next().await {
+        for line in lines?? {
+            note(&line, &records)?;
+        }
+    }
+    println!("{} grants", records.check(101)?);
+    Ok(())
 }

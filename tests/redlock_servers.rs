@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Error, LeaseState, Redlock, RedlockGuard};
 use lockkeeper_lua::{mutex, redlock};
-use lockkeeper_testkit::history::{Belief, History, now};
+use lockkeeper_testkit::history::{History, ValidSpan, now};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -243,8 +243,8 @@ async fn chaos(
 }
 
 /// Takes the lock again and again, and writes down when it believed.
-async fn work(lock: Redlock, who: String, end: watch::Receiver<bool>) -> Vec<Belief> {
-    let mut beliefs = Vec::new();
+async fn work(lock: Redlock, holder: String, end: watch::Receiver<bool>) -> Vec<ValidSpan> {
+    let mut spans = Vec::new();
     while !*end.borrow() {
         let Ok(guard) = lock.acquire().wait_for(TTL * 2).await else {
             continue;
@@ -262,17 +262,17 @@ async fn work(lock: Redlock, who: String, end: watch::Receiver<bool>) -> Vec<Bel
             }
             sleep(Duration::from_millis(5)).await;
         };
-        let who = who.clone();
-        beliefs.extend(until.map(|until| Belief {
+        let holder = holder.clone();
+        spans.extend(until.map(|until| ValidSpan {
             from,
             until,
             token,
             shared: false,
-            who,
+            holder,
         }));
         let _ = guard.release().await;
     }
-    beliefs
+    spans
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -304,8 +304,8 @@ async fn never_two_believe_and_tokens_increase_whatever_befalls_the_servers() ->
     stop.send_replace(true);
     let history = Arc::new(History::default());
     let mut number = 0;
-    while let Some(beliefs) = timeout(SOON, workers.join_next()).await? {
-        for belief in beliefs? {
+    while let Some(spans) = timeout(SOON, workers.join_next()).await? {
+        for belief in spans? {
             number += 1;
             history.record(belief);
         }

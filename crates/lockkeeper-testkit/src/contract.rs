@@ -18,7 +18,7 @@ use lockkeeper::{Client, ClientBuilder, Error, LeaseState, LossReason};
 use tokio::task::JoinSet;
 
 use crate::common::{self, Party as _};
-use crate::history::{Belief, History, now};
+use crate::history::{History, ValidSpan, now};
 use crate::site::Site;
 use crate::stall::{Stalling, drop_after};
 use crate::subject::Subject;
@@ -84,7 +84,7 @@ macro_rules! common_contract {
             waiting_ends_with_a_timeout
             a_waiter_is_woken_by_a_message_long_before_the_ttl
             every_waiter_of_many_clients_gets_its_turn
-            believers_never_overlap_and_tokens_increase
+            holders_never_overlap_and_tokens_increase
             dropping_an_acquisition_after_any_poll_leaves_nothing
             dropping_a_contended_acquisition_after_any_poll_leaves_nothing
             dropping_a_release_after_any_poll_frees_the_lock
@@ -93,7 +93,7 @@ macro_rules! common_contract {
             release_after_loss_says_lost
             a_fixed_lease_ends_by_itself
             a_renewed_lease_outlives_its_ttl
-            max_hold_ends_belief_and_renewal
+            max_hold_ends_validity_and_renewal
             a_deleted_key_is_noticed
             verify_asks_the_server
             run_stops_its_future_when_the_lease_is_lost

@@ -1,39 +1,39 @@
-//! Who believed to hold when: a record made by the holders themselves, and the check that it was allowed.
+//! When which lease was valid: a record made by the holders themselves, and the check that it was allowed.
 //!
-//! A holder writes down the grant after it was told of it and the end before it lets go, so what is recorded lies within
-//! what was believed: an overlap in the record is an overlap of belief. Moments are boot time and can be compared between
-//! the processes of one machine.
+//! A holder writes down the grant after it was told of it and the end before it releases, so what is recorded lies within
+//! what was valid: an overlap in the record is an overlap of leases. Moments are boot time and can be compared between the
+//! processes of one machine.
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Error, Result, bail, ensure};
 use lockkeeper::Lease;
 use lockkeeper_core::clock::{BootClock, Clock, Moment};
+use parking_lot::Mutex;
 
-/// One time of believing.
+/// A time in which a lease was valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Belief {
+pub struct ValidSpan {
     /// From the grant, nanoseconds.
     pub from: u64,
-    /// Until the holder let go, nanoseconds.
+    /// Until the holder released, nanoseconds.
     pub until: u64,
     /// The token of the grant.
     pub token: u64,
-    /// Whether others may believe the same beside it, with the same token.
+    /// Whether others may hold beside it, with the same token.
     pub shared: bool,
-    /// Who believed.
-    pub who: String,
+    /// Whose it was.
+    pub holder: String,
 }
 
-impl Belief {
-    /// What the holder of this lease believes, who was told so at `from`.
+impl ValidSpan {
+    /// Of this lease, whose holder was told of it at `from`.
     ///
     /// # Errors
     ///
-    /// If it does not believe any more.
-    pub fn until_now(from: u64, lease: &Lease, shared: bool, who: String) -> Result<Self> {
+    /// If it is not valid any more.
+    pub fn until_now(from: u64, lease: &Lease, shared: bool, holder: String) -> Result<Self> {
         // Read before the look, which says that it was true then.
         let until = now();
         lease.ensure_held()?;
@@ -42,38 +42,38 @@ impl Belief {
             until,
             token: lease.fencing_token().get(),
             shared,
-            who,
+            holder,
         })
     }
 }
 
-impl fmt::Display for Belief {
+impl fmt::Display for ValidSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             from,
             until,
             token,
             shared,
-            who,
+            holder,
         } = self;
-        write!(f, "{from} {until} {token} {shared} {who}")
+        write!(f, "{from} {until} {token} {shared} {holder}")
     }
 }
 
-impl FromStr for Belief {
+impl FromStr for ValidSpan {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let words: Vec<&str> = line.splitn(5, ' ').collect();
-        let [from, until, token, shared, who] = words[..] else {
-            bail!("a belief has five fields: {line}")
+        let [from, until, token, shared, holder] = words[..] else {
+            bail!("a line has five fields: {line}")
         };
         Ok(Self {
             from: from.parse()?,
             until: until.parse()?,
             token: token.parse()?,
             shared: shared.parse()?,
-            who: who.to_owned(),
+            holder: holder.to_owned(),
         })
     }
 }
@@ -88,40 +88,37 @@ pub fn now() -> u64 {
 
 /// What a server that has lost what it granted explains.
 pub trait Excuses {
-    /// Whether the two may have believed at once: what the earlier one was granted is lost. Its token is the smaller one.
-    fn at_once(&self, earlier: &Belief, later: &Belief) -> bool;
+    /// Whether the two may have been valid at once: what the earlier one was granted is lost. Its token is the smaller one.
+    fn at_once(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 
-    /// Whether the later one, who shares its token, may have joined others with it whom the server remembers although they
-    /// have left: what the earlier one was granted since is lost. Its token is the larger one.
-    fn joins(&self, earlier: &Belief, later: &Belief) -> bool;
+    /// Whether the later one, who shares its token, may have joined others with it that the server remembers although they
+    /// were released: what the earlier one was granted since is lost. Its token is the larger one.
+    fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 }
 
 /// Nothing is excused.
 impl Excuses for () {
-    fn at_once(&self, _: &Belief, _: &Belief) -> bool {
+    fn at_once(&self, _: &ValidSpan, _: &ValidSpan) -> bool {
         false
     }
 
-    fn joins(&self, _: &Belief, _: &Belief) -> bool {
+    fn joins(&self, _: &ValidSpan, _: &ValidSpan) -> bool {
         false
     }
 }
 
-/// All times of believing in one lock.
+/// All times in which leases of one lock were valid.
 #[derive(Debug, Default)]
-pub struct History(Mutex<Vec<Belief>>);
+pub struct History(Mutex<Vec<ValidSpan>>);
 
 impl History {
     /// Writes one down.
-    pub fn record(&self, belief: Belief) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(belief);
+    pub fn record(&self, span: ValidSpan) {
+        self.0.lock().push(span);
     }
 
-    /// Checks that nobody believed while another did, unless they share a token, and that tokens increase with time; returns
-    /// how many there were.
+    /// Checks that no two were valid at once, unless they share a token, and that tokens increase with time; returns how many
+    /// there were.
     ///
     /// # Errors
     ///
@@ -136,56 +133,51 @@ impl History {
     ///
     /// As for [`check`](Self::check).
     pub fn check_unless(&self, excuses: &impl Excuses) -> Result<usize> {
-        let mut beliefs = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        beliefs.sort_by_key(|belief| belief.from);
-        let mut going_on: Vec<&Belief> = Vec::new();
+        let mut spans = self.0.lock().clone();
+        spans.sort_by_key(|span| span.from);
+        let mut going_on: Vec<&ValidSpan> = Vec::new();
         // Of those that are over, the one with the largest token, and the same of those that shared theirs with nobody.
-        let (mut last, mut last_alone): (Option<&Belief>, Option<&Belief>) = (None, None);
-        for belief in &beliefs {
-            ensure!(belief.from <= belief.until, "time runs backwards: {belief}");
-            for over in going_on.extract_if(.., |earlier| earlier.until <= belief.from) {
+        let (mut last, mut last_alone): (Option<&ValidSpan>, Option<&ValidSpan>) = (None, None);
+        for span in &spans {
+            ensure!(span.from <= span.until, "time runs backwards: {span}");
+            for over in going_on.extract_if(.., |earlier| earlier.until <= span.from) {
                 last = last.max_by_token(over);
                 if !over.shared {
                     last_alone = last_alone.max_by_token(over);
                 }
             }
-            let joins = |before: &Belief| {
-                belief.shared && belief.token < before.token && excuses.joins(before, belief)
+            let joins = |before: &ValidSpan| {
+                span.shared && span.token < before.token && excuses.joins(before, span)
             };
             for earlier in &going_on {
-                let together = earlier.shared && belief.shared && earlier.token == belief.token
-                    || earlier.token < belief.token && excuses.at_once(earlier, belief)
+                let together = earlier.shared && span.shared && earlier.token == span.token
+                    || earlier.token < span.token && excuses.at_once(earlier, span)
                     || joins(earlier);
-                ensure!(together, "two believed at once: {earlier} | {belief}");
+                ensure!(together, "two valid at once: {earlier} | {span}");
             }
-            let increases = last_alone
-                .is_none_or(|alone| alone.token < belief.token || joins(alone))
+            let increases = last_alone.is_none_or(|alone| alone.token < span.token || joins(alone))
                 && last.is_none_or(|last| {
-                    let together = belief.shared && last.token == belief.token;
-                    last.token < belief.token || together || joins(last)
+                    let together = span.shared && last.token == span.token;
+                    last.token < span.token || together || joins(last)
                 });
             ensure!(
                 increases,
-                "tokens do not increase: {} | {belief}",
-                last.unwrap_or(belief)
+                "tokens do not increase: {} | {span}",
+                last.unwrap_or(span)
             );
-            going_on.push(belief);
+            going_on.push(span);
         }
-        Ok(beliefs.len())
+        Ok(spans.len())
     }
 }
 
-/// The later of two times of believing, by their tokens.
+/// The later of two, by their tokens.
 trait Later<'a> {
-    fn max_by_token(self, other: &'a Belief) -> Self;
+    fn max_by_token(self, other: &'a ValidSpan) -> Self;
 }
 
-impl<'a> Later<'a> for Option<&'a Belief> {
-    fn max_by_token(self, other: &'a Belief) -> Self {
+impl<'a> Later<'a> for Option<&'a ValidSpan> {
+    fn max_by_token(self, other: &'a ValidSpan) -> Self {
         self.into_iter().chain([other]).max_by_key(|it| it.token)
     }
 }
@@ -194,27 +186,27 @@ impl<'a> Later<'a> for Option<&'a Belief> {
 mod tests {
     use super::*;
 
-    fn history(beliefs: &[(u64, u64, u64)]) -> History {
+    fn history(spans: &[(u64, u64, u64)]) -> History {
         let alone = |&(from, until, token): &(u64, u64, u64)| (from, until, token, false);
-        mixed(&beliefs.iter().map(alone).collect::<Vec<_>>())
+        mixed(&spans.iter().map(alone).collect::<Vec<_>>())
     }
 
-    fn mixed(beliefs: &[(u64, u64, u64, bool)]) -> History {
+    fn mixed(spans: &[(u64, u64, u64, bool)]) -> History {
         let history = History::default();
-        for &(from, until, token, shared) in beliefs {
-            history.record(Belief {
+        for &(from, until, token, shared) in spans {
+            history.record(ValidSpan {
                 from,
                 until,
                 token,
                 shared,
-                who: "a b".to_owned(),
+                holder: "a b".to_owned(),
             });
         }
         history
     }
 
     #[test]
-    fn those_who_share_a_token_may_believe_together() {
+    fn holders_that_share_a_token_may_be_valid_together() {
         let readers = [(1, 5, 7, true), (2, 9, 7, true), (6, 8, 7, true)];
         assert_eq!(mixed(&readers).check().unwrap(), 3);
         assert!(mixed(&[(1, 5, 7, true), (2, 9, 8, true)]).check().is_err());
@@ -227,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_believes_alone_shares_no_token_with_whom_comes_before_or_after() {
+    fn a_holder_alone_shares_no_token_with_those_before_or_after_it() {
         assert!(mixed(&[(1, 2, 7, true), (3, 4, 7, true)]).check().is_ok());
         assert!(mixed(&[(1, 2, 7, false), (3, 4, 7, true)]).check().is_err());
         assert!(mixed(&[(1, 2, 7, true), (3, 4, 7, false)]).check().is_err());
@@ -260,17 +252,17 @@ mod tests {
     struct Lost;
 
     impl Excuses for Lost {
-        fn at_once(&self, earlier: &Belief, later: &Belief) -> bool {
+        fn at_once(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool {
             earlier.token == 8 && later.from >= 5
         }
 
-        fn joins(&self, earlier: &Belief, later: &Belief) -> bool {
+        fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool {
             self.at_once(earlier, later)
         }
     }
 
     #[test]
-    fn whoever_shares_may_be_excused_for_an_old_token_and_nobody_else() {
+    fn a_holder_that_shares_may_be_excused_for_an_old_token_and_no_other() {
         for until in [4, 9] {
             let joined = [(1, 2, 7, true), (3, until, 8, false), (5, 6, 7, true)];
             mixed(&joined).check().unwrap_err();
@@ -285,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_belief_reads_back_as_written() {
-        let belief = Belief {
+    fn a_span_reads_back_as_written() {
+        let span = ValidSpan {
             from: 1,
             until: 2,
             token: 3,
             shared: true,
-            who: "pid 7, task 1".to_owned(),
+            holder: "pid 7, task 1".to_owned(),
         };
-        assert_eq!(belief.to_string().parse::<Belief>().unwrap(), belief);
+        assert_eq!(span.to_string().parse::<ValidSpan>().unwrap(), span);
     }
 }

@@ -11,9 +11,8 @@
 //! | [`subject`] | what a test is about: one kind of lock |
 //! | [`common`] | the same of what the Redlock has, too |
 //! | [`mod@contract`] | what every kind must do on every site |
-//! | [`load`] | work under locks for a time, by tasks that write down what they believed |
 //! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
-//! | [`history`] | who believed to hold when, and whether that was allowed |
+//! | [`history`] | when which lease was valid, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
 //! | [`sets`] | every state of locks over several names of one server |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
@@ -26,7 +25,6 @@ pub mod common;
 pub mod contract;
 pub mod history;
 mod kept;
-pub mod load;
 pub mod mutants;
 pub mod pool;
 pub mod proxy;

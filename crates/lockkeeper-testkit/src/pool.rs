@@ -1,9 +1,9 @@
 //! Deployments of many servers that several tests use one after the other: starting one takes seconds.
 
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
+use parking_lot::{Mutex, const_mutex};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cluster::Cluster;
@@ -80,18 +80,14 @@ impl<T: Shared> Pool<T> {
             name,
             most,
             places: Semaphore::const_new(most),
-            idle: Mutex::new(Vec::new()),
-            registers: Mutex::new(Vec::new()),
+            idle: const_mutex(Vec::new()),
+            registers: const_mutex(Vec::new()),
         }
     }
 
     async fn take(&'static self) -> Result<Pooled<T>> {
         let place = self.places.acquire().await?;
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle.lock().pop();
         let shared = match idle {
             Some(shared) => shared,
             None => self.start().await?,
@@ -123,10 +119,7 @@ impl<T: Shared> Pool<T> {
                     shared
                 }
             };
-            let registers = self.registers.lock();
-            registers
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(register);
+            self.registers.lock().push(register);
             return Ok(shared);
         }
         T::start(false).await
@@ -146,11 +139,6 @@ impl<T: Shared> Deref for Pooled<T> {
 
 impl<T: Shared> Drop for Pooled<T> {
     fn drop(&mut self) {
-        let mut idle = self
-            .pool
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        idle.extend(self.shared.take());
+        self.pool.idle.lock().extend(self.shared.take());
     }
 }

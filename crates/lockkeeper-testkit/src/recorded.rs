@@ -1,7 +1,7 @@
-//! Work under locks of all kinds in one run, by tasks that write down what they believed: on a server, behind sentinels, on a
-//! cluster, on several servers, by the same tasks and checked by the same rules.
+//! Work under locks of all kinds in one run, by tasks that write down when their leases were valid: on a server, behind sentinels,
+//! on a cluster, on several servers, by the same tasks and checked by the same rules.
 //!
-//! What is written down was believed for certain: it begins when the guard is in hand, and its end is read before a look that
+//! What is written down was valid for certain: it begins when the guard is in hand, and its end is read before a look that
 //! finds the lease held, so that no measuring can make an overlap. Whatever follows belongs to nobody.
 
 mod strict;
@@ -9,18 +9,19 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::Store;
+use parking_lot::Mutex;
 
-use crate::history::{Belief, Excuses, History, now};
+use crate::history::{Excuses, History, ValidSpan, now};
 use crate::site::Site;
 use strict::{Strict, Tokens};
-pub use work::{Job, serve, work};
+pub use work::{Job, Pace, serve, turn, work};
 
 /// Of a lease, and for how long a waiter is alive without a word.
 pub const TTL: Duration = Duration::from_secs(3);
@@ -30,6 +31,13 @@ pub const SOON: Duration = Duration::from_secs(20);
 
 /// What may stay behind on a server, and expires.
 const REMAINS: [&str; 2] = ["lockkeeper.fence:", "lockkeeper.client:"];
+
+/// How long a test under load lasts: 5 s, or what the environment says in `LOCKKEEPER_LOAD_SECONDS`.
+pub fn duration() -> Duration {
+    let seconds = std::env::var("LOCKKEEPER_LOAD_SECONDS");
+    let seconds = seconds.ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(5))
+}
 
 /// What every client here is made with.
 pub fn settings() -> ClientBuilder {
@@ -48,12 +56,12 @@ impl Process {
 
     /// Those of now.
     pub fn clients(&self) -> Vec<Client> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 
     /// Puts others in their place, and returns them.
     pub fn replace(&self, clients: Vec<Client>) -> Vec<Client> {
-        std::mem::replace(&mut lock(&self.0), clients)
+        std::mem::replace(&mut self.0.lock(), clients)
     }
 }
 
@@ -71,8 +79,9 @@ struct Loss {
 pub struct Records {
     histories: BTreeMap<String, History>,
     losses: Mutex<Vec<Loss>>,
+    pace: Pace,
     /// Told of everything that is written down, if anybody wants to be.
-    told: Option<fn(&str, &Belief)>,
+    told: Option<fn(&str, &ValidSpan)>,
     foreign: Arc<AtomicU64>,
     tokens: Arc<Tokens>,
     lost: AtomicU64,
@@ -93,12 +102,23 @@ impl Records {
         }
     }
 
-    /// The same, and `told` hears of each time of believing when it is over.
-    pub fn telling(names: impl IntoIterator<Item = String>, told: fn(&str, &Belief)) -> Self {
-        Self {
-            told: Some(told),
-            ..Self::new(names)
-        }
+    /// Of these jobs' locks.
+    pub fn of(jobs: &[Job]) -> Self {
+        Self::new(jobs.iter().copied().flat_map(Job::names))
+    }
+
+    /// The same, of tasks at this pace.
+    #[must_use]
+    pub fn at(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// The same, and `told` hears of each time in which a lease was valid when it is over.
+    #[must_use]
+    pub fn telling(mut self, told: fn(&str, &ValidSpan)) -> Self {
+        self.told = Some(told);
+        self
     }
 
     /// The locks.
@@ -106,18 +126,18 @@ impl Records {
         self.histories.keys().map(String::as_str)
     }
 
-    /// Writes down what somebody believed of the lock `name`.
+    /// Writes down when a lease of the lock `name` was valid.
     ///
     /// # Errors
     ///
     /// If there is no such lock.
-    pub fn record(&self, name: &str, belief: Belief) -> Result<()> {
+    pub fn record(&self, name: &str, span: ValidSpan) -> Result<()> {
         let history = self.histories.get(name);
         let history = history.with_context(|| format!("no lock {name:?}"))?;
         if let Some(told) = self.told {
-            told(name, &belief);
+            told(name, &span);
         }
-        history.record(belief);
+        history.record(span);
         Ok(())
     }
 
@@ -144,7 +164,7 @@ impl Records {
     /// From now on the server that keeps the locks with these names may lose what it has written, until
     /// [`lost_nothing_more`](Self::lost_nothing_more).
     pub fn may_lose(&self, names: Vec<String>) {
-        lock(&self.losses).push(Loss {
+        self.losses.lock().push(Loss {
             from: now(),
             until: u64::MAX,
             names,
@@ -153,22 +173,22 @@ impl Records {
 
     /// What was written is there, or lost.
     pub fn lost_nothing_more(&self) {
-        if let Some(loss) = lock(&self.losses).last_mut() {
+        if let Some(loss) = self.losses.lock().last_mut() {
             loss.until = now();
         }
     }
 
     /// Whether the later grant followed a failover that the earlier one was before.
-    fn is_lost(&self, name: &str, earlier: &Belief, later: &Belief) -> bool {
-        lock(&self.losses).iter().any(|loss| {
+    fn is_lost(&self, name: &str, earlier: &ValidSpan, later: &ValidSpan) -> bool {
+        self.losses.lock().iter().any(|loss| {
             loss.names.iter().any(|lost| lost == name)
                 && earlier.from <= loss.until
                 && later.from >= loss.from
         })
     }
 
-    /// Checks that no two believed at once who exclude one another, unless a failover explains it, that tokens increase all the
-    /// same, except that a reader may have joined readers whom a failover brought back, that every lock was held at least so
+    /// Checks that no two were valid at once that exclude one another, unless a failover explains it, that tokens increase all the
+    /// same, except that a reader may have joined readers that a failover brought back, that every lock was held at least so
     /// often, and that nobody was given another's reply. Returns how many grants there were.
     ///
     /// # Errors
@@ -182,7 +202,7 @@ impl Records {
                 name,
             });
             let of_name =
-                checked.with_context(|| format!("{name:?}, {:#?}", lock(&self.losses)))?;
+                checked.with_context(|| format!("{name:?}, {:#?}", self.losses.lock()))?;
             ensure!(of_name >= at_least, "{name:?} was held {of_name} times");
             grants += of_name;
         }
@@ -192,14 +212,14 @@ impl Records {
     }
 }
 
-/// What those explain that befell one name.
+/// What the failovers explain that befell one name.
 struct Failovers<'a> {
     records: &'a Records,
     name: &'a str,
 }
 
 impl Excuses for Failovers<'_> {
-    fn at_once(&self, earlier: &Belief, later: &Belief) -> bool {
+    fn at_once(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool {
         let excused = self.records.is_lost(self.name, earlier, later);
         self.records
             .excused
@@ -208,7 +228,7 @@ impl Excuses for Failovers<'_> {
     }
 
     /// The token must be one that was drawn before that of the earlier one.
-    fn joins(&self, earlier: &Belief, later: &Belief) -> bool {
+    fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool {
         let heard = self.records.tokens.first_heard(later.token);
         let joined = heard.is_some_and(|heard| heard < earlier.from)
             && self.records.is_lost(self.name, earlier, later);
@@ -238,15 +258,11 @@ impl fmt::Display for Records {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Waits until none of the locks with these names is held.
 ///
 /// # Errors
 ///
-/// If one still is when the leases of all who may have died are over.
+/// If one still is when the leases of all that may have died are over.
 pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>) -> Result<()> {
     let begun = Instant::now();
     for name in names {
@@ -266,7 +282,7 @@ pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>)
 ///
 /// # Errors
 ///
-/// If another one, or one that does not expire, is there when marks and leases are over.
+/// If another one, or one that does not expire, is there when tombstones and leases are over.
 pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -294,23 +310,23 @@ mod tests {
 
     const NAME: &str = "mutex 0";
 
-    fn records(beliefs: &[(u64, u64, u64)]) -> Records {
+    fn records(spans: &[(u64, u64, u64)]) -> Records {
         let records = Records::new(Job::Mutex(0).names());
-        for &(from, until, token) in beliefs {
-            let belief = Belief {
+        for &(from, until, token) in spans {
+            let span = ValidSpan {
                 from,
                 until,
                 token,
                 shared: false,
-                who: "somebody".to_owned(),
+                holder: "somebody".to_owned(),
             };
-            records.record(NAME, belief).unwrap();
+            records.record(NAME, span).unwrap();
         }
         records
     }
 
     fn lost(records: Records, from: u64, until: u64) -> Records {
-        lock(&records.losses).push(Loss {
+        records.losses.lock().push(Loss {
             from,
             until,
             names: vec![NAME.to_owned()],
@@ -334,12 +350,12 @@ mod tests {
 
     #[test]
     fn a_reader_is_excused_for_an_old_token_that_somebody_had_before() {
-        let read = |shared, from, token| Belief {
+        let read = |shared, from, token| ValidSpan {
             from,
             until: from + 1,
             token,
             shared,
-            who: "somebody".to_owned(),
+            holder: "somebody".to_owned(),
         };
         let records = |heard: &[u64]| {
             let records = records(&[(u64::MAX - 20, u64::MAX - 10, 8)]);

@@ -60,7 +60,7 @@ pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Si
 }
 
 /// See the name.
-pub async fn believers_never_overlap_and_tokens_increase<S: Common>(site: &dyn Site) -> Result<()> {
+pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Site) -> Result<()> {
     let history = Arc::new(History::default());
     let mut tasks = JoinSet::new();
     for client_number in 0..4 {
@@ -73,7 +73,7 @@ pub async fn believers_never_overlap_and_tokens_increase<S: Common>(site: &dyn S
                     let from = now();
                     tokio::task::yield_now().await;
                     let who = format!("client {client_number}, task {task}");
-                    history.record(Belief::until_now(from, &guard, S::SHARED, who)?);
+                    history.record(ValidSpan::until_now(from, &guard, S::SHARED, who)?);
                     Guard::release(guard).await?;
                 }
                 anyhow::Ok(())

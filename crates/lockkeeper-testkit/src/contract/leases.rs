@@ -173,7 +173,7 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
 }
 
 /// See the name.
-pub async fn max_hold_ends_belief_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
+pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
     let lock = S::new(&one, "name");
     let begun = tokio::time::Instant::now();

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use lockkeeper_core::mutants::Mutant as Defect;
+use parking_lot::Mutex;
 
 use super::histories::{self, Broken};
 use super::{claim, lua, rounds};
@@ -195,7 +195,7 @@ impl Hunter {
         key: &str,
         find: impl FnOnce() -> Result<Option<String>>,
     ) -> Result<Option<String>> {
-        let sound = || self.sound.lock().unwrap_or_else(PoisonError::into_inner);
+        let sound = || self.sound.lock();
         if let Some(known) = sound().get(key).cloned() {
             return Ok(known);
         }

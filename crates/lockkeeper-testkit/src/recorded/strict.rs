@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{BadReply, Call, Event, Replicated, Reply, Store, StoreError, Value};
 use lockkeeper_lua::Status;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::lock;
 use crate::history::now;
 
 /// When each token was first heard of, by anybody.
@@ -22,11 +22,11 @@ pub(super) struct Tokens(Mutex<BTreeMap<u64, u64>>);
 impl Tokens {
     /// When a token was first heard of, if it was.
     pub(super) fn first_heard(&self, token: u64) -> Option<u64> {
-        lock(&self.0).get(&token).copied()
+        self.0.lock().get(&token).copied()
     }
 
     pub(super) fn hear(&self, token: u64) {
-        lock(&self.0).entry(token).or_insert_with(now);
+        self.0.lock().entry(token).or_insert_with(now);
     }
 
     /// The tokens of a reply: of a grant, or of those that are outcomes of a batch.

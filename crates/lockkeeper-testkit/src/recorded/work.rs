@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, Error, FairLock, Guard, Lease, MultiLock, Mutex, Redlock, ReentrantLock, RwLock,
-    Target, Upgrade,
+    Acquire, Client, Error, FairLock, Lease, Lock as _, MultiLock, Mutex, ReadGuard, Redlock,
+    ReentrantLock, RwLock, Target, Upgrade, WriteGuard,
 };
+use lockkeeper_core::{Hold, Plan};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::{Process, Records, SOON, TTL};
-use crate::common::Common;
-use crate::history::{Belief, now};
+use crate::history::{ValidSpan, now};
 
-/// How long somebody may be busy in the worst of weathers: by then it has been told that it was not served.
+/// How long somebody may be busy whatever goes wrong: by then it has been told that it was not served.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one task does again and again, with locks of this number.
@@ -26,9 +27,9 @@ pub enum Job {
     Reentrant(usize),
     /// Holds a fair lock.
     Fair(usize),
-    /// Reads, and writes after that if it is alone.
+    /// Reads, and now and then writes after that if it is alone.
     Read(usize),
-    /// Writes, and reads after that now and then.
+    /// Writes, and now and then reads after that.
     Write(usize),
     /// Holds the mutex of the second server.
     Far,
@@ -36,6 +37,19 @@ pub enum Job {
     Several(usize),
     /// Holds a Redlock on all servers.
     Majority(usize),
+}
+
+/// How the tasks work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Pace {
+    /// They hold for a moment, now and then for as long as a lease, and rest.
+    #[default]
+    Varied,
+    /// They hold for no longer than other tasks need to run, and do not rest.
+    Hurried,
+    /// The same, and nothing is given up.
+    Calm,
 }
 
 impl Job {
@@ -61,37 +75,92 @@ impl Job {
         jobs
     }
 
+    /// So many that read and write one name.
+    pub fn of_readers_and_writers(tasks: usize) -> Vec<Self> {
+        let modes = [Self::Read(0), Self::Write(0)];
+        modes.into_iter().cycle().take(tasks).collect()
+    }
+
     /// The locks that it holds.
     pub fn names(self) -> Vec<String> {
         match self {
-            Self::Mutex(number) => vec![format!("mutex {number}")],
-            Self::Reentrant(number) => vec![format!("reentrant {number}")],
-            Self::Fair(number) => vec![format!("fair {number}")],
-            Self::Read(number) | Self::Write(number) => vec![format!("rwlock {number}")],
-            Self::Far => vec!["far".to_owned()],
             Self::Several(names) => {
                 let singles = Self::of_singles(names, 1);
                 singles.into_iter().flat_map(Self::names).collect()
             }
-            Self::Majority(number) => vec![format!("redlock {number}")],
+            _ => vec![self.name()],
         }
+    }
+
+    /// The lock that it holds, if that is but one.
+    fn name(self) -> String {
+        match self {
+            Self::Mutex(number) => format!("mutex {number}"),
+            Self::Reentrant(number) => format!("reentrant {number}"),
+            Self::Fair(number) => format!("fair {number}"),
+            Self::Read(number) | Self::Write(number) => format!("rwlock {number}"),
+            Self::Far => "far".to_owned(),
+            Self::Majority(number) => format!("redlock {number}"),
+            Self::Several(_) => String::new(),
+        }
+    }
+
+    /// A lock on one server, and whether its holders share it.
+    fn target(self, clients: &[Client]) -> (Target, bool) {
+        let (client, name) = (&clients[usize::from(self == Self::Far)], self.name());
+        let target = match self {
+            Self::Reentrant(_) => ReentrantLock::new(client, &name).target(),
+            Self::Fair(_) => FairLock::new(client, &name).target(),
+            Self::Read(_) => RwLock::new(client, &name).reader().target(),
+            Self::Write(_) => RwLock::new(client, &name).writer().target(),
+            _ => Mutex::new(client, &name).target(),
+        };
+        (target, matches!(self, Self::Read(_)))
+    }
+
+    /// What is acquired for it, and the names that are shared.
+    fn plan(self, clients: &[Client]) -> lockkeeper::Result<(Plan, Vec<String>)> {
+        let singles = match self {
+            Self::Majority(_) => {
+                return Ok((Redlock::new(clients, &self.name())?.plan(), Vec::new()));
+            }
+            Self::Several(names) => {
+                let mut kinds = vec![Self::Mutex, Self::Reentrant, Self::Fair];
+                kinds.push(fastrand::choice([Self::Read, Self::Write]).unwrap_or(Self::Read));
+                let draw = |kind: fn(usize) -> Self| kind(fastrand::usize(..names));
+                let mut jobs: Vec<Self> = kinds.into_iter().map(draw).collect();
+                jobs.extend((clients.len() > 1).then_some(Self::Far));
+                fastrand::shuffle(&mut jobs);
+                jobs.truncate(fastrand::usize(2..=4));
+                jobs
+            }
+            single => vec![single],
+        };
+        let targets = singles.into_iter().map(|job| job.target(clients));
+        let (mut targets, shared): (Vec<_>, Vec<_>) = targets
+            .map(|(target, shared)| {
+                let name = shared.then(|| target.name().to_owned());
+                (target, name)
+            })
+            .unzip();
+        let shared = shared.into_iter().flatten().collect();
+        Ok(match self {
+            Self::Several(_) => (MultiLock::new(targets)?.plan(), shared),
+            _ => (targets.swap_remove(0).into(), shared),
+        })
     }
 }
 
-/// Does its job until the time is over, with the clients that the process has at each turn, and writes down what it believed.
+/// Does its job until the time is over, with the clients that the process has at each turn, and writes down what was valid.
 ///
 /// # Errors
 ///
 /// If it hangs, or an error that nothing explains.
 pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -> Result<()> {
+    let pace = records.pace;
     while Instant::now() < end {
         let clients = process.clients();
-        let turn = Turn {
-            clients: &clients,
-            records,
-            calm: false,
-        };
-        let turned = timeout(PATIENCE, turn.take(job)).await;
+        let turned = timeout(PATIENCE, turn(job, &clients, Some(records), pace, SOON)).await;
         let count = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
@@ -109,8 +178,10 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
             }
             Err(error) => return Err(error).with_context(|| format!("{job:?}")),
         }
-        // Whoever wants several at once is served only when all of them are free.
-        sleep(Duration::from_millis(fastrand::u64(..10))).await;
+        if pace == Pace::Varied {
+            // A task that wants several at once is served only when all of them are free.
+            sleep(Duration::from_millis(fastrand::u64(..10))).await;
+        }
     }
     Ok(())
 }
@@ -131,17 +202,13 @@ fn is_explained(error: &Error) -> bool {
 /// If one is not, soon.
 pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result<()> {
     let clients = process.clients();
-    let turn = Turn {
-        clients: &clients,
-        records,
-        calm: true,
-    };
     let mut served = Vec::new();
     for &job in jobs {
         if served.contains(&job) {
             continue;
         }
-        let turned = timeout(SOON * 2, turn.take(job)).await;
+        let turned = turn(job, &clients, Some(records), Pace::Calm, SOON);
+        let turned = timeout(SOON * 2, turned).await;
         let turned = turned.with_context(|| format!("{job:?} hangs"))?;
         turned.with_context(|| format!("{job:?} is not served"))?;
         served.push(job);
@@ -150,207 +217,106 @@ pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result
     Ok(())
 }
 
-/// One time of doing a job.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    clients: &'a [Client],
-    records: &'a Records,
-    /// Nothing is given up, and nothing is held for long.
-    calm: bool,
+/// Does its job once, waiting for so long, and writes down for how long what it held was valid for certain.
+///
+/// # Errors
+///
+/// As for acquiring and releasing.
+pub async fn turn(
+    job: Job,
+    clients: &[Client],
+    records: Option<&Records>,
+    pace: Pace,
+    patience: Duration,
+) -> lockkeeper::Result<()> {
+    // By chance, but never in a calm.
+    let one_in = |turns: u32| pace != Pace::Calm && fastrand::u32(..turns) == 0;
+    let (plan, shared) = job.plan(clients)?;
+    let asking = Acquire::<Hold>::new(plan).wait_for(patience).into_future();
+    let asked = if one_in(16) {
+        let moment = Duration::from_millis(fastrand::u64(..50));
+        timeout(moment, asking).await.ok().transpose()?
+    } else {
+        Some(asking.await?)
+    };
+    let Some(hold) = asked else {
+        return Ok(());
+    };
+    let leases = match job {
+        Job::Several(_) => hold.parts(),
+        _ => vec![hold.lease().clone()],
+    };
+    let is_shared = |lease: &Lease| shared.iter().any(|name| name == lease.name());
+    let leases = leases.into_iter().map(|lease| {
+        let shared = is_shared(&lease);
+        (lease, shared)
+    });
+    note(records, pace, &leases.collect::<Vec<_>>()).await;
+    let note_one =
+        async |hold: &Hold, shared| note(records, pace, &[(hold.lease().clone(), shared)]).await;
+    let hold = match job {
+        Job::Reentrant(_) if one_in(2) => {
+            let inner = hold.reenter().await?;
+            note_one(&inner, false).await;
+            inner.release().await?;
+            hold
+        }
+        Job::Read(_) if one_in(2) => match ReadGuard::from(hold).try_upgrade().await? {
+            Upgrade::Busy(guard) => guard.into(),
+            Upgrade::Write(guard) => {
+                let hold = guard.into();
+                note_one(&hold, false).await;
+                hold
+            }
+        },
+        Job::Write(_) if one_in(2) => {
+            let hold = WriteGuard::from(hold).downgrade().await?.into();
+            note_one(&hold, true).await;
+            hold
+        }
+        _ if one_in(8) => return Ok(()),
+        _ => hold,
+    };
+    hold.release().await.map(drop)
 }
 
-type Taken<T = ()> = lockkeeper::Result<T>;
-
-impl Turn<'_> {
-    async fn take(self, job: Job) -> Taken {
-        let client = &self.clients[0];
-        let name = job.names().swap_remove(0);
-        match job {
-            Job::Mutex(_) => self.hold(Mutex::new(client, &name), &name).await,
-            Job::Reentrant(_) => self.reenter(ReentrantLock::new(client, &name)).await,
-            Job::Fair(_) => self.hold(FairLock::new(client, &name), &name).await,
-            Job::Read(_) if self.one_in(2) => {
-                self.hold(RwLock::new(client, &name).reader(), &name).await
-            }
-            Job::Read(_) => self.read_and_write(RwLock::new(client, &name)).await,
-            Job::Write(_) if self.one_in(2) => {
-                self.hold(RwLock::new(client, &name).writer(), &name).await
-            }
-            Job::Write(_) => self.write_and_read(RwLock::new(client, &name)).await,
-            Job::Far => {
-                let lock = Mutex::new(&self.clients[1], &name);
-                self.hold(lock, &name).await
-            }
-            Job::Several(names) => self.hold_several(names).await,
-            Job::Majority(_) => {
-                let lock = <Redlock as Common>::new(&self.clients.to_vec(), &name);
-                self.hold(lock, &name).await
-            }
+/// Holds for a moment, as the pace is, and writes down for how long all of it was valid for certain.
+async fn note(records: Option<&Records>, pace: Pace, leases: &[(Lease, bool)]) {
+    let from = now();
+    let begun = Instant::now();
+    let (time, pause) = match pace {
+        Pace::Hurried => (Duration::ZERO, 1),
+        Pace::Varied if fastrand::u32(..60) == 0 => (TTL * fastrand::u32(1..12) / 10, 20),
+        _ => (Duration::from_millis(fastrand::u64(..8)), 3),
+    };
+    if pace == Pace::Hurried {
+        yield_now().await;
+    }
+    let mut until = None;
+    loop {
+        // Read before the looks, which say that it was true then.
+        let before = now();
+        if leases.iter().any(|(lease, _)| lease.ensure_held().is_err()) {
+            break;
         }
-    }
-
-    /// By chance, but never in a calm.
-    fn one_in(self, turns: u32) -> bool {
-        !self.calm && fastrand::u32(..turns) == 0
-    }
-
-    /// Waits for a guard, or gives it up after a moment.
-    async fn patiently<G>(self, asking: impl Future<Output = Taken<G>>) -> Taken<Option<G>> {
-        if self.one_in(16) {
-            let moment = Duration::from_millis(fastrand::u64(..50));
-            return timeout(moment, asking).await.ok().transpose();
+        until = Some(before);
+        if begun.elapsed() >= time {
+            break;
         }
-        asking.await.map(Some)
+        sleep(Duration::from_millis(fastrand::u64(..pause))).await;
     }
-
-    /// Holds for a moment, now and then for as long as a lease, and writes down for how long all of it was certain.
-    async fn believe(self, holds: &[(&str, &Lease, bool)]) {
-        let from = now();
-        let begun = Instant::now();
-        let (time, pause) = match self.one_in(60) {
-            true => (TTL * fastrand::u32(1..12) / 10, 20),
-            false => (Duration::from_millis(fastrand::u64(..8)), 3),
+    let (Some(until), Some(records)) = (until, records) else {
+        return;
+    };
+    for (lease, shared) in leases {
+        let span = ValidSpan {
+            from,
+            until,
+            token: lease.fencing_token().get(),
+            shared: *shared,
+            holder: format!("process {}: {lease:?}", std::process::id()),
         };
-        let mut until = None;
-        loop {
-            // Read before the looks, which say that it was true then.
-            let before = now();
-            if holds
-                .iter()
-                .any(|(_, lease, _)| lease.ensure_held().is_err())
-            {
-                break;
-            }
-            until = Some(before);
-            if begun.elapsed() >= time {
-                break;
-            }
-            sleep(Duration::from_millis(fastrand::u64(..pause))).await;
-        }
-        let Some(until) = until else { return };
-        for (name, lease, shared) in holds {
-            let belief = Belief {
-                from,
-                until,
-                token: lease.fencing_token().get(),
-                shared: *shared,
-                who: format!("process {}: {lease:?}", std::process::id()),
-            };
-            let recorded = self.records.record(name, belief);
-            debug_assert!(recorded.is_ok(), "{recorded:?}");
-        }
-    }
-
-    async fn hold<C: Common>(self, lock: C, name: &str) -> Taken {
-        let asking = lock.acquire().wait_for(SOON).into_future();
-        let Some(guard) = self.patiently(asking).await? else {
-            return Ok(());
-        };
-        self.believe(&[(name, &*guard, C::SHARED)]).await;
-        if self.one_in(8) {
-            drop(guard);
-            return Ok(());
-        }
-        Guard::release(guard).await.map(drop)
-    }
-
-    async fn reenter(self, lock: ReentrantLock) -> Taken {
-        let owner = self.clients[0].new_owner();
-        let asking = lock.acquire().owner(&owner).wait_for(SOON).into_future();
-        let Some(guard) = self.patiently(asking).await? else {
-            return Ok(());
-        };
-        if self.one_in(2) {
-            let inner = guard.reenter().await?;
-            self.believe(&[(inner.name(), &*inner, false)]).await;
-            inner.release().await?;
-        } else {
-            self.believe(&[(guard.name(), &*guard, false)]).await;
-        }
-        guard.release().await.map(drop)
-    }
-
-    async fn write_and_read(self, lock: RwLock) -> Taken {
-        let asking = lock.write().wait_for(SOON).into_future();
-        let Some(guard) = self.patiently(asking).await? else {
-            return Ok(());
-        };
-        self.believe(&[(guard.name(), &*guard, false)]).await;
-        let guard = guard.downgrade().await?;
-        self.believe(&[(guard.name(), &*guard, true)]).await;
-        guard.release().await.map(drop)
-    }
-
-    async fn read_and_write(self, lock: RwLock) -> Taken {
-        let asking = lock.read().wait_for(SOON).into_future();
-        let Some(guard) = self.patiently(asking).await? else {
-            return Ok(());
-        };
-        self.believe(&[(guard.name(), &*guard, true)]).await;
-        match guard.try_upgrade().await? {
-            Upgrade::Busy(guard) => guard.release().await.map(drop),
-            Upgrade::Write(guard) => {
-                self.believe(&[(guard.name(), &*guard, false)]).await;
-                guard.release().await.map(drop)
-            }
-        }
-    }
-
-    async fn hold_several(self, names: usize) -> Taken {
-        let mut members = self.draw(names);
-        fastrand::shuffle(&mut members);
-        members.truncate(fastrand::usize(2..=4));
-        let (members, modes): (Vec<_>, Vec<_>) = members.into_iter().unzip();
-        let lock = MultiLock::new(members)?;
-        let asking = lock.acquire().wait_for(SOON).into_future();
-        let Some(guard) = self.patiently(asking).await? else {
-            return Ok(());
-        };
-        let shared = |lease: &Lease| {
-            modes
-                .iter()
-                .any(|(name, shared)| *shared && name == lease.name())
-        };
-        let parts = guard.parts();
-        let holds = parts
-            .iter()
-            .map(|lease| (lease.name(), lease, shared(lease)));
-        self.believe(&holds.collect::<Vec<_>>()).await;
-        if self.one_in(8) {
-            drop(guard);
-            return Ok(());
-        }
-        guard.release().await.map(drop)
-    }
-
-    /// One lock of each kind, by its name and whether its holders share it.
-    fn draw(self, names: usize) -> Vec<(Target, (String, bool))> {
-        let client = &self.clients[0];
-        let draw = |kind: fn(usize) -> Job| kind(fastrand::usize(..names)).names().swap_remove(0);
-        let [mutex, reentrant] = [draw(Job::Mutex), draw(Job::Reentrant)];
-        let [fair, rwlock] = [draw(Job::Fair), draw(Job::Read)];
-        let reads = fastrand::bool();
-        let book = RwLock::new(client, &rwlock);
-        let mut members = vec![
-            (Mutex::new(client, &mutex).target(), (mutex, false)),
-            (
-                ReentrantLock::new(client, &reentrant).target(),
-                (reentrant, false),
-            ),
-            (FairLock::new(client, &fair).target(), (fair, false)),
-            (
-                if reads {
-                    book.reader().target()
-                } else {
-                    book.writer().target()
-                },
-                (rwlock, reads),
-            ),
-        ];
-        if let Some(second) = self.clients.get(1) {
-            let far = Job::Far.names().swap_remove(0);
-            members.push((Mutex::new(second, &far).target(), (far, false)));
-        }
-        members
+        let recorded = records.record(lease.name(), span);
+        debug_assert!(recorded.is_ok(), "{recorded:?}");
     }
 }

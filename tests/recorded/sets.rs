@@ -1,68 +1,16 @@
-//! Locks under load, for five seconds or as long as `LOCKKEEPER_LOAD_SECONDS` says, and what was believed meanwhile.
+//! Sets of names that many tasks take together, and that nobody holds in part.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Target};
-use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::history::{Belief, History};
-use lockkeeper_testkit::load::{duration, read_and_write};
+use lockkeeper_testkit::recorded::duration;
 use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 
-use crate::processes::Holder;
 use crate::support::client;
-
-const PROCESSES: u32 = 4;
-const TASKS: u32 = 16;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_writers_of_many_clients_never_meet() -> Result<()> {
-    let store = MemoryStore::new();
-    let history = Arc::new(History::default());
-    let mut clients = JoinSet::new();
-    for _ in 0..PROCESSES {
-        let client = client(&store, Duration::from_secs(30)).await?;
-        let history = Arc::clone(&history);
-        let report = move |belief: Belief| history.record(belief);
-        clients
-            .spawn(async move { read_and_write(&client, "name", TASKS, duration(), report).await });
-    }
-    while let Some(done) = clients.join_next().await {
-        done??;
-    }
-    let grants = history.check()?;
-    println!("{grants} grants");
-    ensure!(grants > 100, "{grants} grants");
-    Ok(())
-}
-
-#[tokio::test]
-async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
-    let server = Server::start().await?;
-    let seconds = duration().as_secs().to_string();
-    let mut processes = JoinSet::new();
-    for _ in 0..PROCESSES {
-        let tasks = TASKS.to_string();
-        let words = ["share", &server.url(), "name", &tasks, &seconds];
-        let mut holder = Holder::start(&words)?;
-        // All at once: whoever cannot say what it believed would go on holding.
-        processes.spawn(async move { holder.rest().await });
-    }
-    let history = History::default();
-    while let Some(lines) = processes.join_next().await {
-        for line in lines?? {
-            history.record(line.parse()?);
-        }
-    }
-    let grants = history.check()?;
-    println!("{grants} grants");
-    ensure!(grants > 100, "{grants} grants");
-    Ok(())
-}
 
 /// The owner of whatever lies under each key, all at one moment.
 const OWNERS: &str = "local owners = {}
@@ -73,7 +21,7 @@ for i, key in ipairs(KEYS) do
 end
 return owners";
 
-/// Sets of names that rivals take.
+/// Sets of names that contenders take.
 #[derive(Clone, Copy)]
 struct Sets {
     /// How many names scripts take together.
@@ -109,8 +57,8 @@ impl Sets {
 }
 
 #[tokio::test]
-async fn random_sets_of_rivals_are_never_held_in_part_and_all_are_served() -> Result<()> {
-    rivals(Sets {
+async fn random_sets_of_names_are_never_held_in_part_and_all_are_served() -> Result<()> {
+    contend(Sets {
         joined: 20,
         part: 5,
         reentrant: 20,
@@ -122,7 +70,7 @@ async fn random_sets_of_rivals_are_never_held_in_part_and_all_are_served() -> Re
 #[tokio::test]
 async fn random_sets_of_mixed_kinds_are_never_held_in_part_by_a_script_and_all_are_served()
 -> Result<()> {
-    rivals(Sets {
+    contend(Sets {
         joined: 16,
         part: 4,
         reentrant: 8,
@@ -132,7 +80,7 @@ async fn random_sets_of_mixed_kinds_are_never_held_in_part_by_a_script_and_all_a
 }
 
 /// Lets 32 tasks of four clients take sets of 5 of 20 names, again and again, and looks at the keys meanwhile.
-async fn rivals(sets: Sets) -> Result<()> {
+async fn contend(sets: Sets) -> Result<()> {
     let server = Server::start().await?;
     let until = Instant::now() + duration();
     let mut clients = Vec::new();
