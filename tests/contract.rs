@@ -8,144 +8,38 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Several;
 use lockkeeper_testkit::{common_contract, contract};
 
-contract!(
-    mutex_on_memory,
-    Mutex,
-    MemoryStore::new(),
-    start_paused = true
-);
-contract!(
-    mutex_on_a_server,
-    Mutex,
-    Server::start().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    mutex_on_a_cluster,
-    Mutex,
-    Cluster::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    mutex_by_sentinels,
-    Mutex,
-    Watched::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    reentrant_on_memory,
-    ReentrantLock,
-    MemoryStore::new(),
-    start_paused = true
-);
-contract!(
-    reentrant_on_a_server,
-    ReentrantLock,
-    Server::start().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    reentrant_on_a_cluster,
-    ReentrantLock,
-    Cluster::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    reentrant_by_sentinels,
-    ReentrantLock,
-    Watched::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    fair_on_memory,
-    FairLock,
-    MemoryStore::new(),
-    start_paused = true
-);
-contract!(
-    fair_on_a_server,
-    FairLock,
-    Server::start().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    fair_on_a_cluster,
-    FairLock,
-    Cluster::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    fair_by_sentinels,
-    FairLock,
-    Watched::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    writers_on_memory,
-    Writer,
-    MemoryStore::new(),
-    start_paused = true
-);
-contract!(
-    writers_on_a_server,
-    Writer,
-    Server::start().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    writers_on_a_cluster,
-    Writer,
-    Cluster::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    writers_by_sentinels,
-    Writer,
-    Watched::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    readers_on_memory,
-    Reader,
-    MemoryStore::new(),
-    start_paused = true
-);
-contract!(
-    readers_on_a_server,
-    Reader,
-    Server::start().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
+/// A module of tests for each kind on each site.
+macro_rules! on_every_site {
+    ($($subject:ty: $memory:ident $server:ident $cluster:ident $sentinels:ident)*) => {
+        $(
+            contract!($memory, $subject, MemoryStore::new(), start_paused = true);
+            on_every_site!(@real $server, $subject, Server::start());
+            on_every_site!(@real $cluster, $subject, Cluster::pooled());
+            on_every_site!(@real $sentinels, $subject, Watched::pooled());
+        )*
+    };
+    (@real $module:ident, $subject:ty, $site:expr) => {
+        contract!(
+            $module,
+            $subject,
+            $site.await?,
+            flavor = "multi_thread",
+            worker_threads = 2
+        );
+    };
+}
+
+on_every_site! {
+    Mutex: mutex_on_memory mutex_on_a_server mutex_on_a_cluster mutex_by_sentinels
+    ReentrantLock: reentrant_on_memory reentrant_on_a_server reentrant_on_a_cluster reentrant_by_sentinels
+    FairLock: fair_on_memory fair_on_a_server fair_on_a_cluster fair_by_sentinels
+    Writer: writers_on_memory writers_on_a_server writers_on_a_cluster writers_by_sentinels
+    Reader: readers_on_memory readers_on_a_server readers_on_a_cluster readers_by_sentinels
+}
+
 common_contract!(
     redlock_on_memory,
     Redlock,
     Several((0..3).map(|_| MemoryStore::new()).collect()),
     start_paused = true
-);
-contract!(
-    readers_on_a_cluster,
-    Reader,
-    Cluster::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
-);
-contract!(
-    readers_by_sentinels,
-    Reader,
-    Watched::pooled().await?,
-    flavor = "multi_thread",
-    worker_threads = 2
 );

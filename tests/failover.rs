@@ -36,10 +36,10 @@ fn milliseconds(time: Duration) -> Result<i64> {
 /// Replaces the primary by one that has not heard of the last grant, and returns the token of that and of the next one.
 async fn fail_over<S: Subject>(took: Duration, behind: Duration) -> Result<(u64, u64)> {
     let server = MemoryStore::new();
-    token_of_a_stranger::<S::Rival>(&server).await?;
+    token_of_a_stranger::<S::Contender>(&server).await?;
     let replica = server.snapshot();
     sleep(Duration::from_secs(1)).await;
-    let last = token_of_a_stranger::<S::Rival>(&server).await?;
+    let last = token_of_a_stranger::<S::Contender>(&server).await?;
     sleep(took).await;
     server.restore(&replica);
     server.step_clock(-milliseconds(behind)?);
@@ -148,7 +148,7 @@ async fn two_believe<S: Subject>() -> Result<()> {
     let held = S::new(&before, "name").acquire().await?;
     sleep(Duration::from_millis(1)).await;
     server.restore(&replica);
-    let other = S::Rival::new(&after, "name").acquire().await?;
+    let other = S::Contender::new(&after, "name").acquire().await?;
     ensure!(
         held.ensure_held().is_ok() && other.ensure_held().is_ok(),
         "{:?} and {:?}",

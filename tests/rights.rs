@@ -63,7 +63,7 @@ async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()
     ensure!(missing.is_empty(), "{missing:?}");
     let guard = S::new(&one, name).acquire().await?;
     guard.verify().await?;
-    let waiter = S::Rival::new(&other, name);
+    let waiter = S::Contender::new(&other, name);
     let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });
     while other.inspect(name).await?.waiters != Some(1) {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -37,7 +37,7 @@ impl<S: Subject> Pair<S> {
             lockkeeper::connect(&url).await?,
         );
         let guard = S::new(&holder, NAME).acquire().await?;
-        let lock = S::Rival::new(&waiter, NAME);
+        let lock = S::Contender::new(&waiter, NAME);
         let waiting = tokio::spawn(async move {
             let guard = lock.acquire().await?;
             let granted = Instant::now();

@@ -9,19 +9,17 @@ mod leases;
 mod outside;
 mod waiting;
 
-use lockkeeper::{Guard, Lock as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, ClientBuilder, Error, LeaseState, LossReason};
+use lockkeeper::{Client, ClientBuilder, Error, Guard, LeaseState, Lock as _, LossReason};
 use tokio::task::JoinSet;
 
-use crate::common::{self, Party as _};
 use crate::history::{History, ValidSpan, now};
 use crate::site::Site;
 use crate::stall::{Stalling, drop_after};
-use crate::subject::Subject;
+use crate::subject::{Common, Subject, connect};
 
 pub use alone::*;
 pub use dropping::*;
@@ -121,14 +119,20 @@ fn settings() -> ClientBuilder {
     Client::builder().ttl(LONG)
 }
 
-async fn client<S: common::Common>(site: &dyn Site) -> Result<S::Party> {
-    S::Party::connect(site, settings(), |store| store).await
+/// What one process has of clients.
+async fn clients(site: &dyn Site) -> Result<Vec<Client>> {
+    connect(site, settings(), |store| store).await
+}
+
+/// The client of one process, for a kind on one server.
+async fn client(site: &dyn Site) -> Result<Client> {
+    site.client(settings()).await
 }
 
 /// The lock must become free soon, without waiting for a lease to end.
-async fn expect_free<S: common::Common>(client: &S::Party, name: &str) -> Result<()> {
-    use common::Common as _;
-    let guard = S::Rival::new(client, name).acquire().wait_for(SOON).await?;
+async fn expect_free<S: Common>(clients: &[Client], name: &str) -> Result<()> {
+    let contender = S::Contender::over(clients, name);
+    let guard = contender.acquire().wait_for(SOON).await?;
     Guard::release(guard).await?;
     Ok(())
 }

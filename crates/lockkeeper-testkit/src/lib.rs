@@ -9,7 +9,6 @@
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
-//! | [`common`] | the same of what the Redlock has, too |
 //! | [`mod@contract`] | what every kind must do on every site |
 //! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
 //! | [`history`] | when which lease was valid, and whether that was allowed |
@@ -21,7 +20,6 @@
 //! | [`unruly`] | a store that loses and keeps back requests on demand |
 
 pub mod cluster;
-pub mod common;
 pub mod contract;
 pub mod history;
 mod kept;

@@ -1,22 +1,87 @@
 //! What a test is about: one kind of lock, by the words that all kinds share.
 
+use std::sync::Arc;
+
+use anyhow::Result;
 use lockkeeper::{
-    Client, FairLock, Lock, Mutex, Reader, ReentrantLock, RwLock, SingleServer, Writer,
+    Client, ClientBuilder, FairLock, Lock, Mutex, Reader, Redlock, ReentrantLock, RwLock,
+    SingleServer, Writer,
 };
+use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
+
+use crate::site::Site;
+
+/// A [`Subject`], or a Redlock on all servers of a site.
+///
+/// What does not fit the Redlock: `min_hold`, which it does not have; inspecting, revoking and forcing, which are about one
+/// server; the report of closing, which each client makes of its own part; and bad names, which it refuses before there is
+/// anything to acquire. Nor does a real server that has just been started, which stays out for one longest ttl, longer than the
+/// suite waits.
+pub trait Common: Lock {
+    /// As [`Subject::Contender`].
+    type Contender: Common;
+
+    /// As [`Subject::SHARED`].
+    const SHARED: bool;
+
+    /// As [`Subject::HELD`].
+    const HELD: &'static str;
+
+    /// The lock called `name`, which must be a good one, on the servers of these clients.
+    fn over(clients: &[Client], name: &str) -> Self;
+}
+
+impl<S: Subject> Common for S {
+    type Contender = S::Contender;
+
+    const SHARED: bool = S::SHARED;
+    const HELD: &'static str = S::HELD;
+
+    fn over(clients: &[Client], name: &str) -> Self {
+        Self::new(&clients[0], name)
+    }
+}
+
+impl Common for Redlock {
+    type Contender = Self;
+
+    const SHARED: bool = false;
+    const HELD: &'static str = "lockkeeper:name";
+
+    #[expect(clippy::expect_used, reason = "a test names its locks well")]
+    fn over(clients: &[Client], name: &str) -> Self {
+        Self::new(clients, name).expect("a good name and enough clients")
+    }
+}
+
+/// The clients of one process, one for each server of a site, by connections of their own that go `through` this.
+///
+/// # Errors
+///
+/// If one cannot connect.
+pub async fn connect(
+    site: &dyn Site,
+    settings: ClientBuilder,
+    through: fn(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> Result<Vec<Client>> {
+    let stores = site.stores().await?.into_iter();
+    let clients = stores.map(|store| Ok(settings.clone().build(through(store))?));
+    clients.collect()
+}
 
 /// A kind of lock on one server, or one mode of it.
 pub trait Subject: Lock<Guard: SingleServer> {
     /// What its holders exclude and are excluded by: of most kinds it itself.
-    type Rival: Subject;
+    type Contender: Subject;
 
     /// The script by which a claim is made a holder.
     const ACQUIRE: &'static Script;
     /// The one that renews.
     const RENEW: &'static Script;
-    /// The one that leaves when every acquire was answered.
+    /// The one that releases when every acquire was answered.
     const RELEASE: &'static Script;
-    /// The one that leaves when an acquire may still be executed.
+    /// The one that releases when an acquire may still be executed.
     const RELEASE_IN_DOUBT: &'static Script;
 
     /// Whether those who wait stand in a queue on the server.
@@ -33,7 +98,7 @@ pub trait Subject: Lock<Guard: SingleServer> {
 }
 
 impl Subject for Mutex {
-    type Rival = Self;
+    type Contender = Self;
 
     const ACQUIRE: &'static Script = &mutex::ACQUIRE;
     const RENEW: &'static Script = &mutex::RENEW;
@@ -47,7 +112,7 @@ impl Subject for Mutex {
 
 /// Of owners that never meet themselves: each acquisition is for a new one.
 impl Subject for ReentrantLock {
-    type Rival = Self;
+    type Contender = Self;
 
     const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -60,7 +125,7 @@ impl Subject for ReentrantLock {
 }
 
 impl Subject for FairLock {
-    type Rival = Self;
+    type Contender = Self;
 
     const ACQUIRE: &'static Script = &fair::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -75,7 +140,7 @@ impl Subject for FairLock {
 
 /// A read-write lock, by its writers.
 impl Subject for Writer {
-    type Rival = Self;
+    type Contender = Self;
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &reentrant::RENEW;
@@ -90,7 +155,7 @@ impl Subject for Writer {
 
 /// A read-write lock, by its readers.
 impl Subject for Reader {
-    type Rival = Writer;
+    type Contender = Writer;
 
     const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
     const RENEW: &'static Script = &rwlock::RENEW_READ;

@@ -1,13 +1,12 @@
 //! Bad input and closing, of kinds on one server.
 
 use super::*;
-use lockkeeper::{Guard, Lock as _};
 
 /// See the name.
 pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = client(site).await?;
     for name in ["", &"n".repeat(2048), "a}b", "a{}"] {
         let error = S::new(&client, name).acquire().await.err();
         ensure!(
@@ -33,10 +32,10 @@ pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
 
 /// See the name.
 pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn Site) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
+    let (one, other) = (client(site).await?, client(site).await?);
     let held = S::new(&one, "held").acquire().await?;
     let dropped = S::new(&one, "dropped").acquire().await?;
-    let busy = S::Rival::new(&other, "busy").acquire().await?;
+    let busy = S::Contender::new(&other, "busy").acquire().await?;
     let waiter = S::new(&one, "busy");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -55,10 +54,13 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
     let error = S::new(&one, "more").acquire().await.err();
     ensure!(matches!(error, Some(Error::Closed)), "{error:?}");
     ensure!(
-        S::Rival::new(&other, "held").try_acquire().await?.is_none(),
+        S::Contender::new(&other, "held")
+            .try_acquire()
+            .await?
+            .is_none(),
         "its work may still be running"
     );
-    expect_free::<S>(&other, "dropped").await?;
+    expect_free::<S>(&[other.clone()], "dropped").await?;
     Guard::release(busy).await?;
     Ok(())
 }

@@ -3,19 +3,16 @@
 use lockkeeper_core::store::Store;
 
 use super::*;
-use lockkeeper::{Guard, Lock as _};
-
-use crate::common::{Common, Party as _};
 
 /// See the name.
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = S::Party::connect(site, settings(), stalling).await?;
-    let other = client::<S>(site).await?;
+    let stalling = connect(site, settings(), stalling).await?;
+    let other = clients(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
-        let acquired = drop_after(S::new(&stalling, &name).acquire().into_future(), polls).await;
+        let acquired = drop_after(S::over(&stalling, &name).acquire().into_future(), polls).await;
         let done = acquired.is_some();
         drop(acquired);
         expect_free::<S>(&other, &name).await?;
@@ -31,12 +28,12 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
 pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = S::Party::connect(site, settings(), stalling).await?;
-    let other = client::<S>(site).await?;
+    let stalling = connect(site, settings(), stalling).await?;
+    let other = clients(site).await?;
     for polls in 0..40 {
         let name = format!("name {polls}");
-        let guard = S::Rival::new(&other, &name).acquire().await?;
-        let lock = S::new(&stalling, &name);
+        let guard = S::Contender::over(&other, &name).acquire().await?;
+        let lock = S::over(&stalling, &name);
         let waiter = tokio::spawn(drop_after(lock.acquire().into_future(), polls));
         let behind = tokio::spawn({
             let lock = lock.clone();
@@ -63,11 +60,11 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
 pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = S::Party::connect(site, settings(), stalling).await?;
-    let other = client::<S>(site).await?;
+    let stalling = connect(site, settings(), stalling).await?;
+    let other = clients(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
-        let guard = S::new(&stalling, &name).acquire().await?;
+        let guard = S::over(&stalling, &name).acquire().await?;
         let lease = (*guard).clone();
         let released = drop_after(Guard::release(guard), polls).await;
         ensure!(
@@ -85,8 +82,8 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
 
 /// See the name.
 pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "name");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "name");
     let guard = lock.acquire().await?;
     let lease = (*guard).clone();
     drop(guard);
@@ -98,8 +95,8 @@ pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(site: &dyn S
 pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "name");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "name");
     let guard = lock.acquire().await?;
     let dropped = std::thread::spawn(move || drop(guard)).join();
     ensure!(

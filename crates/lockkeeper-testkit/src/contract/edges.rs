@@ -1,19 +1,17 @@
 //! Another kind's data, and what is left on the server.
 
 use super::*;
-use crate::common::{Common, Party as _};
-use lockkeeper::Guard;
 
 /// See the name.
 pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = clients(site).await?;
     site.command(&["HSET", "lockkeeper:hash", "kind", "something"])
         .await?;
     site.command(&["HSET", "lockkeeper:foreign", "field", "value"])
         .await?;
     let mut errors = Vec::new();
     for name in ["hash", "foreign"] {
-        let lock = S::new(&client, name);
+        let lock = S::over(&client, name);
         errors.extend([lock.acquire().await.err(), lock.try_acquire().await.err()]);
     }
     for error in errors {
@@ -25,8 +23,8 @@ pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result
 
 /// See the name.
 pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = S::Party::connect(site, Client::builder().label(""), |store| store).await?;
-    let lock = S::new(&client, "name");
+    let client = connect(site, Client::builder().label(""), |store| store).await?;
+    let lock = S::over(&client, "name");
     Guard::release(lock.acquire().await?).await?;
     ensure!(site.keys().await? == ["lockkeeper.fence:{lockkeeper:name}"]);
     let left: i64 = site

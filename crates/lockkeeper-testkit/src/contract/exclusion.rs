@@ -1,19 +1,21 @@
 //! One holder at a time, and tokens that say who came later.
 
 use super::*;
-use lockkeeper::{Guard, Lock as _};
-
-use crate::common::Common;
 
 /// See the name.
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
-    let guard = S::new(&one, "name").acquire().await?;
-    let contender = S::Rival::new(&other, "name");
+    let (one, other) = (clients(site).await?, clients(site).await?);
+    let guard = S::over(&one, "name").acquire().await?;
+    let contender = S::Contender::over(&other, "name");
     let waiting = tokio::spawn(async move { contender.acquire().await });
-    ensure!(S::Rival::new(&other, "name").try_acquire().await?.is_none());
+    ensure!(
+        S::Contender::over(&other, "name")
+            .try_acquire()
+            .await?
+            .is_none()
+    );
     ensure!(!waiting.is_finished());
     ensure!(guard.state() == LeaseState::Held);
     let first = guard.fencing_token();
@@ -26,13 +28,16 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
 
 /// See the name.
 pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let (lock, rival) = (S::new(&client, "name"), S::Rival::new(&client, "name"));
+    let client = clients(site).await?;
+    let (lock, contender) = (
+        S::over(&client, "name"),
+        S::Contender::over(&client, "name"),
+    );
     let Some(guard) = lock.try_acquire().await? else {
         bail!("a free lock was refused")
     };
     ensure!(
-        rival.try_acquire().await?.is_none(),
+        contender.try_acquire().await?.is_none(),
         "a held lock was given"
     );
     Guard::release(guard).await?;
@@ -47,9 +52,9 @@ pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
 pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Site) -> Result<()> {
     let mut waiters = JoinSet::new();
     for _ in 0..4 {
-        let client = client::<S>(site).await?;
+        let client = clients(site).await?;
         for _ in 0..8 {
-            let lock = S::new(&client, "name");
+            let lock = S::over(&client, "name");
             waiters.spawn(async move { Guard::release(lock.acquire().await?).await });
         }
     }
@@ -64,9 +69,9 @@ pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Sit
     let history = Arc::new(History::default());
     let mut tasks = JoinSet::new();
     for client_number in 0..4 {
-        let client = client::<S>(site).await?;
+        let client = clients(site).await?;
         for task in 0..16 {
-            let (lock, history) = (S::new(&client, "name"), Arc::clone(&history));
+            let (lock, history) = (S::over(&client, "name"), Arc::clone(&history));
             tasks.spawn(async move {
                 for _ in 0..5 {
                     let guard = lock.acquire().await?;
@@ -92,8 +97,8 @@ pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Sit
 pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "name");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "name");
     let fence = "lockkeeper.fence:{lockkeeper:name}";
     let mut last = None;
     for grant in 0..10_000 {

@@ -1,7 +1,6 @@
 //! A lock that is kept from others for a shortest time.
 
 use lockkeeper::Released;
-use lockkeeper::{Guard, Lock as _};
 use tokio::time::Instant;
 
 use super::*;
@@ -13,9 +12,9 @@ const SHORTEST: Duration = Duration::from_millis(500);
 pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
-    let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
-    let beside = S::Rival::new(&one, "name");
+    let (one, other) = (client(site).await?, client(site).await?);
+    let (lock, contender) = (S::new(&one, "name"), S::Contender::new(&other, "name"));
+    let beside = S::Contender::new(&one, "name");
     for by_drop in [false, true] {
         let guard = lock.acquire().min_hold(SHORTEST).await?;
         let granted = Instant::now();
@@ -48,13 +47,13 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
 
 /// See the name.
 pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = client(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
     tokio::time::sleep(SHORT).await;
     ensure!(Guard::release(guard).await? == Released::Free);
     ensure!(
-        S::Rival::new(&client, "name")
+        S::Contender::new(&client, "name")
             .try_acquire()
             .await?
             .is_some()
@@ -66,13 +65,13 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site)
 pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = client(site).await?;
     let lock = S::new(&client, "name");
     let shortest = RENEWED * 2;
     let guard = lock.acquire().ttl(RENEWED).min_hold(shortest).await?;
     let granted = Instant::now();
     ensure!(matches!(Guard::release(guard).await?, Released::Kept(left) if left > RENEWED));
-    expect_free::<S>(&client, "name").await?;
+    expect_free::<S>(&[client.clone()], "name").await?;
     ensure!(granted.elapsed() >= shortest);
     Ok(())
 }

@@ -1,14 +1,11 @@
 //! What a holder knows of its lease.
 
 use super::*;
-use lockkeeper::{Guard, Lock as _};
-
-use crate::common::Common;
 
 /// See the name.
 pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "expired");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "expired");
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(guard.lost().await.reason == LossReason::Expired);
     let error = Guard::release(guard).await.err();
@@ -23,7 +20,7 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
         "{error:?}"
     );
 
-    let lock = S::new(&client, "deleted");
+    let lock = S::over(&client, "deleted");
     let guard = lock.acquire().await?;
     site.command(&["DEL", &S::HELD.replace("name", "deleted")])
         .await?;
@@ -43,15 +40,15 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
 
 /// See the name.
 pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
-    let guard = S::new(&one, "name")
+    let (one, other) = (clients(site).await?, clients(site).await?);
+    let guard = S::over(&one, "name")
         .acquire()
         .ttl(SHORT)
         .no_renewal()
         .await?;
     ensure!(guard.remaining() < SHORT);
     // Nobody releases: the holder forgets, and the waiter's look comes when the lease has ended.
-    let next = S::Rival::new(&other, "name")
+    let next = S::Contender::over(&other, "name")
         .acquire()
         .wait_for(SOON)
         .await?;
@@ -63,8 +60,8 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<
 
 /// See the name.
 pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let guard = S::new(&client, "name").acquire().ttl(RENEWED).await?;
+    let client = clients(site).await?;
+    let guard = S::over(&client, "name").acquire().ttl(RENEWED).await?;
     let outlived = guard.run(tokio::time::sleep(RENEWED * 4)).await;
     ensure!(outlived.is_ok(), "{outlived:?}");
     guard.verify().await?;
@@ -74,8 +71,8 @@ pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Res
 
 /// See the name.
 pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let guard = S::new(&client, "name")
+    let client = clients(site).await?;
+    let guard = S::over(&client, "name")
         .acquire()
         .ttl(Duration::from_secs(2))
         .await?;
@@ -90,9 +87,9 @@ pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> 
 
 /// See the name.
 pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = clients(site).await?;
     let gone = async || {
-        let guard = S::new(&client, "name").acquire().await?;
+        let guard = S::over(&client, "name").acquire().await?;
         guard.verify().await?;
         site.command(&["DEL", S::HELD]).await?;
         anyhow::Ok(guard)
@@ -121,8 +118,8 @@ pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
 
 /// See the name.
 pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let guard = S::new(&client, "name")
+    let client = clients(site).await?;
+    let guard = S::over(&client, "name")
         .acquire()
         .ttl(SHORT)
         .no_renewal()
@@ -143,12 +140,12 @@ pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn S
 
 /// See the name.
 pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "name");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "name");
     let state = lock.acquire().hold(async |lease| lease.state()).await?;
     ensure!(state == LeaseState::Held);
     ensure!(
-        S::Rival::new(&client, "name")
+        S::Contender::over(&client, "name")
             .try_acquire()
             .await?
             .is_some()
@@ -159,8 +156,8 @@ pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Resu
 /// See the name.
 pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site) -> Result<()> {
     use lockkeeper::End;
-    let client = client::<S>(site).await?;
-    let lock = S::new(&client, "name");
+    let client = clients(site).await?;
+    let lock = S::over(&client, "name");
     let guard = lock.acquire().await?;
     let watcher = tokio::spawn(guard.ended());
     tokio::task::yield_now().await;
@@ -174,8 +171,8 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
 
 /// See the name.
 pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
-    let lock = S::new(&one, "name");
+    let (one, other) = (clients(site).await?, clients(site).await?);
+    let lock = S::over(&one, "name");
     let begun = tokio::time::Instant::now();
     let most = RENEWED * 3 / 2;
     let guard = lock.acquire().ttl(RENEWED).max_hold(most).await?;

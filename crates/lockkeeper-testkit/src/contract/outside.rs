@@ -1,7 +1,6 @@
 //! What others see of a lock, and can do to it.
 
 use lockkeeper::HolderState;
-use lockkeeper::{Guard, Lock as _};
 
 use super::*;
 
@@ -11,7 +10,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 ) -> Result<()> {
     let (one, other) = (
         site.client(settings().label("machine one")).await?,
-        client::<S>(site).await?,
+        client(site).await?,
     );
     let seen = other.inspect("name").await?;
     ensure!((seen.kind, seen.token, seen.holders.len()) == (None, None, 0));
@@ -19,7 +18,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 
     let lock = S::new(&one, "name");
     let guard = lock.acquire().await?;
-    let contender = S::Rival::new(&other, "name");
+    let contender = S::Contender::new(&other, "name");
     let waiting = tokio::spawn(async move { contender.acquire().await });
     let seen = loop {
         let seen = other.inspect("name").await?;
@@ -48,8 +47,8 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
 pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
-    let (lock, contender) = (S::new(&one, "name"), S::Rival::new(&other, "name"));
+    let (one, other) = (client(site).await?, client(site).await?);
+    let (lock, contender) = (S::new(&one, "name"), S::Contender::new(&other, "name"));
     let guard = lock.acquire().await?;
     listening(site, &guard).await?;
     ensure!(other.revoke("name").await? == 1);
@@ -85,12 +84,12 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
 pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let client = client::<S>(site).await?;
+    let client = client(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().ttl(RENEWED).await?;
     ensure!(client.revoke("name").await? == 1);
-    let rival = S::Rival::new(&client, "name");
-    let next = rival.acquire().wait_for(SOON).await?;
+    let contender = S::Contender::new(&client, "name");
+    let next = contender.acquire().wait_for(SOON).await?;
     ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
     drop(guard);
     next.verify().await?;
@@ -102,7 +101,7 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
 pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
+    let (one, other) = (client(site).await?, client(site).await?);
     let lock = S::new(&one, "name");
     let former = lock.acquire().await?;
     let former_claim = other.inspect("name").await?.holders[0].claim.clone();
@@ -116,7 +115,7 @@ pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
     ensure!(other.force_release("name", &claim).await?);
     let end = tokio::time::timeout(SOON, guard.ended()).await?;
     ensure!(end.reason() == Some(LossReason::Gone), "{end:?}");
-    let next = S::Rival::new(&other, "name")
+    let next = S::Contender::new(&other, "name")
         .acquire()
         .wait_for(SOON)
         .await?;

@@ -1,15 +1,12 @@
 //! How waiting ends.
 
 use super::*;
-use lockkeeper::{Guard, Lock as _};
-
-use crate::common::Common;
 
 /// See the name.
 pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = client::<S>(site).await?;
-    let guard = S::new(&client, "name").acquire().await?;
-    let lock = S::Rival::new(&client, "name");
+    let client = clients(site).await?;
+    let guard = S::over(&client, "name").acquire().await?;
+    let lock = S::Contender::over(&client, "name");
     for wait in [Duration::ZERO, Duration::from_millis(50)] {
         let begun = tokio::time::Instant::now();
         let error = lock.acquire().wait_for(wait).await.err();
@@ -31,10 +28,10 @@ pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<(
 pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let (one, other) = (client::<S>(site).await?, client::<S>(site).await?);
+    let (one, other) = (clients(site).await?, clients(site).await?);
     for _ in 0..5 {
-        let guard = S::new(&one, "name").acquire().await?;
-        let contender = S::Rival::new(&other, "name");
+        let guard = S::over(&one, "name").acquire().await?;
+        let contender = S::Contender::over(&other, "name");
         let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
         // The waiter has subscribed once it is there for the server to see.
         tokio::time::sleep(Duration::from_millis(100)).await;
