@@ -8,26 +8,26 @@ use lockkeeper::{Client, Error, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::gated::GatedStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::stall::Stalling;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::Instant;
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(6);
 
-fn stalling(server: &MemoryStore) -> Client {
-    let store = Stalling(Arc::new(server.sibling()));
+fn gated(server: &MemoryStore) -> Client {
+    let store = GatedStore(Arc::new(server.sibling()));
     Client::builder().ttl(TTL).build(Arc::new(store)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_under_way_is_waited_for() {
     let server = MemoryStore::new();
-    let client = stalling(&server);
+    let client = gated(&server);
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
     let releasing = tokio::spawn(guard.release());
     tokio::task::yield_now().await;
@@ -40,7 +40,7 @@ async fn a_release_under_way_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_that_is_not_polled_is_counted() {
     let server = MemoryStore::new();
-    let client = stalling(&server);
+    let client = gated(&server);
     let mut idle = Box::pin(Mutex::new(&client, "name").acquire().into_future());
     while server.command(&["EXISTS", MAIN]).await.unwrap() == "0" {
         let mut context = Context::from_waker(Waker::noop());
@@ -56,7 +56,7 @@ async fn an_acquisition_that_is_not_polled_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_after_closing() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = Mutex::new(&client, "name")
         .acquire()
         .ttl(TTL * 600)
@@ -82,7 +82,7 @@ async fn nothing_goes_on_after_closing() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_only_dropped_leaves_and_ends_its_tasks() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server, TTL).unwrap();
+    let (client, _) = faulty(&server, TTL).unwrap();
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
     drop(client);
     tokio::time::sleep(TTL * 2).await;
@@ -101,7 +101,7 @@ async fn a_client_that_is_only_dropped_leaves_and_ends_its_tasks() {
 #[tokio::test(start_paused = true)]
 async fn closing_twice_and_from_two_tasks_is_harmless() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server, TTL).unwrap();
+    let (client, _) = faulty(&server, TTL).unwrap();
     let _guard = Mutex::new(&client, "name").acquire().await.unwrap();
     let (one, other) = tokio::join!(client.close(), client.close());
     assert_eq!(one.expiring + other.expiring, 1);
@@ -111,7 +111,7 @@ async fn closing_twice_and_from_two_tasks_is_harmless() {
 #[tokio::test(start_paused = true)]
 async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let mut dead = Vec::new();
     for number in 0..1_000 {
         dead.push(
@@ -129,7 +129,7 @@ async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
     drop(alive);
     let begun = Instant::now();
     drop(
-        Mutex::new(&unruly(&server, TTL).unwrap().0, "name")
+        Mutex::new(&faulty(&server, TTL).unwrap().0, "name")
             .acquire()
             .await
             .unwrap(),
@@ -144,7 +144,7 @@ async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_release_takes_no_longer_than_the_release_timeout() {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let settings = Client::builder().release_timeout(Duration::from_millis(100));
     let client = settings
         .build(Arc::clone(&store) as Arc<dyn Store>)
@@ -172,7 +172,7 @@ fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
             .unwrap()
     };
     let (first, second) = (runtime(), runtime());
-    let (client, store) = first.block_on(async { unruly(&server, TTL).unwrap() });
+    let (client, store) = first.block_on(async { faulty(&server, TTL).unwrap() });
     let guard = second.block_on(async { Mutex::new(&client, "dead").acquire().await.unwrap() });
     store.silence("dead");
     drop(guard);

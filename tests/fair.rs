@@ -8,14 +8,14 @@ use lockkeeper::{
 };
 use lockkeeper_lua::{fair, reentrant};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
-use lockkeeper_testkit::unruly::Fate;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
@@ -105,7 +105,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
 {
     for number in [2, 64, 1_000] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server, TTL)?;
+        let (client, store) = faulty(&server, TTL)?;
         let lock = FairLock::new(&client, "name");
         // Teaches the server the scripts.
         lock.acquire().await?.release().await?;
@@ -187,7 +187,7 @@ async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()>
 async fn after_a_holder_that_died_the_next_is_let_in_within_a_heartbeat_of_its_leases_end()
 -> Result<()> {
     let server = MemoryStore::new();
-    let (dead, other) = (unruly(&server, TTL)?, client(&server, TTL).await?);
+    let (dead, other) = (faulty(&server, TTL)?, client(&server, TTL).await?);
     let ttl = Duration::from_secs(30);
     let guard = FairLock::new(&dead.0, "name").acquire().ttl(ttl).await?;
     let granted = Instant::now();
@@ -249,7 +249,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
 async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (waiting, store) = unruly(&server, TTL)?;
+    let (waiting, store) = faulty(&server, TTL)?;
     let holder = client(&server, TTL).await?;
     let guard = FairLock::new(&holder, "name").acquire().await?;
     let begun = Instant::now();
@@ -449,7 +449,7 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
 async fn a_grant_that_overtakes_the_answer_is_heard_though_nobody_else_waits_any_more() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (waiting, store) = unruly(&server, TTL)?;
+    let (waiting, store) = faulty(&server, TTL)?;
     let guard = FairLock::new(&client(&server, TTL).await?, "name")
         .acquire()
         .await?;

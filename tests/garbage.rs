@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex as Guarded, Once, PoisonError};
+use std::sync::{Arc, LazyLock, Once};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use lockkeeper_core::clock::{Clock, TokioClock};
 use lockkeeper_core::store::{BadReply, Call, Event, Reply, Store, StoreError, Value};
 use lockkeeper_lua::{ALL, Status};
 use lockkeeper_testkit::subject::Subject;
+use parking_lot::Mutex as Guarded;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -56,12 +57,12 @@ impl Babbler {
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
-        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.random.lock())
     }
 
     fn channels(&self) -> Vec<String> {
         let channels = self.channels.lock();
-        channels.unwrap_or_else(PoisonError::into_inner).clone()
+        channels.clone()
     }
 
     fn say(&self, channel: &str, claim: &str) {
@@ -98,7 +99,7 @@ impl Store for Babbler {
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         self.say(channel, "");
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock();
         channels.push(channel.to_owned());
         drop(channels);
         match self.draw(|random| random.u8(0..6)) {
@@ -113,7 +114,7 @@ impl Store for Babbler {
     }
 
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock();
         events.take()
     }
 
@@ -234,7 +235,7 @@ fn watch_for_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let mut panicked = PANICKED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut panicked = PANICKED.lock();
             panicked.insert(std::thread::current().id());
             drop(panicked);
             before(panic);
@@ -243,7 +244,7 @@ fn watch_for_panics() {
 }
 
 fn has_panicked() -> bool {
-    let panicked = PANICKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let panicked = PANICKED.lock();
     panicked.contains(&std::thread::current().id())
 }
 

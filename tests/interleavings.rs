@@ -9,11 +9,11 @@ use lockkeeper::{
 use lockkeeper_core::store::Value;
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::Subject;
-use lockkeeper_testkit::unruly::Fate;
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 /// Makes a test of each interleaving for each kind.
 macro_rules! interleavings {
@@ -70,7 +70,7 @@ async fn pttl(server: &MemoryStore) -> Duration {
 
 async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     // The very first call teaches the server the script; only then can a reply be lost.
     let first = S::new(&client, "other").acquire().await.unwrap();
     Guard::release(first).await.unwrap();
@@ -107,7 +107,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
 
 async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     store.plan(S::ACQUIRE, Fate::Keep);
     let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -124,7 +124,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S:
 
 async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     store.plan(S::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
 
 async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     // The server's NOSCRIPT is on its way when the caller gives up.
     store.plan(S::ACQUIRE, Fate::LoseRequest);
     let lock = S::new(&client, "name");
@@ -152,7 +152,7 @@ async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
 
 async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     for round in 1..=3 {
         server.flush_scripts();
         let first = S::new(&client, "name").acquire().await.unwrap();
@@ -163,7 +163,7 @@ async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
 
 async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RENEW, Fate::LoseRequest);
     // Sent at ttl/3 = 2.0 s, given up at ttl/6 later, repeated at once.
@@ -189,7 +189,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
     S: Subject,
 >() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..10 {
         store.plan(S::RENEW, Fate::LoseRequest);
@@ -217,7 +217,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
 
 async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RELEASE, Fate::Pass); // by its SHA-1, not known yet
     store.plan(S::RELEASE, Fate::LoseReply);
@@ -232,7 +232,7 @@ async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subjec
 
 async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..6 {
         store.plan(S::RELEASE, Fate::LoseRequest);
@@ -248,7 +248,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
 
 async fn a_woken_poller_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await.unwrap();
     let poller = tokio::spawn({
@@ -275,8 +275,8 @@ async fn without_messages_waiters_find_out_by_the_end_of_the_lease<S: Subject>()
     let server = MemoryStore::new();
     server.mute(true);
     let (one, other) = (
-        unruly(&server, TTL).unwrap().0,
-        unruly(&server, TTL).unwrap().0,
+        faulty(&server, TTL).unwrap().0,
+        faulty(&server, TTL).unwrap().0,
     );
     let guard = S::new(&one, "name").acquire().no_renewal().await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -292,7 +292,7 @@ async fn without_messages_waiters_find_out_by_the_end_of_the_lease<S: Subject>()
 
 async fn a_renewal_never_outlives_its_leave<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(S::RENEW, Fate::Keep);
     store.wait_sent(S::RENEW, 1).await;
@@ -310,7 +310,7 @@ async fn a_renewal_never_outlives_its_leave<S: Subject>() {
 
 async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     for _ in 0..200 {
         store.plan(S::ACQUIRE, Fate::NotSent);
     }
@@ -333,7 +333,7 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S:
 
 async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let (victim, other) = (
         S::new(&client, "name").acquire().await.unwrap(),
         S::new(&client, "other").acquire().await.unwrap(),
@@ -355,7 +355,7 @@ async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
 
 async fn two_acquisitions_of_one_owner_never_share_a_claim<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, _) = unruly(&server, TTL).unwrap();
+    let (client, _) = faulty(&server, TTL).unwrap();
     let owner = client.new_owner();
     let claim = async || {
         client.inspect("name").await.unwrap().holders[0]

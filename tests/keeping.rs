@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{HolderState, Mutex, ReentrantLock, Released};
 use lockkeeper_lua::{mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::unruly::Fate;
+use lockkeeper_testkit::faulty::Fate;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);
@@ -53,7 +53,7 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
 async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let (client, unruly) = unruly(&server, TTL)?;
+        let (client, faulty) = faulty(&server, TTL)?;
         let (mutex, lock) = (
             Mutex::new(&client, "name"),
             ReentrantLock::new(&client, "name"),
@@ -61,7 +61,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         let shortest = Duration::from_secs(20);
         let started = Instant::now();
         let released = if reenters {
-            unruly.plan(&reentrant::RELEASE, Fate::LoseReply);
+            faulty.plan(&reentrant::RELEASE, Fate::LoseReply);
             let guard = lock
                 .acquire()
                 .owner(&client.new_owner())
@@ -69,7 +69,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
                 .await?;
             guard.release().await?
         } else {
-            unruly.plan(&mutex::RELEASE, Fate::LoseReply);
+            faulty.plan(&mutex::RELEASE, Fate::LoseReply);
             mutex.acquire().min_hold(shortest).await?.release().await?
         };
         ensure!(matches!(released, Released::Kept(_)), "{released:?}");
@@ -114,7 +114,7 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
 {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server, TTL)?;
+        let (client, store) = faulty(&server, TTL)?;
         let other = self::client(&server, TTL).await?;
         let (acquire, renew, marked) = if reenters {
             (

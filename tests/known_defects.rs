@@ -11,7 +11,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
@@ -84,7 +84,7 @@ async fn a_clock_that_was_a_day_ahead_costs_new_names_no_day_of_memory() {
 #[should_panic(expected = "a dead waiter held for")]
 async fn the_waiter_ttl_of_another_client_is_not_the_first_hold_of_a_waiter() {
     let server = MemoryStore::new();
-    let (dying, store) = unruly(&server, TTL).unwrap();
+    let (dying, store) = faulty(&server, TTL).unwrap();
     let (patient, next) = (client_of(&server, secs(3_600)).await, client(&server).await);
     let guard = FairLock::new(&patient, "name").acquire().await.unwrap();
     let dead = FairLock::new(&dying, "name");
@@ -133,7 +133,7 @@ async fn fixed_leases_granted_by_message_last_for_their_own_ttl_on_the_server() 
 #[should_panic(expected = "the lock became free after")]
 async fn a_holder_that_dies_after_a_hand_over_frees_the_lock_after_its_own_ttl() {
     let server = MemoryStore::new();
-    let (dying, store) = unruly(&server, secs(1)).unwrap();
+    let (dying, store) = faulty(&server, secs(1)).unwrap();
     let other = client(&server).await;
     let guard = FairLock::new(&other, "name").acquire().await.unwrap();
     let dead = FairLock::new(&dying, "name");
@@ -162,7 +162,7 @@ async fn the_dead_behind_a_live_waiter_do_not_fill_the_queue() {
     let _first = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 1).await;
     for number in 2..=5 {
-        let (dying, store) = unruly(&server, TTL).unwrap();
+        let (dying, store) = faulty(&server, TTL).unwrap();
         let dead = FairLock::new(&dying, "name");
         drop(tokio::spawn(async move { dead.acquire().await.map(drop) }));
         queued(&lock, number).await;
@@ -181,7 +181,7 @@ async fn the_dead_behind_a_live_waiter_do_not_fill_the_queue() {
 #[should_panic(expected = "after the end of the lease")]
 async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() {
     let server = MemoryStore::new();
-    let (dying, store) = unruly(&server, TTL).unwrap();
+    let (dying, store) = faulty(&server, TTL).unwrap();
     let other = client(&server).await;
     // One that ends between two heartbeats of the waiter.
     let ttl = secs(8);

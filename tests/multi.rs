@@ -10,14 +10,14 @@ use lockkeeper::{
 };
 use lockkeeper_lua::{fair, multi, mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
-use lockkeeper_testkit::unruly::Fate;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::processes::Holder;
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(120);
@@ -81,7 +81,7 @@ async fn any_number_of_names_is_one_command_to_acquire_and_one_to_release() -> R
 #[tokio::test(start_paused = true)]
 async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     for names in [1, 2, 16, 128] {
         let (acquire, leave) = match names {
             1 => (&mutex::ACQUIRE, &mutex::RELEASE),
@@ -101,7 +101,7 @@ async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result
 #[tokio::test(start_paused = true)]
 async fn members_are_renewed_together_by_a_script_of_each_kind() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mutexes = (0..16).map(|name| Mutex::new(&client, &format!("m{name}")).target());
     let reentrant = (0..16).map(|name| ReentrantLock::new(&client, &format!("r{name}")).target());
     let guard = MultiLock::new(mutexes.chain(reentrant))?.acquire().await?;
@@ -290,7 +290,7 @@ async fn a_wait_that_ends_names_what_was_held_and_leaves_nothing() -> Result<()>
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     for script in [
         &multi::ACQUIRE,
         &fair::ACQUIRE,
@@ -333,7 +333,7 @@ async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_arrives_after_its_leaves_creates_nothing() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = mutexes(&client, ["a", "b"])?;
     lock.acquire().await?.release().await?;
     let before = store.sent(&multi::RELEASE);
@@ -351,7 +351,7 @@ async fn an_acquire_that_arrives_after_its_leaves_creates_nothing() -> Result<()
 #[tokio::test(start_paused = true)]
 async fn lost_replies_are_repeated_and_have_the_effect_of_once() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = mutexes(&client, ["a", "b"])?;
     lock.acquire().await?.release().await?;
     store.plan(&multi::ACQUIRE, Fate::LoseReply);
@@ -376,7 +376,7 @@ async fn lost_replies_are_repeated_and_have_the_effect_of_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_refused_as_a_whole_lets_each_go_by_itself() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let guard = mutexes(&client, ["a", "b"])?.acquire().await?;
     store.plan(&multi::RELEASE, Fate::Refuse("NOPERM not this script"));
     ensure!(guard.release().await? == Released::Free);
@@ -387,7 +387,7 @@ async fn a_release_that_is_refused_as_a_whole_lets_each_go_by_itself() -> Result
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_not_released_is_named_and_the_others_are_released() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     store.split_groups("{south}");
     let guard = mutexes(&client, ["a", "b", "{south}:c"])?.acquire().await?;
     store.silence("{south}");

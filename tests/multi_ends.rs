@@ -15,18 +15,18 @@ use lockkeeper_core::clock::{Clock, Moment};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{multi, mutex};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
-use lockkeeper_testkit::unruly::Unruly;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::multi::{TTL, all_free, held, mutexes};
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     for names in [2, 16, 128] {
         let lock = mutexes(&client, 0..names)?;
         // The first round teaches the engine the scripts.
@@ -44,7 +44,7 @@ async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> 
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = mutexes(&client, 0..16)?;
     lock.acquire().await?.release().await?;
     let before = store.sent(&multi::RELEASE);
@@ -219,7 +219,7 @@ async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
     let server = MemoryStore::new();
     let clock = Tripped::new(server.clock());
     let own = Arc::clone(&clock) as Arc<dyn Clock>;
-    let store = Unruly::by_clock(Arc::new(server.sibling()), own);
+    let store = FaultyStore::by_clock(Arc::new(server.sibling()), own);
     let client = Client::builder().ttl(TTL).build(store)?;
     let lock = mutexes(&client, ["a", "b"])?;
     for readings in 0..4 {

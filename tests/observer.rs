@@ -1,6 +1,6 @@
 //! An observer is told of every turn of a lease.
 
-use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,7 +8,8 @@ use lockkeeper::{Client, FairLock, LeaseEvent, LossReason, Mutex, Observation, O
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use parking_lot::Mutex as Cell;
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -18,17 +19,14 @@ struct Diary(Cell<Vec<(String, LeaseEvent)>>);
 impl Observer for Diary {
     fn observe(&self, observation: &Observation<'_>) {
         let entry = (observation.name.to_owned(), observation.event);
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(entry);
+        self.0.lock().push(entry);
     }
 }
 
 impl Diary {
     /// What was written since the last look.
     fn take(&self) -> Vec<(String, LeaseEvent)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
@@ -36,7 +34,7 @@ impl Diary {
 async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
     let (diary, store) = (
         Arc::new(Diary::default()),
-        Unruly::new(Arc::new(MemoryStore::new())),
+        FaultyStore::new(Arc::new(MemoryStore::new())),
     );
     let settings = Client::builder()
         .ttl(TTL)
@@ -105,10 +103,7 @@ struct Claims(Cell<Vec<String>>);
 impl Observer for Claims {
     fn observe(&self, observation: &Observation<'_>) {
         let claim = observation.claim.to_owned();
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(claim);
+        self.0.lock().push(claim);
     }
 }
 
@@ -126,7 +121,7 @@ async fn an_observer_is_told_the_claim_that_inspection_shows() -> Result<()> {
         shown.extend([claim.clone(), claim.clone()]);
         guard.release().await?;
     }
-    let told = claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = claims.0.lock();
     ensure!(*told == shown, "{told:?}, not {shown:?}");
     ensure!(told[0] != told[2]);
     Ok(())

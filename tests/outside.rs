@@ -8,11 +8,11 @@ use lockkeeper::{Client, Error, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -170,7 +170,7 @@ async fn what_looks_like_a_word_of_ours_in_anothers_value_excludes_and_is_left_a
 async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Result<()> {
     let server = MemoryStore::new();
     let holder = client(&server, TTL).await?;
-    let (other, store) = unruly(&server, TTL)?;
+    let (other, store) = faulty(&server, TTL)?;
     // Teaches the server the script.
     ensure!(!other.force_release("name", "nobody").await?);
     let guard = Mutex::new(&holder, "name").acquire().await?;
@@ -190,7 +190,7 @@ async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Res
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_no_inspection_and_counts_none() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let client = Client::builder()
         .request_timeout(Duration::from_secs(60))
         .build(Arc::clone(&store) as Arc<dyn Store>)?;

@@ -12,12 +12,12 @@ use lockkeeper::{
 };
 use lockkeeper_lua::{fair, rwlock};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const TTL: Duration = Duration::from_secs(30);
 const READERS: &str = "lockkeeper.readers:{lockkeeper:name}";
@@ -41,10 +41,10 @@ async fn line_of(lock: &RwLock, number: u64) -> Result<()> {
 }
 
 /// A client of a waiter ttl of a second, and one of a minute with the way to its server.
-async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc<Unruly>)> {
+async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc<FaultyStore>)> {
     let settings = |waiter_ttl| Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
     let short = server.client(settings(secs(1))).await?;
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let long = settings(secs(60)).build(Arc::clone(&store) as Arc<_>)?;
     Ok((short, long, store))
 }
@@ -102,7 +102,7 @@ async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_
 #[tokio::test(start_paused = true)]
 async fn a_word_that_overtakes_the_answer_to_a_heartbeat_is_heeded_when_that_comes() -> Result<()> {
     let server = MemoryStore::new();
-    let (here, store) = unruly(&server, TTL)?;
+    let (here, store) = faulty(&server, TTL)?;
     let lock = FairLock::new(&here, "name");
     // The client listens to what it is told from its first grant on.
     lock.acquire().await?.release().await?;
@@ -151,7 +151,7 @@ async fn an_owner_that_reads_with_two_tokens_reenters_by_either_guard() -> Resul
 #[tokio::test(start_paused = true)]
 async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> {
     let server = MemoryStore::new();
-    let (here, store) = unruly(&server, TTL)?;
+    let (here, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&here, "name");
     let writing = lock.write().await?;
     let reading = writing.read().await?;

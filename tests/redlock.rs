@@ -8,7 +8,7 @@ use lockkeeper::{Client, Error, LeaseState, LossReason, Redlock, RedlockGuard, R
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Script, redlock};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
 
 /// A process: a client of each server, over a network that can be told to fail.
 pub(crate) struct Process {
-    pub(crate) links: Vec<Arc<Unruly>>,
+    pub(crate) links: Vec<Arc<FaultyStore>>,
     pub(crate) clients: Vec<Client>,
     pub(crate) lock: Redlock,
 }
@@ -34,7 +34,7 @@ impl Servers {
         let links: Vec<_> = self
             .0
             .iter()
-            .map(|server| Unruly::new(Arc::new(server.sibling())))
+            .map(|server| FaultyStore::new(Arc::new(server.sibling())))
             .collect();
         let clients = links.iter().map(|link| {
             let settings = Client::builder().ttl(TTL);

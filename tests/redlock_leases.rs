@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, Released};
 use lockkeeper_lua::{mutex, redlock};
-use lockkeeper_testkit::unruly::Fate;
+use lockkeeper_testkit::faulty::Fate;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::redlock::{MAIN, Servers, TTL};

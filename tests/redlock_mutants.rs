@@ -8,8 +8,8 @@ use lockkeeper::{Client, Redlock};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{mutex, redlock};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
@@ -19,7 +19,7 @@ const MAIN: &str = "lockkeeper:name";
 /// Five servers, and two processes with a network each.
 struct World {
     servers: Vec<MemoryStore>,
-    links: [Vec<Arc<Unruly>>; 2],
+    links: [Vec<Arc<FaultyStore>>; 2],
     locks: [Redlock; 2],
 }
 
@@ -30,11 +30,11 @@ impl World {
             server.step_clock(i64::try_from(place)? * 100);
         }
         let links = [0, 1].map(|_| {
-            let link = |server: &MemoryStore| Unruly::new(Arc::new(server.sibling()));
+            let link = |server: &MemoryStore| FaultyStore::new(Arc::new(server.sibling()));
             servers.iter().map(link).collect::<Vec<_>>()
         });
-        let lock = |links: &[Arc<Unruly>]| -> Result<Redlock> {
-            let client = |link: &Arc<Unruly>| {
+        let lock = |links: &[Arc<FaultyStore>]| -> Result<Redlock> {
+            let client = |link: &Arc<FaultyStore>| {
                 let store = Arc::clone(link) as Arc<dyn Store>;
                 Client::builder().ttl(TTL).build(store)
             };

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
 use lockkeeper_lua::reentrant;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::Fate;
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
@@ -185,7 +185,7 @@ async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -
 #[tokio::test(start_paused = true)]
 async fn an_acquire_run_twice_counts_once() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     lock.acquire().owner(&owner).await?.release().await?;
     store.plan(&reentrant::ACQUIRE, Fate::LoseReply);

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, LeaseState, LossReason, Mutex, ReentrantLock, Released};
 use lockkeeper_lua::{mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::unruly::Fate;
+use lockkeeper_testkit::faulty::Fate;
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -20,7 +20,7 @@ fn secs(s: u64) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn a_mutex_with_a_stray_acquire_outlives_the_memory_of_its_fence() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     store.plan(&mutex::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
     for minute in 0..15 {
@@ -37,7 +37,7 @@ async fn a_mutex_with_a_stray_acquire_outlives_the_memory_of_its_fence() -> Resu
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_verify_has_renewed_goes_on_being_renewed() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     store.plan(&mutex::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "warm").acquire().await?;
     drop(guard);
@@ -69,7 +69,7 @@ async fn a_lease_that_verify_has_renewed_goes_on_being_renewed() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn verify_asks_even_while_a_renewal_is_on_its_way() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     store.plan(&mutex::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
     let sent = store.sent(&mutex::ACQUIRE);
@@ -115,8 +115,8 @@ async fn an_owner_that_has_been_granted_lets_its_own_waiters_in() -> Result<()> 
 #[tokio::test(start_paused = true)]
 async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
-    let (holder, _) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
+    let (holder, _) = faulty(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
     let held = Mutex::new(&holder, "name").acquire().await?;
     let short = lock.clone();
@@ -139,7 +139,7 @@ async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn a_long_lease_does_not_depend_on_the_timeout_of_a_short_one() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, secs(3))?;
+    let (client, store) = faulty(&server, secs(3))?;
     store.slow_down(&mutex::RENEW, Duration::from_millis(80));
     let long = Mutex::new(&client, "long").acquire().await?;
     // As a worker does: short locks, one after the other, each for a little more than a renewal's time.
@@ -164,7 +164,7 @@ async fn a_long_lease_does_not_depend_on_the_timeout_of_a_short_one() -> Result<
 #[tokio::test(start_paused = true)]
 async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     // 33 batches: one more than go out at once.
     for number in 0..3_300 {
@@ -205,7 +205,7 @@ async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Resu
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_first_answer_was_lost_does_not_call_a_held_lock_free() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     let outer = lock.acquire().owner(&owner).await?;
@@ -282,7 +282,7 @@ async fn a_foreign_hash_is_left_as_it_is() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_lost_is_not_brought_back_by_its_own_renewal() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
     store.plan(&mutex::ACQUIRE, Fate::LoseReply);
     let guard = lock.acquire().await?;
@@ -300,7 +300,7 @@ async fn a_lease_that_was_lost_is_not_brought_back_by_its_own_renewal() -> Resul
 #[tokio::test(start_paused = true)]
 async fn a_lost_claim_does_not_count_in_its_owners_new_hold() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
@@ -324,7 +324,7 @@ async fn a_lost_claim_does_not_count_in_its_owners_new_hold() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn claims_survive_a_clock_that_steps_back_and_end_when_it_steps_forward() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     // Mixed clocks: claims survive a step back and a step forward of the server's clock.
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
@@ -354,7 +354,7 @@ async fn claims_survive_a_clock_that_steps_back_and_end_when_it_steps_forward() 
 async fn closing_while_guards_are_dropped_and_acquired() -> Result<()> {
     for round in 0..200u64 {
         let server = MemoryStore::new();
-        let (client, _store) = unruly(&server, TTL)?;
+        let (client, _store) = faulty(&server, TTL)?;
         let mut tasks = Vec::new();
         for number in 0..10u64 {
             let lock = Mutex::new(&client, &format!("n{}", number % 3));
@@ -383,7 +383,7 @@ async fn closing_while_guards_are_dropped_and_acquired() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn tiny_leases_that_come_at_any_time_are_renewed() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, _store) = unruly(&server, TTL)?;
+    let (client, _store) = faulty(&server, TTL)?;
     let _long = Mutex::new(&client, "long").acquire().await?;
     for n in 0..500u64 {
         tokio::time::sleep(Duration::from_millis((n * 37) % 1500)).await;
@@ -403,7 +403,7 @@ async fn tiny_leases_that_come_at_any_time_are_renewed() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn max_hold_with_a_stray_and_fixed() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     for fixed in [false, true] {
         store.plan(&mutex::ACQUIRE, Fate::LoseReply);
         let begun = tokio::time::Instant::now();
@@ -428,7 +428,7 @@ async fn max_hold_with_a_stray_and_fixed() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn dead_claims_are_swept_out_of_a_hash_that_lives_on() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     // An owner whose claims are never left for grows the HASH.
@@ -459,7 +459,7 @@ async fn dead_claims_are_swept_out_of_a_hash_that_lives_on() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn of_leases_renewed_alone_the_one_that_ends_first_goes_first() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..200 {
         // What the whole first round of requests meets: no answer, and then one.

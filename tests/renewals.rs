@@ -8,12 +8,12 @@ use lockkeeper::{Client, FairLock, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{fair, mutex};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 use tokio::time::Instant;
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -59,7 +59,7 @@ async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_on
 async fn a_thousand_leases_are_renewed_nine_times_in_three_ttls_a_hundred_at_a_time() -> Result<()>
 {
     const LEASES: usize = 1_000;
-    let (client, store) = unruly(&MemoryStore::new(), TTL)?;
+    let (client, store) = faulty(&MemoryStore::new(), TTL)?;
     let mut guards = Vec::with_capacity(LEASES);
     for number in 0..LEASES {
         let lock = Mutex::new(&client, &format!("name {number}"));
@@ -76,7 +76,7 @@ async fn a_thousand_leases_are_renewed_nine_times_in_three_ttls_a_hundred_at_a_t
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renewed() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..8 {
         guards.push(
@@ -103,7 +103,7 @@ async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renew
 #[tokio::test(start_paused = true)]
 async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..150 {
         guards.push(
@@ -144,7 +144,7 @@ async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> R
 #[tokio::test(start_paused = true)]
 async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     store.split_groups("far");
     let client = Client::builder()
         .ttl(TTL)
@@ -186,7 +186,7 @@ async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another() -> Result<()> {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     store.split_groups("far");
     let client = Client::builder()
         .ttl(TTL)
@@ -210,7 +210,7 @@ async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another()
 #[tokio::test(start_paused = true)]
 async fn a_server_that_cannot_save_is_asked_again_by_whole_batches() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..100 {
         let name = format!("name {number}");
@@ -230,7 +230,7 @@ async fn a_server_that_cannot_save_is_asked_again_by_whole_batches() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
     for refusal in [
         CANNOT_SAVE,
@@ -252,7 +252,7 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     const HEARTBEAT: Duration = Duration::from_secs(2);
     let millis = Duration::from_millis;
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let settings = Client::builder()
         .ttl(HEARTBEAT * 3)
         .waiter_ttl(HEARTBEAT * 3);

@@ -1,6 +1,6 @@
 //! A lock that is asked for back: every holder is told once, whichever way the word comes.
 
-use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -11,12 +11,13 @@ use lockkeeper::{
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{mutex, reentrant};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use parking_lot::Mutex as Cell;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);
@@ -29,20 +30,14 @@ struct Losses(Cell<Vec<LossReason>>);
 impl Observer for Losses {
     fn observe(&self, observation: &Observation<'_>) {
         if let LeaseEvent::Lost(reason) = observation.event {
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(reason);
+            self.0.lock().push(reason);
         }
     }
 }
 
 impl Losses {
     fn so_far(&self) -> Vec<LossReason> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }
 
@@ -239,10 +234,10 @@ async fn a_holder_for_another_clients_owner_is_told_too_and_listens_no_longer_th
 async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let unruly = Unruly::new(Arc::new(server.sibling()));
+        let faulty = FaultyStore::new(Arc::new(server.sibling()));
         let holder = Client::builder()
             .ttl(TTL)
-            .build(Arc::clone(&unruly) as Arc<dyn Store>)?;
+            .build(Arc::clone(&faulty) as Arc<dyn Store>)?;
         let other = client(&server, TTL).await?;
         let acquire = if reenters {
             &reentrant::ACQUIRE
@@ -264,7 +259,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 .release()
                 .await?;
         }
-        unruly.plan(acquire, Fate::LoseReply);
+        faulty.plan(acquire, Fate::LoseReply);
         let acquiring = tokio::spawn({
             let holder = holder.clone();
             async move {
@@ -280,7 +275,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 }
             }
         });
-        unruly.wait_sent(acquire, 1).await;
+        faulty.wait_sent(acquire, 1).await;
         let revoked = other.inspect("name").await?.holders[0].claim.clone();
         ensure!(other.revoke("name").await? == 1);
         timeout(SOON, acquiring).await???;
@@ -299,7 +294,7 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
     for forced in [false, true] {
         let server = MemoryStore::new();
         let other = client(&server, TTL).await?;
-        let (holder, store) = unruly(&server, TTL)?;
+        let (holder, store) = faulty(&server, TTL)?;
         // From here on the client listens and the server knows the script.
         Mutex::new(&holder, "first")
             .acquire()
@@ -336,7 +331,7 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Result<()> {
-    let (client, store) = unruly(&MemoryStore::new(), TTL)?;
+    let (client, store) = faulty(&MemoryStore::new(), TTL)?;
     store.refuse_subscriptions("NOPERM no permissions to access the channel");
     let guard = Mutex::new(&client, "name").acquire().await?;
     sleep(Duration::from_secs(600)).await;

@@ -7,13 +7,13 @@ use anyhow::{Result, bail, ensure};
 use lockkeeper::{Client, Error, LeaseState, ReadGuard, RwLock, Upgrade, WriteGuard};
 use lockkeeper_lua::rwlock;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_testkit::gated::{GatedStore, drop_after};
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::stall::{Stalling, drop_after};
-use lockkeeper_testkit::unruly::Fate;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{client, unruly};
+use crate::support::{client, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -171,7 +171,7 @@ async fn a_conversion_without_an_answer_is_repeated_and_has_the_effect_of_one() 
         Fate::Keep,
     ] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server, TTL)?;
+        let (client, store) = faulty(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
         let writing = lock.write().await?;
         let mut last = writing.fencing_token();
@@ -201,7 +201,7 @@ async fn a_conversion_without_an_answer_is_repeated_and_has_the_effect_of_one() 
 async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() -> Result<()> {
     for fate in [Fate::LoseReply, Fate::LoseRequest, Fate::Keep] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server, TTL)?;
+        let (client, store) = faulty(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
         let (reading, other) = (lock.read().await?, lock.read().await?);
         let lease = (*reading).clone();
@@ -225,7 +225,7 @@ async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_refused_after_a_request_that_was_not_sent_reads_on() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let (reading, other) = (lock.read().await?, lock.read().await?);
     store.plan(&rwlock::CONVERT, Fate::NotSent);
@@ -241,7 +241,7 @@ async fn an_upgrade_that_is_refused_after_a_request_that_was_not_sent_reads_on()
 async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_nothing() -> Result<()>
 {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
     store.plan(&rwlock::CONVERT, Fate::Keep);
@@ -261,7 +261,7 @@ async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_not
 async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothing() -> Result<()> {
     for upgrades in [false, true] {
         let server = MemoryStore::new();
-        let (client, store) = unruly(&server, TTL)?;
+        let (client, store) = faulty(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
         store.plan(&rwlock::CONVERT, Fate::Keep);
         // Given up while the first request is on its way.
@@ -285,7 +285,7 @@ async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothi
 async fn a_server_that_says_nothing_to_a_conversion_is_given_up_and_nothing_stays_held()
 -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
     let lease = (*writing).clone();
@@ -304,14 +304,14 @@ async fn a_server_that_says_nothing_to_a_conversion_is_given_up_and_nothing_stay
 #[tokio::test(start_paused = true)]
 async fn dropping_a_conversion_after_any_poll_leaves_nothing() -> Result<()> {
     let server = MemoryStore::new();
-    let stalling = Client::builder()
+    let gated = Client::builder()
         .ttl(TTL)
-        .build(Arc::new(Stalling(server.store().await?)))?;
+        .build(Arc::new(GatedStore(server.store().await?)))?;
     let other = client(&server, TTL).await?;
     for upgrades in [false, true] {
         for polls in 0.. {
             let name = format!("name {upgrades} {polls}");
-            let lock = RwLock::new(&stalling, &name);
+            let lock = RwLock::new(&gated, &name);
             let done = if upgrades {
                 let guard = lock.read().await?;
                 drop_after(guard.try_upgrade(), polls).await.is_some()
@@ -333,7 +333,7 @@ async fn dropping_a_conversion_after_any_poll_leaves_nothing() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
     store.slow_down(
@@ -351,7 +351,7 @@ async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_closes_during_a_conversion_leaves_nothing_behind() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL)?;
+    let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
     store.slow_down(&rwlock::CONVERT, Duration::from_millis(300));

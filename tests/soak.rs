@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, Redlock, ReentrantLock, RwLock};
+use lockkeeper::{Client, Error, FairLock, RwLock};
+use lockkeeper_testkit::recorded::{Job, Pace, turn};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use tokio::process::{Child, Command};
@@ -18,11 +19,11 @@ const SERVERS: usize = 3;
 const PROCESSES: usize = 4;
 /// Of each process: 64 in all.
 const TASKS: usize = 16;
-/// Of each kind: few enough for rivals, and for as many fences.
+/// Of each kind: few enough for contenders, and for as many fences.
 const NAMES: usize = 6;
 const TTL: Duration = Duration::from_secs(3);
 const WAITER_TTL: Duration = Duration::from_secs(2);
-/// Whoever waits is served before: everybody in front of it may have been killed.
+/// A waiter is served before: all in front of it may have been killed.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SAMPLES: u32 = 20;
 /// By how much memory may grow from the first half's largest sample to the last one, KiB and per cent: allocators breathe.
@@ -94,7 +95,7 @@ async fn soak(time: Duration) -> Result<()> {
     let ended = timeout(PATIENCE * 2, steady.wait()).await?;
     ensure!(ended?.success(), "the process that lives has failed");
     look_at_growth(&samples)?;
-    // What the dead held, what kept them out, and a mark of each.
+    // What the dead held, what kept others out, and a tombstone of each.
     sleep(TTL * 3 + WAITER_TTL).await;
     come_once_more(&servers).await?;
     let left = what_is_left(&servers).await?;
@@ -183,8 +184,6 @@ async fn come_once_more(servers: &[Server]) -> Result<()> {
         let rwlock = RwLock::new(&clients[0], &format!("rwlock {number}"));
         rwlock.write().wait_for(PATIENCE).await?.release().await?;
     }
-    let fair = FairLock::new(&clients[1], "of many");
-    fair.acquire().wait_for(PATIENCE).await?.release().await?;
     for client in &clients {
         client.close().await;
     }
@@ -231,9 +230,10 @@ async fn work(urls: &[String], time: Duration) -> Result<()> {
     for _ in 0..TASKS {
         let clients = clients.clone();
         tasks.spawn(async move {
-            let mut turns = Turns::default();
+            let (mut turns, jobs) = (Turns::default(), Job::of_all(NAMES));
             while Instant::now() < end {
-                turns.count(turn(&clients).await)?;
+                let job = jobs[fastrand::usize(..jobs.len())];
+                turns.count(turn(job, &clients, None, Pace::Varied, PATIENCE).await)?;
             }
             anyhow::Ok(turns)
         });
@@ -262,89 +262,12 @@ struct Turns {
 
 impl Turns {
     /// A machine without time for this process loses leases and answers, which it is told; what else fails ends the soak.
-    fn count(&mut self, turn: Result<()>) -> Result<()> {
-        let told = |error: &anyhow::Error| {
-            let error = error.downcast_ref();
-            matches!(error, Some(Error::Backend { .. } | Error::Lost { .. }))
-        };
+    fn count(&mut self, turn: lockkeeper::Result<()>) -> Result<()> {
         match turn {
             Ok(()) => self.taken += 1,
-            Err(error) if told(&error) => self.failed += 1,
-            Err(error) => return Err(error),
+            Err(Error::Backend { .. } | Error::Lost { .. }) => self.failed += 1,
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
-}
-
-/// Holds one lock of some kind for a moment, and lets go in one way or another.
-async fn turn(clients: &[Client]) -> Result<()> {
-    let (client, number) = (&clients[0], fastrand::usize(..NAMES));
-    let name = |kind: &str| format!("{kind} {number}");
-    let moment = Duration::from_millis(fastrand::u64(..20));
-    match fastrand::u8(..7) {
-        0 => {
-            let guard = Mutex::new(client, &name("mutex"))
-                .acquire()
-                .wait_for(PATIENCE)
-                .await?;
-            sleep(moment).await;
-            // Dropped now and then.
-            if fastrand::bool() {
-                guard.release().await?;
-            }
-        }
-        1 => {
-            let lock = ReentrantLock::new(client, &name("reentrant"));
-            let guard = lock
-                .acquire()
-                .owner(&client.new_owner())
-                .wait_for(PATIENCE)
-                .await?;
-            let inner = guard.reenter().await?;
-            sleep(moment).await;
-            inner.release().await?;
-            guard.release().await?;
-        }
-        2 => {
-            let lock = FairLock::new(client, &name("fair"));
-            let guard = lock.acquire().wait_for(PATIENCE).await?;
-            sleep(moment).await;
-            guard.release().await?;
-        }
-        3 => {
-            let guard = RwLock::new(client, &name("rwlock"))
-                .read()
-                .wait_for(PATIENCE)
-                .await?;
-            sleep(moment).await;
-            guard.release().await?;
-        }
-        4 => {
-            let guard = RwLock::new(client, &name("rwlock"))
-                .write()
-                .wait_for(PATIENCE)
-                .await?;
-            sleep(moment).await;
-            guard.downgrade().await?.release().await?;
-        }
-        5 => {
-            let lock = MultiLock::new([
-                Mutex::new(client, &name("mutex")).target(),
-                FairLock::new(&clients[1], "of many").target(),
-            ])?;
-            let guard = lock.acquire().wait_for(PATIENCE).await?;
-            sleep(moment).await;
-            guard.release().await?;
-        }
-        _ => {
-            let lock = Redlock::new(clients, &name("redlock"))?;
-            // Given up after a while: nothing may be left of that.
-            let wait = Duration::from_millis(fastrand::u64(50..4_000));
-            if let Ok(guard) = lock.acquire().wait_for(wait).await {
-                sleep(moment).await;
-                guard.release().await?;
-            }
-        }
-    }
-    Ok(())
 }

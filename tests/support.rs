@@ -7,8 +7,8 @@ use anyhow::Result;
 use lockkeeper::Client;
 use lockkeeper_core::store::Store;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
-use lockkeeper_testkit::unruly::Unruly;
 
 /// A client with leases of `ttl`.
 pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
@@ -16,8 +16,8 @@ pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
 }
 
 /// A client with leases of `ttl`, whose requests meet their fate on the way to `server`.
-pub(crate) fn unruly(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc<Unruly>)> {
-    let store = Unruly::new(Arc::new(server.sibling()));
+pub(crate) fn faulty(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc<FaultyStore>)> {
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((Client::builder().ttl(ttl).build(shared)?, store))
 }

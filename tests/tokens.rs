@@ -7,8 +7,8 @@ use lockkeeper::{Client, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Status, mutex};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
 
 const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
 const TTL: Duration = Duration::from_secs(6);
@@ -104,7 +104,7 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let held_by = Client::builder()
         .ttl(TTL)
         .build(Arc::clone(&store) as Arc<dyn Store>)
@@ -140,7 +140,7 @@ async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the_one() {
     let server = MemoryStore::new();
-    let store = Unruly::new(Arc::new(server.sibling()));
+    let store = FaultyStore::new(Arc::new(server.sibling()));
     let client = Client::builder()
         .ttl(TTL)
         .build(Arc::clone(&store) as Arc<dyn Store>)

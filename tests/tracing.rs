@@ -1,7 +1,7 @@
 //! What operators see: one span for each acquisition, an event for each turn of a lease, and never a password.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex as Cell, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,8 +9,9 @@ use lockkeeper::{Client, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::unruly::{Fate, Unruly};
+use parking_lot::Mutex as Cell;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Everything that is logged while it is the default subscriber of this thread.
@@ -19,7 +20,7 @@ struct Log(Arc<Cell<Vec<u8>>>);
 
 impl Log {
     fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.0.lock();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -42,10 +43,7 @@ impl Log {
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -66,7 +64,7 @@ impl<'a> MakeWriter<'a> for Log {
 async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
     let log = Log::default();
     let _collecting = log.collect();
-    let store = Unruly::new(Arc::new(MemoryStore::new()));
+    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let client = Client::builder()
         .ttl(Duration::from_secs(6))
         .build(Arc::clone(&store) as Arc<dyn Store>)?;
@@ -115,7 +113,7 @@ async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there
 {
     const LEASES: usize = 2_000;
     let log = Log::default();
-    let store = Unruly::new(Arc::new(MemoryStore::new()));
+    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let client = Client::builder()
         .ttl(Duration::from_secs(30))
         .build(Arc::clone(&store) as Arc<dyn Store>)?;

@@ -8,16 +8,16 @@ use std::time::Duration;
 use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex};
 use lockkeeper_lua::mutex;
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::unruly::Fate;
 use tokio::time::Instant;
 
-use crate::support::unruly;
+use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(6);
 
 fn plain(server: &MemoryStore) -> Client {
-    unruly(server, TTL).unwrap().0
+    faulty(server, TTL).unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_poller_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let mut idle = Box::pin(lock.acquire().into_future());
@@ -102,7 +102,7 @@ async fn a_waker_that_drops_its_future_locks_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let waiters: Vec<_> = (0..4)
         .map(|_| {
@@ -128,7 +128,7 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
 #[tokio::test(start_paused = true)]
 async fn a_bounded_wait_goes_on_while_the_server_is_out_of_reach() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let holder = plain(&server);
     let mutex = Mutex::new(&holder, "mutex").acquire().await.unwrap();
     let fair = FairLock::new(&holder, "fair").acquire().await.unwrap();
@@ -158,7 +158,7 @@ async fn a_bounded_wait_goes_on_while_the_server_is_out_of_reach() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_over_on_a_silent_server_says_so() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     store.silence("lockkeeper");
     let (begun, wait) = (Instant::now(), TTL * 3);
     let lock = Mutex::new(&client, "name");
@@ -174,7 +174,7 @@ async fn a_wait_that_is_over_on_a_silent_server_says_so() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_zero_asks_once_even_if_others_wait() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let waiter = tokio::spawn({
@@ -193,7 +193,7 @@ async fn waiting_for_zero_asks_once_even_if_others_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_in_time_on_a_silent_server() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
     let begun = Instant::now();
     let wait = Duration::from_millis(10);
@@ -281,7 +281,7 @@ async fn a_waiter_that_no_message_reaches_looks_when_the_lease_has_ended() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_cannot_subscribe_looks_when_the_lease_has_ended() {
     let server = MemoryStore::new();
-    let (client, store) = unruly(&server, TTL).unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     let ttl = Duration::from_secs(1);
     let holder = plain(&server);
     let _guard = Mutex::new(&holder, "name")

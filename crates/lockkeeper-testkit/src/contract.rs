@@ -16,9 +16,9 @@ use anyhow::{Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder, Error, Guard, LeaseState, Lock as _, LossReason};
 use tokio::task::JoinSet;
 
+use crate::gated::{GatedStore, drop_after};
 use crate::history::{History, ValidSpan, now};
 use crate::site::Site;
-use crate::stall::{Stalling, drop_after};
 use crate::subject::{Common, Subject, connect};
 
 pub use alone::*;

@@ -13,14 +13,17 @@
 //! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
 //! | [`history`] | when which lease was valid, and whether that was allowed |
 //! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
+//! | [`rounds`] | every state of a lock by a majority of three servers |
 //! | [`sets`] | every state of locks over several names of one server |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
-//! | [`stall`] | a store that stops around every request, and futures dropped in the middle |
-//! | [`unruly`] | a store that loses and keeps back requests on demand |
+//! | [`gated`] | a store that stops around every request, and futures dropped in the middle |
+//! | [`faulty`] | a store that loses and keeps back requests on demand |
 
 pub mod cluster;
 pub mod contract;
+pub mod faulty;
+pub mod gated;
 pub mod history;
 mod kept;
 pub mod mutants;
@@ -34,6 +37,4 @@ pub mod server;
 pub mod sets;
 pub mod simulation;
 pub mod site;
-pub mod stall;
 pub mod subject;
-pub mod unruly;

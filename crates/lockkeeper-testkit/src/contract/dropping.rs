@@ -8,11 +8,11 @@ use super::*;
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = connect(site, settings(), stalling).await?;
+    let gated = connect(site, settings(), gated).await?;
     let other = clients(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
-        let acquired = drop_after(S::over(&stalling, &name).acquire().into_future(), polls).await;
+        let acquired = drop_after(S::over(&gated, &name).acquire().into_future(), polls).await;
         let done = acquired.is_some();
         drop(acquired);
         expect_free::<S>(&other, &name).await?;
@@ -28,12 +28,12 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
 pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = connect(site, settings(), stalling).await?;
+    let gated = connect(site, settings(), gated).await?;
     let other = clients(site).await?;
     for polls in 0..40 {
         let name = format!("name {polls}");
         let guard = S::Contender::over(&other, &name).acquire().await?;
-        let lock = S::over(&stalling, &name);
+        let lock = S::over(&gated, &name);
         let waiter = tokio::spawn(drop_after(lock.acquire().into_future(), polls));
         let behind = tokio::spawn({
             let lock = lock.clone();
@@ -60,11 +60,11 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
 pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
-    let stalling = connect(site, settings(), stalling).await?;
+    let gated = connect(site, settings(), gated).await?;
     let other = clients(site).await?;
     for polls in 0.. {
         let name = format!("name {polls}");
-        let guard = S::over(&stalling, &name).acquire().await?;
+        let guard = S::over(&gated, &name).acquire().await?;
         let lease = (*guard).clone();
         let released = drop_after(Guard::release(guard), polls).await;
         ensure!(
@@ -107,6 +107,6 @@ pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
 }
 
 /// A way to the server on which every request is dropped in the middle if its caller is.
-fn stalling(store: Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(Stalling(store))
+fn gated(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    Arc::new(GatedStore(store))
 }

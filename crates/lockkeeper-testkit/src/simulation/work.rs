@@ -15,7 +15,7 @@ use super::host::{Closed, Host, Wish, word};
 use super::kind::{Changed, Held, KindModel};
 use super::workload::Workload;
 use super::world::World;
-use crate::stall::drop_after;
+use crate::gated::drop_after;
 use request::{Aim, Request};
 
 /// One task of a host.

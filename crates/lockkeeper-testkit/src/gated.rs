@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 
 /// A store that lets other tasks run before and after each request.
 #[derive(Debug)]
-pub struct Stalling(pub Arc<dyn Store>);
+pub struct GatedStore(pub Arc<dyn Store>);
 
 #[async_trait]
-impl Store for Stalling {
+impl Store for GatedStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         tokio::task::yield_now().await;
         let reply = self.0.call(call).await;

@@ -3,13 +3,14 @@
 //! Faults are planned per script and used up in order, so a test says exactly which request meets which fate.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
 use lockkeeper_lua::Script;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
 /// What happens to one request.
@@ -21,7 +22,7 @@ pub enum Fate {
     LoseReply,
     /// It never arrives: the caller waits for its whole timeout.
     LoseRequest,
-    /// It is on its way until [`Unruly::deliver`], and nobody waits for the reply any more by then.
+    /// It is on its way until [`FaultyStore::deliver`], and nobody waits for the reply any more by then.
     Keep,
     /// It is never sent, and the caller knows.
     NotSent,
@@ -31,7 +32,7 @@ pub enum Fate {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Unruly {
+pub struct FaultyStore {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -62,8 +63,8 @@ struct Sent {
     keys: Vec<String>,
 }
 
-impl Unruly {
-    /// An unruly way to a store.
+impl FaultyStore {
+    /// A faulty way to a store.
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let clock = inner.clock();
         Self::by_clock(inner, clock)
@@ -156,7 +157,7 @@ impl Unruly {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The fate of this call, once it is known to have been sent.
@@ -191,7 +192,7 @@ impl Unruly {
 }
 
 #[async_trait]
-impl Store for Unruly {
+impl Store for FaultyStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         let timeout = call.timeout;
         let silence = async {
