@@ -2,14 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::simulation::{Beyond, Options, Outcome, Workload, run};
+use parking_lot::Mutex;
 
 /// How many lines before a violation are shown.
 const SHOWN: usize = 60;
@@ -61,51 +60,48 @@ impl Arguments {
     }
 }
 
-/// What all threads have done of one workload; counted once, though each history is run twice.
-#[derive(Debug, Default)]
-struct Figures {
-    histories: AtomicU64,
-    events: AtomicU64,
-    scripts: AtomicU64,
-    grants: AtomicU64,
-    violations: AtomicU64,
-}
-
-impl Figures {
-    fn add(&self, outcome: &Outcome) {
-        let broken = u64::from(outcome.violation.is_some());
-        for (figure, more) in self.all().into_iter().zip([
-            1,
-            outcome.events,
-            outcome.requests,
-            outcome.grants,
-            broken,
-        ]) {
-            figure.fetch_add(more, Ordering::Relaxed);
-        }
-    }
-
-    const fn all(&self) -> [&AtomicU64; 5] {
-        [
-            &self.histories,
-            &self.events,
-            &self.scripts,
-            &self.grants,
-            &self.violations,
-        ]
-    }
-}
-
-/// What all threads have done.
+/// What all threads have done; counted once, though each history is run twice.
 #[derive(Debug, Default)]
 struct Tally {
-    next: AtomicU64,
-    /// In the order of [`Workload::ALL`].
-    workloads: [Figures; Workload::ALL.len()],
-    failed: AtomicBool,
-    report: Mutex<Vec<String>>,
+    /// How many histories were begun.
+    begun: u64,
+    /// Histories, events, scripts, grants and violations, in the order of [`Workload::ALL`].
+    figures: [[u64; 5]; Workload::ALL.len()],
     /// Of all hashes, in whatever order the histories were run.
-    hash: AtomicU64,
+    hash: u64,
+    /// What the first history that failed tells.
+    failure: Option<Vec<String>>,
+}
+
+impl Tally {
+    fn add(&mut self, workload: Workload, number: u64, outcome: &Outcome) {
+        let broken = u64::from(outcome.violation.is_some());
+        let more = [1, outcome.events, outcome.requests, outcome.grants, broken];
+        let figures = self.figures[workload as usize].iter_mut();
+        figures.zip(more).for_each(|(figure, more)| *figure += more);
+        self.hash ^= outcome.hash.rotate_left((number % 64) as u32);
+    }
+
+    fn fail(&mut self, report: Vec<String>) {
+        self.failure.get_or_insert(report);
+    }
+
+    /// Prints the figures of each workload; how many histories, events and scripts there were in all.
+    fn print(&self) -> [u64; 3] {
+        let mut all = [0; 3];
+        println!("kind       histories      events     scripts      grants  violations");
+        for (workload, figures) in Workload::ALL.into_iter().zip(self.figures) {
+            let [histories, events, scripts, grants, violations] = figures;
+            if histories > 0 {
+                let kind = workload.name();
+                println!(
+                    "{kind:<10}{histories:>10}{events:>12}{scripts:>12}{grants:>12}{violations:>12}"
+                );
+            }
+            all = [all[0] + histories, all[1] + events, all[2] + scripts];
+        }
+        all
+    }
 }
 
 fn main() -> ExitCode {
@@ -126,7 +122,7 @@ fn simulate(arguments: &Arguments) -> Result<()> {
     };
     let until = minutes.map(|minutes| started + Duration::from_secs_f64(60.0 * minutes));
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let tally = Tally::default();
+    let tally = Mutex::new(Tally::default());
     std::thread::scope(|scope| {
         for _ in 0..arguments.threads.unwrap_or(cores).max(1) {
             scope.spawn(|| {
@@ -135,22 +131,22 @@ fn simulate(arguments: &Arguments) -> Result<()> {
                     Some(mutant) => engine::with(mutant, work),
                     None => work(),
                 } {
-                    tally.fail(vec![format!("{error:#}")]);
+                    tally.lock().fail(vec![format!("{error:#}")]);
                 }
             });
         }
     });
     let seconds = started.elapsed().as_secs_f64();
+    let tally = tally.into_inner();
     let [histories, events, scripts] = tally.print();
     println!(
         "{histories} histories, each run twice, in {seconds:.1} s: {:.0} runs/s; {} events, {} scripts; hash {:016x}",
         2.0 * to_f64(histories) / seconds,
         events,
         scripts,
-        tally.hash.load(Ordering::Relaxed),
+        tally.hash,
     );
-    if tally.failed.load(Ordering::Relaxed) {
-        let report = tally.report.into_inner().unwrap_or_default();
+    if let Some(report) = tally.failure {
         bail!("{}", report.join("\n"));
     }
     Ok(())
@@ -177,7 +173,7 @@ fn to_f64(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
 
-fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<()> {
+fn work(arguments: &Arguments, until: Option<Instant>, tally: &Mutex<Tally>) -> Result<()> {
     if arguments.beyond.is_some() && !arguments.kind.is_some_and(Workload::is_of_one_server) {
         bail!("--beyond goes with --kind mutex, reentrant, fair or rwlock");
     }
@@ -191,16 +187,17 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
         };
         run(workload, seed, options)
     };
-    while until.is_none_or(|until| Instant::now() < until) && !tally.failed.load(Ordering::Relaxed)
-    {
-        let number = tally.next.fetch_add(1, Ordering::Relaxed);
-        if arguments
-            .histories
-            .is_some_and(|histories| number >= histories)
-        {
-            break;
-        }
-        let turn = usize::try_from(number).unwrap_or(0) % workloads.len();
+    while until.is_none_or(|until| Instant::now() < until) {
+        let number = {
+            let mut tally = tally.lock();
+            let most = arguments.histories.unwrap_or(u64::MAX);
+            if tally.failure.is_some() || tally.begun >= most {
+                break;
+            }
+            tally.begun += 1;
+            tally.begun - 1
+        };
+        let turn = usize::try_from(number)? % workloads.len();
         let workload = workloads[turn];
         let seed = arguments.seed + number / workloads.len() as u64;
         let outcome = history(workload, seed, arguments.verbose)?;
@@ -208,55 +205,20 @@ fn work(arguments: &Arguments, until: Option<Instant>, tally: &Tally) -> Result<
             println!("{line}");
         }
         let again = history(workload, seed, false)?;
-        tally.workloads[workload as usize].add(&outcome);
-        tally.hash.fetch_xor(
-            outcome.hash.rotate_left(u32::try_from(number % 64)?),
-            Ordering::Relaxed,
-        );
+        tally.lock().add(workload, number, &outcome);
         if again.hash != outcome.hash {
-            tally.fail(vec![format!(
-                "seed {seed} of {} does not repeat itself",
-                workload.name()
-            )]);
+            let kind = workload.name();
+            let report = format!("seed {seed} of {kind} does not repeat itself");
+            tally.lock().fail(vec![report]);
         } else if let Some(violation) = &outcome.violation {
             let lines = history(workload, seed, true)?.lines;
             let mut report = vec![format!("{}: {}", violation.rule, violation.what)];
             let skipped = lines.len().saturating_sub(SHOWN);
             report.extend(lines.into_iter().skip(skipped));
-            report.push(format!(
-                "to repeat it: {}",
-                arguments.to_repeat(workload, seed)
-            ));
-            tally.fail(report);
+            let command = arguments.to_repeat(workload, seed);
+            report.push(format!("to repeat it: {command}"));
+            tally.lock().fail(report);
         }
     }
     Ok(())
-}
-
-impl Tally {
-    /// Prints the figures of each workload; how many histories, events and scripts there were in all.
-    fn print(&self) -> [u64; 3] {
-        let mut all = [0; 3];
-        println!("kind       histories      events     scripts      grants  violations");
-        for (workload, figures) in Workload::ALL.into_iter().zip(&self.workloads) {
-            let figures = figures.all().map(|figure| figure.load(Ordering::Relaxed));
-            let [histories, events, scripts, grants, violations] = figures;
-            if histories > 0 {
-                let kind = workload.name();
-                println!(
-                    "{kind:<10}{histories:>10}{events:>12}{scripts:>12}{grants:>12}{violations:>12}"
-                );
-            }
-            all = [all[0] + histories, all[1] + events, all[2] + scripts];
-        }
-        all
-    }
-
-    fn fail(&self, report: Vec<String>) {
-        if !self.failed.swap(true, Ordering::Relaxed)
-            && let Ok(mut told) = self.report.lock()
-        {
-            *told = report;
-        }
-    }
 }

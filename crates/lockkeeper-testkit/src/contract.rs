@@ -1,4 +1,5 @@
 //! What every kind must do on every site. [`contract!`](crate::contract!) makes a test of each promise.
+#![expect(missing_docs, reason = "a test says by its name what it tests")]
 
 mod alone;
 mod dropping;
@@ -9,6 +10,7 @@ mod leases;
 mod outside;
 mod waiting;
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 

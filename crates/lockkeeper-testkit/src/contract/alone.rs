@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// See the name.
 pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -30,7 +29,6 @@ pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
     Ok(())
 }
 
-/// See the name.
 pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn Site) -> Result<()> {
     let (one, other) = (client(site).await?, client(site).await?);
     let held = S::new(&one, "held").acquire().await?;
@@ -60,7 +58,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
             .is_none(),
         "its work may still be running"
     );
-    expect_free::<S>(&[other.clone()], "dropped").await?;
+    expect_free::<S>(from_ref(&other), "dropped").await?;
     Guard::release(busy).await?;
     Ok(())
 }

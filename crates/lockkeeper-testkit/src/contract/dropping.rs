@@ -4,7 +4,6 @@ use lockkeeper_core::store::Store;
 
 use super::*;
 
-/// See the name.
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -24,7 +23,6 @@ pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     Ok(())
 }
 
-/// See the name.
 pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -56,7 +54,6 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
     Ok(())
 }
 
-/// See the name.
 pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -80,7 +77,6 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
     Ok(())
 }
 
-/// See the name.
 pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let lock = S::over(&client, "name");
@@ -91,7 +87,6 @@ pub async fn a_guard_dropped_in_a_runtime_frees_the_lock<S: Common>(site: &dyn S
     expect_free::<S>(&client, "name").await
 }
 
-/// See the name.
 pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// See the name.
 pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     site.command(&["HSET", "lockkeeper:hash", "kind", "something"])
@@ -21,7 +20,6 @@ pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result
     Ok(())
 }
 
-/// See the name.
 pub async fn a_free_lock_leaves_only_its_fence_behind<S: Common>(site: &dyn Site) -> Result<()> {
     let client = connect(site, Client::builder().label(""), |store| store).await?;
     let lock = S::over(&client, "name");

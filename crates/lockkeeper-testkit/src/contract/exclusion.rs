@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// See the name.
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -26,7 +25,6 @@ pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     Ok(())
 }
 
-/// See the name.
 pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let (lock, contender) = (
@@ -48,7 +46,6 @@ pub async fn trying_never_waits<S: Common>(site: &dyn Site) -> Result<()> {
     Ok(())
 }
 
-/// See the name.
 pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Site) -> Result<()> {
     let mut waiters = JoinSet::new();
     for _ in 0..4 {
@@ -64,7 +61,6 @@ pub async fn every_waiter_of_many_clients_gets_its_turn<S: Common>(site: &dyn Si
     Ok(())
 }
 
-/// See the name.
 pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Site) -> Result<()> {
     let history = Arc::new(History::default());
     let mut tasks = JoinSet::new();
@@ -93,7 +89,6 @@ pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Sit
     Ok(())
 }
 
-/// See the name.
 pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {

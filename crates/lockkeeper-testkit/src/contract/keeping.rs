@@ -8,7 +8,6 @@ use super::*;
 /// The shortest time to hold in these tests.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// See the name.
 pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -45,7 +44,6 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
     Ok(())
 }
 
-/// See the name.
 pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site) -> Result<()> {
     let client = client(site).await?;
     let lock = S::new(&client, "name");
@@ -61,7 +59,6 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site)
     Ok(())
 }
 
-/// See the name.
 pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -71,12 +68,11 @@ pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     let guard = lock.acquire().ttl(RENEWED).min_hold(shortest).await?;
     let granted = Instant::now();
     ensure!(matches!(Guard::release(guard).await?, Released::Kept(left) if left > RENEWED));
-    expect_free::<S>(&[client.clone()], "name").await?;
+    expect_free::<S>(from_ref(&client), "name").await?;
     ensure!(granted.elapsed() >= shortest);
     Ok(())
 }
 
-/// See the name.
 pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// See the name.
 pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let lock = S::over(&client, "expired");
@@ -38,7 +37,6 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
     expect_free::<S>(&client, "deleted").await
 }
 
-/// See the name.
 pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (clients(site).await?, clients(site).await?);
     let guard = S::over(&one, "name")
@@ -58,7 +56,6 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<
     Ok(())
 }
 
-/// See the name.
 pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let guard = S::over(&client, "name").acquire().ttl(RENEWED).await?;
@@ -69,7 +66,6 @@ pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Res
     Ok(())
 }
 
-/// See the name.
 pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let guard = S::over(&client, "name")
@@ -85,7 +81,6 @@ pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> 
     Ok(())
 }
 
-/// See the name.
 pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let gone = async || {
@@ -116,7 +111,6 @@ pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
     Ok(())
 }
 
-/// See the name.
 pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let guard = S::over(&client, "name")
@@ -138,7 +132,6 @@ pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn S
     Ok(())
 }
 
-/// See the name.
 pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let lock = S::over(&client, "name");
@@ -153,7 +146,6 @@ pub async fn hold_acquires_runs_and_releases<S: Common>(site: &dyn Site) -> Resu
     Ok(())
 }
 
-/// See the name.
 pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site) -> Result<()> {
     use lockkeeper::End;
     let client = clients(site).await?;
@@ -169,7 +161,6 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
     Ok(())
 }
 
-/// See the name.
 pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (clients(site).await?, clients(site).await?);
     let lock = S::over(&one, "name");

@@ -4,7 +4,6 @@ use lockkeeper::HolderState;
 
 use super::*;
 
-/// See the name.
 pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -43,7 +42,6 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
     Ok(())
 }
 
-/// See the name.
 pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -80,7 +78,6 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     Ok(())
 }
 
-/// See the name.
 pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {
@@ -97,7 +94,6 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
     Ok(())
 }
 
-/// See the name.
 pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other<S: Subject>(
     site: &dyn Site,
 ) -> Result<()> {

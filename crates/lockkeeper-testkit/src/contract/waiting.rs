@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// See the name.
 pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
     let guard = S::over(&client, "name").acquire().await?;
@@ -24,7 +23,6 @@ pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<(
     expect_free::<S>(&client, "name").await
 }
 
-/// See the name.
 pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {

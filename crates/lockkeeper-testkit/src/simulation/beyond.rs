@@ -43,39 +43,27 @@ impl Beyond {
     /// How it is called on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::LostWrites => "lost-writes",
-            Self::ReturnedHold => "returned-hold",
-            Self::ClockBehind => "clock-behind",
-            Self::ClockAhead => "clock-ahead",
-            Self::DeletedKey => "deleted-key",
-            Self::Force => "force",
-            Self::LateWrite => "late-write",
-            Self::Order => "order",
-            Self::Silence => "silence",
-        }
+        self.facts().0
     }
 
     /// The rule that is broken.
     #[must_use]
     pub const fn breaks(self) -> &'static str {
-        match self {
-            Self::ReturnedHold | Self::ClockBehind => "token order",
-            Self::LateWrite => "a stale holder",
-            Self::Order | Self::Silence => "out of turn",
-            _ => "two holders",
-        }
+        self.facts().1
     }
 
-    /// What befalls the server for it.
-    const fn fault(self) -> Option<Fault> {
+    /// Its name, the rule that is broken, and what befalls the server or a host for it.
+    const fn facts(self) -> (&'static str, &'static str, Option<Fault>) {
         match self {
-            Self::LostWrites | Self::ReturnedHold | Self::ClockBehind => Some(Fault::Failover),
-            Self::ClockAhead => Some(Fault::ClockLeap),
-            Self::DeletedKey => Some(Fault::DeletedKey),
-            Self::Force => Some(Fault::Force),
-            Self::Silence => Some(Fault::Pause),
-            Self::LateWrite | Self::Order => None,
+            Self::LostWrites => ("lost-writes", "two holders", Some(Fault::Failover)),
+            Self::ReturnedHold => ("returned-hold", "token order", Some(Fault::Failover)),
+            Self::ClockBehind => ("clock-behind", "token order", Some(Fault::Failover)),
+            Self::ClockAhead => ("clock-ahead", "two holders", Some(Fault::ClockLeap)),
+            Self::DeletedKey => ("deleted-key", "two holders", Some(Fault::DeletedKey)),
+            Self::Force => ("force", "two holders", Some(Fault::Force)),
+            Self::LateWrite => ("late-write", "a stale holder", None),
+            Self::Order => ("order", "out of turn", None),
+            Self::Silence => ("silence", "out of turn", Some(Fault::Pause)),
         }
     }
 }
@@ -85,8 +73,9 @@ impl Plan {
     pub(super) fn beyond(seed: u64, beyond: Beyond) -> Self {
         let mut plan = Self::new(seed);
         plan.drifts = false;
-        plan.forgets = beyond.fault() == Some(Fault::Failover);
-        plan.faults = beyond.fault().into_iter().collect();
+        let (_, _, fault) = beyond.facts();
+        plan.forgets = fault == Some(Fault::Failover);
+        plan.faults = fault.into_iter().collect();
         plan.beyond = Some(beyond);
         plan
     }
