@@ -251,11 +251,15 @@ pub async fn turn(
         let shared = is_shared(&lease);
         (lease, shared)
     });
-    note(records, pace, &leases.collect::<Vec<_>>()).await;
+    // A claim inside another has its token, and each token is written down once.
+    let reenters = matches!(job, Job::Reentrant(_)) && one_in(2);
+    if !reenters {
+        note(records, pace, &leases.collect::<Vec<_>>()).await;
+    }
     let note_one =
         async |hold: &Hold, shared| note(records, pace, &[(hold.lease().clone(), shared)]).await;
     let hold = match job {
-        Job::Reentrant(_) if one_in(2) => {
+        Job::Reentrant(_) if reenters => {
             let inner = hold.reenter().await?;
             note_one(&inner, false).await;
             inner.release().await?;
