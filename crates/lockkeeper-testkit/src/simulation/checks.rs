@@ -19,9 +19,9 @@ use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
 use super::kind::{Grant, Standing};
+use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
-use super::workload::Place;
 
 pub(super) use laws::claims;
 use laws::{Item, Verb, items, reads, replaced, verb};

@@ -6,6 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | `workload` | which locks a history is about: of one kind, a Redlock, or all of them |
+//! | `place` | a name on a server |
 //! | `kind` | one model for each kind: what its guards can do, and what must be true of it |
 //! | `plan` | what chance decides beforehand |
 //! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
@@ -27,6 +28,7 @@ mod host;
 mod kind;
 mod link;
 mod network;
+mod place;
 mod plan;
 mod run;
 mod trace;

@@ -7,11 +7,9 @@ use lockkeeper::Client;
 
 use super::host::Host;
 use super::kind::KindModel;
+use super::place::{Place, REDLOCK};
 use super::plan::Plan;
 use super::work::Worker;
-
-/// What the Redlock is called.
-pub(super) const REDLOCK: &str = "quorum";
 
 /// What a task of a host does, from its beginning to its end.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -33,27 +31,6 @@ pub enum Workload {
     /// Locks of every kind on five servers: names that are taken one by one, and any of them together by multi-locks, on
     /// whichever servers they are; and a Redlock over all. So what one way of taking a name leaves behind, the others meet.
     Mixed,
-}
-
-/// A name on one server.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub(super) server: usize,
-    pub(super) name: String,
-    /// Its main key.
-    pub(super) main: String,
-    pub(super) model: KindModel,
-}
-
-impl Place {
-    fn new(server: usize, name: String, model: KindModel) -> Self {
-        Self {
-            main: format!("lockkeeper:{name}"),
-            server,
-            name,
-            model,
-        }
-    }
 }
 
 impl Workload {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::checks::{Checks, Violation};
 use super::network::Network;
+use super::place::Place;
 use super::plan::{Chances, Plan};
 use super::trace::Trace;
-use super::workload::Place;
 use crate::mutants::Patch;
 
 /// Where the servers' clocks begin, µs since the Unix epoch: any time, but always the same.

@@ -7,8 +7,8 @@ use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
 use crate::simulation::kind::Standing;
+use crate::simulation::place::Place;
 use crate::simulation::trace::short;
-use crate::simulation::workload::Place;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
 /// nothing goes wrong any more, beyond what the kind allows: a few round trips and the jitter of waiters.

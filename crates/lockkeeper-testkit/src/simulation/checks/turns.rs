@@ -10,8 +10,8 @@ use lockkeeper_memory::MemoryStore;
 use super::{Checks, Item, Verb, claims, items, verb};
 use crate::simulation::beyond::Beyond;
 use crate::simulation::kind::{Grant, Standing};
+use crate::simulation::place::Place;
 use crate::simulation::trace::short;
-use crate::simulation::workload::Place;
 
 /// A claim that was told to wait.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use lockkeeper_core::{Hold, Plan};
 
 use super::Worker;
 use crate::simulation::host::Wish;
-use crate::simulation::workload::{Place, REDLOCK};
+use crate::simulation::place::{Place, REDLOCK};
 
 /// What is acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
