@@ -86,8 +86,8 @@ async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
     Ok(())
 }
 
-/// The leaves of a round that failed arrive after the next round was granted.
-async fn a_late_leave_of_one_round_does_not_end_the_next() -> Result<()> {
+/// The releases of a round that failed arrive after the next round was granted.
+async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
     let world = World::new()?;
     for link in &world.links[0][..3] {
         link.plan(&redlock::ACQUIRE, Fate::LoseReply);
@@ -102,7 +102,7 @@ async fn a_late_leave_of_one_round_does_not_end_the_next() -> Result<()> {
     Ok(())
 }
 
-/// One server does not answer the leave.
+/// One server does not answer the release.
 async fn a_release_frees_every_server_that_answers() -> Result<()> {
     let world = World::new()?;
     let guard = world.locks[0].acquire().await?;
@@ -134,7 +134,7 @@ fn is_caught<F: Future<Output = Result<()>>>(mutant: Mutant, rule: impl Fn() -> 
 fn a_claim_that_is_used_again_in_the_next_round_is_caught() -> Result<()> {
     is_caught(
         Mutant::ReuseClaim,
-        a_late_leave_of_one_round_does_not_end_the_next,
+        a_late_release_of_one_round_does_not_end_the_next,
     )
 }
 

@@ -233,7 +233,7 @@ async fn work(urls: &[String], time: Duration) -> Result<()> {
             let (mut turns, jobs) = (Turns::default(), Job::of_all(NAMES));
             while Instant::now() < end {
                 let job = jobs[fastrand::usize(..jobs.len())];
-                turns.count(turn(job, &clients, None, Pace::Varied, PATIENCE).await)?;
+                turns.count(turn(job, &clients, None, Pace::Hurried, PATIENCE).await)?;
             }
             anyhow::Ok(turns)
         });

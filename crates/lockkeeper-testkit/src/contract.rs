@@ -131,6 +131,14 @@ async fn client(site: &dyn Site) -> Result<Client> {
     site.client(settings()).await
 }
 
+/// For which reason something failed, if that was the loss of its lease.
+fn lost(error: &Option<Error>) -> Option<LossReason> {
+    match error {
+        Some(Error::Lost { reason, .. }) => Some(*reason),
+        _ => None,
+    }
+}
+
 /// The lock must become free soon, without waiting for a lease to end.
 async fn expect_free<S: Common>(clients: &[Client], name: &str) -> Result<()> {
     let contender = S::Contender::over(clients, name);

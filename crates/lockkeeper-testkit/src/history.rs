@@ -91,7 +91,7 @@ pub trait Excuses {
     /// Whether the two may have been valid at once: what the earlier one was granted is lost. Its token is the smaller one.
     fn at_once(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 
-    /// Whether the later one, who shares its token, may have joined others with it that the server remembers although they
+    /// Whether the later one, which shares its token, may have joined others with it that the server remembers although they
     /// were released: what the earlier one was granted since is lost. Its token is the larger one.
     fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 }

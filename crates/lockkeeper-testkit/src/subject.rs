@@ -84,7 +84,7 @@ pub trait Subject: Lock<Guard: SingleServer> {
     /// The one that releases when an acquire may still be executed.
     const RELEASE_IN_DOUBT: &'static Script;
 
-    /// Whether those who wait stand in a queue on the server.
+    /// Whether waiters stand in a queue on the server.
     const QUEUES: bool = false;
 
     /// Whether its holders hold together.

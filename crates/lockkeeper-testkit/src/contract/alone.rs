@@ -40,7 +40,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
     drop(dropped);
 
     let report = one.close().await;
-    // The guard that was dropped; and who waits in a queue leaves that.
+    // The guard that was dropped; and a waiter in a queue, which is withdrawn.
     let confirmed = 1 + usize::from(S::QUEUES);
     ensure!(
         (report.expiring, report.confirmed, report.unconfirmed) == (1, confirmed, 0),

@@ -39,7 +39,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
         Guard::release(guard).await?;
-        // Whoever stood in line behind the dropped one is not forgotten: its wake was handed on.
+        // The waiter behind the dropped one is not forgotten: its wake was handed on.
         let behind = tokio::spawn(async move {
             Guard::release(behind.await??)
                 .await
@@ -66,7 +66,7 @@ pub async fn dropping_a_release_after_any_poll_frees_the_lock<S: Common>(
         let released = drop_after(Guard::release(guard), polls).await;
         ensure!(
             lease.state() == LeaseState::Released,
-            "belief must end first"
+            "validity must end first"
         );
         expect_free::<S>(&other, &name).await?;
         if released.transpose()?.is_some() {

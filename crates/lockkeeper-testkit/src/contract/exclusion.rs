@@ -1,4 +1,4 @@
-//! One holder at a time, and tokens that say who came later.
+//! One holder at a time, and tokens that say which came later.
 
 use super::*;
 
@@ -73,8 +73,8 @@ pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Sit
                     let guard = lock.acquire().await?;
                     let from = now();
                     tokio::task::yield_now().await;
-                    let who = format!("client {client_number}, task {task}");
-                    history.record(ValidSpan::until_now(from, &guard, S::SHARED, who)?);
+                    let holder = format!("client {client_number}, task {task}");
+                    history.record(ValidSpan::until_now(from, &guard, S::SHARED, holder)?);
                     Guard::release(guard).await?;
                 }
                 anyhow::Ok(())

@@ -32,7 +32,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
             ensure!(contender.try_acquire().await?.is_none());
             ensure!(beside.try_acquire().await?.is_none());
         }
-        // Its holder believes in it no longer.
+        // It is not valid to its holder any more.
         ensure!(lease.state() == LeaseState::Released);
         // The waiter is told of the new end: it does not wait for the lease that was.
         let next = tokio::time::timeout(SOON, waiting).await???;

@@ -8,32 +8,14 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(guard.lost().await.reason == LossReason::Expired);
     let error = Guard::release(guard).await.err();
-    ensure!(
-        matches!(
-            error,
-            Some(Error::Lost {
-                reason: LossReason::Expired,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    ensure!(lost(&error) == Some(LossReason::Expired), "{error:?}");
 
     let lock = S::over(&client, "deleted");
     let guard = lock.acquire().await?;
     site.command(&["DEL", &S::HELD.replace("name", "deleted")])
         .await?;
     let error = Guard::release(guard).await.err();
-    ensure!(
-        matches!(
-            error,
-            Some(Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    ensure!(lost(&error) == Some(LossReason::Gone), "{error:?}");
     expect_free::<S>(&client, "deleted").await
 }
 
@@ -97,16 +79,7 @@ pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
     }
     ensure!(guard.state() == LeaseState::Held, "nobody has asked yet");
     let error = guard.verify().await.err();
-    ensure!(
-        matches!(
-            error,
-            Some(Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    ensure!(lost(&error) == Some(LossReason::Gone), "{error:?}");
     ensure!(guard.state() == LeaseState::Lost(LossReason::Gone));
     Ok(())
 }
@@ -173,16 +146,7 @@ pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> R
     // Nobody drops the guard: the lock becomes free because nobody renews it.
     expect_free::<S>(&other, "name").await?;
     let error = Guard::release(guard).await.err();
-    ensure!(
-        matches!(
-            error,
-            Some(Error::Lost {
-                reason: LossReason::MaxHold,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    ensure!(lost(&error) == Some(LossReason::MaxHold), "{error:?}");
     let error = lock.acquire().max_hold(Duration::ZERO).await.err();
     ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");
     Ok(())

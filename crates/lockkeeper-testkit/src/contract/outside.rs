@@ -54,22 +54,13 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     ensure!(end.reason() == Some(LossReason::Revoked), "{end:?}");
     ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
 
-    // Whoever works under it may need a moment to stop.
+    // What works under it may need a moment to stop.
     ensure!(contender.try_acquire().await?.is_none());
     ensure!(other.inspect("name").await?.holders[0].state == HolderState::Revoked);
     let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
     let token = guard.fencing_token();
     let error = Guard::release(guard).await.err();
-    ensure!(
-        matches!(
-            error,
-            Some(Error::Lost {
-                reason: LossReason::Revoked,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    ensure!(lost(&error) == Some(LossReason::Revoked), "{error:?}");
     let next = waiting.await??;
     ensure!(next.fencing_token() > token);
     ensure!(next.state() == LeaseState::Held);

@@ -8,7 +8,7 @@ use super::plan::{Fault, Plan};
 pub enum Beyond {
     /// The server is replaced by one that has not heard of the last writes, and exclusion is asked for all the same.
     LostWrites,
-    /// The same, and whoever joins a hold that has come back is to have a token larger than those that were lost.
+    /// The same, and a claim that joins a hold that has come back is to have a token larger than those that were lost.
     ReturnedHold,
     /// The same as the first, by one whose clock is behind by up to two ttls.
     ClockBehind,

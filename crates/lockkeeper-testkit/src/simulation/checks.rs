@@ -1,7 +1,7 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
 //! Here is which leases are valid, and which tokens they were given. [`laws`] is about what may be sent, [`majority`] about what
-//! servers grant together, [`progress`] about who must be served, [`tokens`] about their order, [`turns`] about that of a queue.
+//! servers grant together, [`progress`] about waiters that must be served, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
 mod majority;

@@ -1,5 +1,5 @@
-//! One model for each kind of lock: what its guards can do, who may hold together, which token may follow which, and who holds
-//! on the server.
+//! One model for each kind of lock: what its guards can do, which holders fit beside one another, which token may follow which,
+//! and what is held on the server.
 //!
 //! To add a kind, add a variant here and say so of it, and give it a workload. Everything else, from the faults to the checks,
 //! is the same for all.

@@ -118,45 +118,56 @@ impl World {
 
     async fn act(&self, action: Action) {
         let now = self.now();
+        if let Some(action) = self.due(action, now) {
+            self.perform(action, now).await;
+        }
+    }
+
+    /// What is due now of this: a server that stands still takes up nothing before it goes on, and a host that is paused hears nothing.
+    /// What reaches a server that is down, or one that stands still for longer than a request may last, is lost.
+    fn due(&self, action: Action, now: Duration) -> Option<Action> {
+        let mut network = self.network();
+        let later = match &action {
+            Action::Arrive {
+                link, ticket, sent, ..
+            } => {
+                let Machine { killed, frozen, .. } = network.machines[network.links[*link].server];
+                if killed || frozen > *sent + self.plan.latest() && !self.plan.late {
+                    self.tell(format_args!("#{ticket} reaches nobody"));
+                    return None;
+                }
+                frozen
+            }
+            Action::Answer { link, .. } | Action::Tell { link, .. } => network.links[*link].paused,
+            Action::Mend { .. } | Action::Revive { .. } => now,
+        };
+        if later > now {
+            network.put(later, action);
+            return None;
+        }
+        Some(action)
+    }
+
+    async fn perform(&self, action: Action, now: Duration) {
         match action {
             Action::Arrive {
                 link,
                 ticket,
-                sent,
                 parcel,
-            } => {
-                if let Some(parcel) = self.reach(link, ticket, sent, parcel) {
-                    self.arrive(link, ticket, parcel).await;
-                }
-            }
+                ..
+            } => self.arrive(link, ticket, parcel).await,
             Action::Answer {
                 link,
                 ticket,
                 answer,
             } => {
-                let mut network = self.network();
-                let paused = network.links[link].paused;
-                if paused > now {
-                    return network.put(
-                        paused,
-                        Action::Answer {
-                            link,
-                            ticket,
-                            answer,
-                        },
-                    );
-                }
-                if let Some(sender) = network.links[link].waiting.remove(&ticket) {
+                if let Some(sender) = self.network().links[link].waiting.remove(&ticket) {
                     // Nobody there: the caller waits no more.
                     let _ = sender.send(answer);
                 }
             }
             Action::Tell { link, event } => {
-                let mut network = self.network();
-                let paused = network.links[link].paused;
-                if paused > now {
-                    return network.put(paused, Action::Tell { link, event });
-                }
+                let network = self.network();
                 if let Some(events) = &network.links[link].events {
                     let what = match &event {
                         Event::Message { channel, .. } => channel,
@@ -185,28 +196,6 @@ impl World {
                 self.restart_empty(server);
             }
         }
-    }
-
-    /// A parcel is at its server: what that takes up now. Of one that stands still nothing before it goes on; whoever waits for
-    /// the answer of one that is down is not told that there will be none.
-    fn reach(&self, link: usize, ticket: u64, sent: Duration, parcel: Parcel) -> Option<Parcel> {
-        let mut network = self.network();
-        let Machine { killed, frozen, .. } = network.machines[network.links[link].server];
-        if killed || frozen > sent + self.plan.latest() && !self.plan.late {
-            self.tell(format_args!("#{ticket} reaches nobody"));
-            return None;
-        }
-        if frozen > self.now() {
-            let arrival = Action::Arrive {
-                link,
-                ticket,
-                sent,
-                parcel,
-            };
-            network.put(frozen, arrival);
-            return None;
-        }
-        Some(parcel)
     }
 
     /// A server is up, and has lost all its data.

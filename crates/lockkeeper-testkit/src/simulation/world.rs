@@ -152,7 +152,7 @@ impl World {
         &self.places
     }
 
-    /// Lets the checkers look at who is valid, and at the servers too where something `has_changed`, at all of them if nothing may
+    /// Lets the checkers look at what is valid, and at the servers too where something `has_changed`, at all of them if nothing may
     /// go wrong.
     pub(super) fn look(&self, has_changed: impl Fn(usize) -> bool) {
         let (now, calm) = (self.now(), self.course().calm);

@@ -45,7 +45,7 @@ impl Checks {
         }
     }
 
-    /// A client was told that it may have missed messages: whoever waits there looks before `until`.
+    /// A client was told that it may have missed messages: one that waits looks before `until`.
     pub(in crate::simulation) fn told_of_gap(&mut self, client: usize, until: Duration) {
         for &(name, waiting) in self.waiting.keys() {
             if waiting == client {

@@ -100,7 +100,7 @@ impl Checks {
         asked.is_some_and(|(client, _)| !self.dead.contains(client))
     }
 
-    /// One of `granted` has been granted: nobody alive may have been before it but those who hold too.
+    /// One of `granted` has been granted: no claim alive may have been before it but those that hold too.
     fn took_its_turn(
         &mut self,
         name: usize,
@@ -139,7 +139,7 @@ impl Checks {
         }
     }
 
-    /// Notes what those who asked were told.
+    /// Notes what the claims that asked were told.
     fn hear(&mut self, call: &Call, reply: &Reply, server: usize, now: Duration) {
         let verb = verb(call);
         if !matches!(
