@@ -7,13 +7,10 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
-use lockkeeper_testkit::mutants::hunt::{Hunt, Hunter};
-use lockkeeper_testkit::rounds;
-use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, Model, search};
-use lockkeeper_testkit::sets;
-
-/// How locks over several names are called on the command line.
-const SEVERAL: &str = "multi";
+use lockkeeper_testkit::kinds::KindModel;
+use lockkeeper_testkit::mutants::hunt::Hunt;
+use lockkeeper_testkit::search::single::{Bounds, MOST_CLIENTS, Single};
+use lockkeeper_testkit::search::{MOST_STATES, SEVERAL, Scopes, scopes};
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
 ///
@@ -59,7 +56,7 @@ struct Options {
     #[arg(long)]
     clock_right: bool,
     /// Gives a search up after so many states; one takes about 100 bytes.
-    #[arg(long, default_value_t = 50_000_000)]
+    #[arg(long, default_value_t = MOST_STATES)]
     states: usize,
 }
 
@@ -99,32 +96,33 @@ impl Options {
             || self.clock_right
     }
 
-    fn bounds(&self, model: &Model) -> Result<Vec<Bounds>> {
+    /// What is searched of this kind.
+    fn scopes(&self, kind: &str) -> Result<Scopes> {
+        if !self.has_own() {
+            return Ok(scopes(kind, !self.quick));
+        }
         ensure!(
-            !(self.has_own() && self.thorough),
+            !self.thorough,
             "the thorough searches have bounds of their own"
         );
-        let mut searches = match (self.has_own(), self.quick) {
-            (true, _) => vec![self.own()],
-            (false, true) => model.quick(),
-            (false, false) => model.thorough(),
-        };
-        for bounds in &mut searches {
-            bounds.states = self.states;
-            ensure!(
-                (1..=MOST_CLIENTS).contains(&bounds.clients.into()),
-                "there must be from 1 to {MOST_CLIENTS} clients"
-            );
-            ensure!(
-                !bounds.leases.contains(&0) && (1..=5).contains(&bounds.leases.len()),
-                "there must be from 1 to 5 leases, of at least a tick each"
-            );
-            ensure!(
-                usize::from(bounds.takers) < bounds.leases.len(),
-                "the first attempt can take the place of none"
-            );
-        }
-        Ok(searches)
+        let bounds = self.own();
+        ensure!(
+            (1..=MOST_CLIENTS).contains(&bounds.clients.into()),
+            "there must be from 1 to {MOST_CLIENTS} clients"
+        );
+        ensure!(
+            !bounds.leases.contains(&0) && (1..=5).contains(&bounds.leases.len()),
+            "there must be from 1 to 5 leases, of at least a tick each"
+        );
+        ensure!(
+            usize::from(bounds.takers) < bounds.leases.len(),
+            "the first attempt can take the place of none"
+        );
+        // Several names and several servers have bounds of another sort.
+        let mut kinds = KindModel::ON_ONE_SERVER.into_iter();
+        let kind = kinds.find(|it| it.name == kind);
+        let scope = kind.map(|kind| Box::new(Single { kind, bounds }) as _);
+        Ok(scope.into_iter().collect())
     }
 
     fn own(&self) -> Bounds {
@@ -138,10 +136,6 @@ impl Options {
         bounds.endings = self.endings.unwrap_or(bounds.endings);
         bounds.clock_behind = !self.clock_right;
         bounds
-    }
-
-    fn asks_for(&self, kind: &str) -> bool {
-        self.kind.is_none_or(|only| only.as_str() == kind)
     }
 }
 
@@ -161,59 +155,21 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Whether every property holds in every state.
+/// Whether every rule holds in every state.
 fn prove(options: &Options) -> Result<bool> {
     let mut holds = true;
-    for model in Model::all()? {
-        let kind = model.protocol.kind();
-        if !options.asks_for(kind.as_str()) {
+    for kind in Kind::value_variants() {
+        if options.kind.is_some_and(|only| only != *kind) {
             continue;
         }
-        for bounds in options.bounds(&model)? {
-            let report = search(&model, &bounds, None, |progress| {
+        let kind = kind.as_str();
+        for scope in options.scopes(kind)? {
+            let report = scope.explore(None, options.states, &mut |progress| {
                 eprintln!("{kind} {progress}");
             })?;
-            println!("{report}");
-            holds &= report.finished && report.violation.is_none();
+            println!("{scope}\n{report}");
+            holds &= report.is_good();
         }
-    }
-    // These have bounds of another sort.
-    if options.asks_for("redlock") && !options.has_own() {
-        holds &= prove_rounds(options)?;
-    }
-    if options.asks_for(SEVERAL) && !options.has_own() {
-        holds &= prove_sets(options)?;
-    }
-    Ok(holds)
-}
-
-/// Whether every property holds in every state of a lock over several servers.
-fn prove_rounds(options: &Options) -> Result<bool> {
-    let mut holds = true;
-    let searches = if options.quick {
-        rounds::Bounds::quick()
-    } else {
-        rounds::Bounds::thorough()
-    };
-    for mut bounds in searches {
-        bounds.states = options.states;
-        let begun = Instant::now();
-        let report = rounds::search(bounds)?;
-        println!("redlock, {bounds:?}\n{report}\n{:?}", begun.elapsed());
-        holds &= report.finished && report.violation.is_none();
-    }
-    Ok(holds)
-}
-
-/// Whether every property holds in every state of locks over several names.
-fn prove_sets(options: &Options) -> Result<bool> {
-    let mut holds = true;
-    let quick = [sets::Bounds::small(), sets::Bounds::small_of_mutexes()];
-    let thorough = sets::Bounds::thorough();
-    for bounds in if options.quick { &quick[..] } else { &thorough } {
-        let report = sets::search(*bounds, None)?;
-        println!("{SEVERAL}: {bounds:?}\n{report}");
-        holds &= report.finished && report.violation.is_none();
     }
     Ok(holds)
 }
@@ -226,14 +182,14 @@ fn hunt(options: &Options) -> Result<bool> {
         kind.is_none() || hunt.kind == kind
     };
     let hunts: Vec<Hunt> = hunts.filter(asked).collect();
-    let (hunter, next) = (Hunter::default(), AtomicUsize::new(0));
+    let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(hunt) = hunts.get(place) else { break };
-            eprintln!("{}/{} {}", place + 1, hunts.len(), hunt.mutant);
-            done.push((place, hunter.hunt(hunt)));
+            eprintln!("{}/{} {}", place + 1, hunts.len(), hunt.mistake.name());
+            done.push((place, hunt.run()));
         }
         done
     };
@@ -245,22 +201,21 @@ fn hunt(options: &Options) -> Result<bool> {
     });
     ensure!(caught.len() == hunts.len(), "a hunt has panicked");
     caught.sort_by_key(|(place, _)| *place);
-    let (mut good, mut last) = (true, "");
+    let (mut good, mut mistakes) = (true, Vec::new());
     for (place, caught) in caught {
         let (hunt, caught) = (&hunts[place], caught?);
-        if hunt.mutant != last {
-            println!("\n{}\n    {}", hunt.mutant, hunt.what);
+        let name = hunt.mistake.name();
+        if mistakes.last() != Some(&name) {
+            println!("\n{name}\n    {}", hunt.mistake.what());
+            mistakes.push(name);
         }
-        last = &hunt.mutant;
         println!("    {caught}");
         good &= caught.is_good();
     }
-    let mut mutants: Vec<_> = hunts.iter().map(|hunt| &hunt.mutant).collect();
-    mutants.dedup();
     let outcome = if good { "all caught" } else { "NOT ALL CAUGHT" };
     println!(
         "\n{} mutants, {} hunts: {outcome}",
-        mutants.len(),
+        mistakes.len(),
         hunts.len()
     );
     Ok(good)

@@ -1,20 +1,22 @@
-//! Every state of every kind within small bounds; and mutants of the scripts, which the same searches must catch.
+//! Every state of every kind within small bounds; and mistakes in the scripts and the engine, which the same searches must catch.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context as _, Result};
-use lockkeeper_testkit::mutants::{claim, lua};
-use lockkeeper_testkit::search::{Bounds, Model, Violation, search};
+use lockkeeper_testkit::kinds::KindModel;
+use lockkeeper_testkit::mutants::engine::Mutant;
+use lockkeeper_testkit::mutants::searched::{self, Searched};
+use lockkeeper_testkit::mutants::{Mistake, lua};
+use lockkeeper_testkit::search::single::{Bounds, Single};
+use lockkeeper_testkit::search::{Rule, Scope, scopes, search};
 
-fn holds_everywhere(model: &Model, searches: Vec<Bounds>) -> Result<()> {
-    for bounds in searches {
-        let report = search(model, &bounds, None, |_| {})?;
-        println!("{report}\nproved {} states", report.states);
-        assert!(report.violation.is_none(), "{report}");
-        assert!(report.finished, "{report}");
-    }
+pub(crate) fn holds_everywhere(scope: &dyn Scope) -> Result<()> {
+    let report = search(scope)?;
+    println!("{scope}\n{report}\nproved {} states", report.states);
+    assert!(report.is_good(), "{scope}\n{report}");
+    assert!(report.held > 0, "nothing is ever held: {scope}");
     Ok(())
 }
 
@@ -24,133 +26,99 @@ macro_rules! searches {
         $(
             #[test]
             fn $short() -> Result<()> {
-                let model = Model::$kind()?;
-                holds_everywhere(&model, model.short())
+                let kind = KindModel::$kind;
+                for bounds in Bounds::short(&kind) {
+                    holds_everywhere(&Single { kind, bounds })?;
+                }
+                Ok(())
             }
 
             #[test]
             #[ignore = "long: `cargo xtask prove` runs it"]
             fn $long() -> Result<()> {
-                let model = Model::$kind()?;
-                holds_everywhere(&model, model.quick())
+                let scopes = scopes(KindModel::$kind.name, false);
+                assert!(!scopes.is_empty());
+                scopes.iter().try_for_each(|scope| holds_everywhere(&**scope))
             }
         )*
     };
 }
 
 searches! {
-    mutex: every_property_of_a_mutex_holds_in_every_state_nearby,
-        every_property_of_a_mutex_holds_in_every_state;
-    reentrant: every_property_of_a_reentrant_lock_holds_in_every_state_nearby,
-        every_property_of_a_reentrant_lock_holds_in_every_state;
-    fair: every_property_of_a_fair_lock_holds_in_every_state_nearby,
-        every_property_of_a_fair_lock_holds_in_every_state;
-    rwlock: every_property_of_a_read_write_lock_holds_in_every_state_nearby,
-        every_property_of_a_read_write_lock_holds_in_every_state;
+    MUTEX: every_rule_of_a_mutex_holds_in_every_state_nearby,
+        every_rule_of_a_mutex_holds_in_every_state;
+    REENTRANT: every_rule_of_a_reentrant_lock_holds_in_every_state_nearby,
+        every_rule_of_a_reentrant_lock_holds_in_every_state;
+    FAIR: every_rule_of_a_fair_lock_holds_in_every_state_nearby,
+        every_rule_of_a_fair_lock_holds_in_every_state;
+    RWLOCK: every_rule_of_a_read_write_lock_holds_in_every_state_nearby,
+        every_rule_of_a_read_write_lock_holds_in_every_state;
+}
+
+/// The rule that a search finds broken.
+pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
+    let (scope, report) = searched.hunt()?;
+    println!("{}: {scope}\n{report}\n", searched.mistake.name());
+    Ok(report.violation.map(|trace| trace.violation.rule))
 }
 
 /// One of them, for all together take minutes.
 #[test]
-fn a_mutant_of_a_script_is_caught() -> Result<()> {
-    let mutant = lua::searched().next().context("no mutant")?;
-    let found = mutant.hunt()?.violation;
-    assert!(found.is_some(), "not caught: {}", mutant.name);
+fn a_mistake_in_a_script_is_caught() -> Result<()> {
+    let all = searched::all();
+    let first = all.first().context("no mistakes")?;
+    assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
     Ok(())
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mutant_of_a_script_is_caught_and_every_property_catches_one() {
-    let (survivors, caught_by) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
-    let hunt = |mutants: &[&lua::Mutant]| {
-        for mutant in mutants {
-            let Some(found) = mutant.hunt().unwrap().violation else {
-                survivors.lock().unwrap().push(mutant.name);
-                continue;
-            };
-            println!("{}:\n{found}\n", mutant.name);
-            caught_by.lock().unwrap().insert(property(found.violation));
+fn every_mistake_is_caught_and_every_rule_catches_one() {
+    let (survivors, rules) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let hunt = |mistakes: &[Searched]| {
+        for searched in mistakes {
+            match caught_by(searched).unwrap() {
+                Some(rule) => drop(rules.lock().unwrap().insert(rule)),
+                None => survivors.lock().unwrap().push(searched.mistake.name()),
+            }
         }
     };
-    let mutants: Vec<_> = lua::searched().collect();
-    let (one, other) = mutants.split_at(mutants.len() / 2);
+    let mistakes = searched::all();
+    let (one, other) = mistakes.split_at(mistakes.len() / 2);
     thread::scope(|scope| {
         scope.spawn(|| hunt(one));
         hunt(other);
     });
-    println!("proved {} hunts of mutants", mutants.len());
+    println!("proved {} hunts of mutants", mistakes.len());
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
-    // No script can make a client believe again, or lose a place to itself: such mistakes are the engine's.
-    let properties = [
-        "larger token",
-        "token passed",
-        "shared token",
-        "overlap",
-        "only acquire creates",
-        "gone",
-        "woken",
-        "served",
-        "believed too long",
-        "place lost",
-        "passed over",
-        "turn",
-        "told",
-        "granted too long",
-        "remains",
-    ];
-    assert_eq!(caught_by.into_inner().unwrap(), BTreeSet::from(properties));
-}
-
-fn property(violation: Violation) -> &'static str {
-    match violation {
-        Violation::Overlap(..) => "overlap",
-        Violation::TokenNotLarger(..) => "larger token",
-        Violation::TokenPassed(..) => "token passed",
-        Violation::TokenNotShared(..) => "shared token",
-        Violation::Revived(..) => "only acquire creates",
-        Violation::NotGone(..) => "gone",
-        Violation::NotWoken(..) => "woken",
-        Violation::NotServed(..) => "served",
-        Violation::BelievesTooLong(..) => "believed too long",
-        Violation::PlaceLost(..) => "place lost",
-        Violation::PassedOver(..) => "passed over",
-        Violation::NoTurn(..) => "turn",
-        Violation::NotTold(..) => "told",
-        Violation::GrantedTooLong(..) => "granted too long",
-        Violation::Remains => "remains",
-        Violation::LostToItself(..) => "lost to itself",
-        _ => "another",
-    }
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_how_a_claim_believes_in_messages_is_caught() {
-    println!("proved {} hunts of mutants", claim::OF_QUEUES.len());
-    for &mutant in claim::OF_QUEUES {
-        let found = claim::hunt(mutant).unwrap().violation;
-        let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
-        assert_eq!(property(found.violation), "believed too long", "{found}");
-    }
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_how_a_claim_is_converted_is_caught() {
-    println!("proved {} hunts of mutants", claim::OF_CONVERSIONS.len());
-    let caught: Vec<_> = claim::OF_CONVERSIONS
-        .iter()
-        .map(|&mutant| {
-            let found = claim::hunt(mutant).unwrap().violation;
-            let found = found.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
-            property(found.violation)
-        })
+    // No mistake that there is makes a claim valid again.
+    let uncaught: Vec<_> = Rule::ALL
+        .into_iter()
+        .filter(|rule| !rules.lock().unwrap().contains(rule))
         .collect();
-    assert_eq!(
-        caught,
-        ["token passed", "lost to itself", "believed too long"]
-    );
+    assert_eq!(uncaught, [Rule::ValidAgain]);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> {
+    let rules = |mistake: &Searched| match mistake.mistake {
+        Mistake::Script(_) => None,
+        Mistake::Engine(mutant) => Some((mutant, caught_by(mistake))),
+    };
+    for (mutant, rule) in searched::all().iter().filter_map(rules) {
+        let expected = match mutant {
+            Mutant::BelieveWhileConverting => Rule::TokenPassed,
+            Mutant::RenewWhileConverting => Rule::LostToItself,
+            // A write-back that counts where the claim is gone overlaps nothing.
+            Mutant::GoneWriteBackCounts => Rule::NoMajority,
+            Mutant::QuorumOfAnswers | Mutant::ReuseClaim => continue,
+            _ => Rule::ValidTooLong,
+        };
+        assert_eq!(rule?, Some(expected), "{mutant:?}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -163,11 +131,9 @@ fn a_mutant_whose_text_is_gone_from_the_script_is_an_error() {
 
 #[test]
 fn a_search_that_meets_its_bound_of_states_says_that_it_is_unfinished() {
-    let bounds = Bounds {
-        states: 100,
-        ..Bounds::small()
-    };
-    let report = search(&Model::mutex().unwrap(), &bounds, None, |_| {}).unwrap();
+    let (kind, bounds) = (KindModel::MUTEX, Bounds::small());
+    let scope = Single { kind, bounds };
+    let report = scope.explore(None, 100, &mut |_| {}).unwrap();
     assert!(!report.finished);
     assert!(report.to_string().ends_with("more states than the bound"));
 }

@@ -154,6 +154,6 @@ pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
 }
 
 /// Whether this defect is on for the present thread.
-pub(crate) fn is_active(mutant: Mutant) -> bool {
+pub fn is_active(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
 }

@@ -12,9 +12,8 @@
 //! | [`mod@contract`] | what every kind must do on every site |
 //! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
 //! | [`history`] | when which lease was valid, and whether that was allowed |
-//! | [`mod@search`] | every state of a kind within bounds, the shipped scripts as the transition function |
-//! | [`rounds`] | every state of a lock by a majority of three servers |
-//! | [`sets`] | every state of locks over several names of one server |
+//! | [`kinds`] | which claims of a kind may hold together, and what else models must know of it |
+//! | [`mod@search`] | every state within bounds of one name, of several, or of a majority of servers, the shipped scripts as the transition function |
 //! | [`mutants`] | mistakes made on purpose, each of which must be caught |
 //! | [`simulation`] | the real engine over a simulated network, from a seed |
 //! | [`gated`] | a store that stops around every request, and futures dropped in the middle |
@@ -26,15 +25,14 @@ pub mod faulty;
 pub mod gated;
 pub mod history;
 mod kept;
+pub mod kinds;
 pub mod mutants;
 pub mod pool;
 pub mod proxy;
 pub mod recorded;
-pub mod rounds;
 pub mod search;
 pub mod sentinel;
 pub mod server;
-pub mod sets;
 pub mod simulation;
 pub mod site;
 pub mod subject;

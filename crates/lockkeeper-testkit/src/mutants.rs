@@ -1,11 +1,38 @@
 //! Mistakes made on purpose, each of which something must catch by name.
 
-pub mod claim;
 pub mod histories;
 pub mod hunt;
 pub mod lua;
-pub mod rounds;
+pub mod searched;
 
 /// Mistakes of the engine, switched on for one thread.
 pub use lockkeeper_core::mutants as engine;
 pub use lua::Patch;
+
+/// A mistake.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::exhaustive_enums, reason = "there are no others")]
+pub enum Mistake {
+    /// In a script.
+    Script(&'static lua::Mutant),
+    /// In the engine.
+    Engine(engine::Mutant),
+}
+
+impl Mistake {
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Self::Script(mutant) => mutant.name.to_owned(),
+            Self::Engine(defect) => format!("{defect:?}"),
+        }
+    }
+
+    /// What it does.
+    pub fn what(self) -> String {
+        match self {
+            Self::Script(mutant) => format!("in {}: {}", mutant.script.name, mutant.what()),
+            Self::Engine(defect) => defect.what().to_owned(),
+        }
+    }
+}

@@ -1,82 +1,111 @@
 //! Exhaustive search: not a sample of the states that a lock can get into but all of them, within bounds.
 //!
-//! A state is a server, some clients with their claims, and the requests on their way. The steps between states are not
-//! a model written down beside the code: the server's are the shipped scripts on the embedded engine, a request is what
-//! the kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds, and what a client may send and believe is what
-//! the engine's own [`Claim`](lockkeeper_core::claim::Claim) says. Only what the engine does *around* a claim is modelled,
-//! and as freely as possible; see `moves.rs`.
+//! Nothing is written down twice for it: what a server does is the shipped script on the embedded engine, a request is what the
+//! kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds, and what a client may send and when it is valid is what
+//! the engine's own [`Claim`](lockkeeper_core::claim::Claim) says. Only what the engine does *around* a claim is modelled, and as freely as
+//! possible. Time moves in ticks, for servers and clients alike; a lease ends for its holder a millisecond before it ends
+//! on the server, between the same two ticks, so a deadline that is wrong by one tick shows.
 //!
-//! # What is explored
+//! Three [scopes](Scope) are searched:
 //!
-//! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a claim was granted comes at
-//! any time later, as often as it likes, or never. Any request can be in trouble: late on its
-//! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
-//! later, as often as it likes. Requests overtake each other. Time moves in ticks, for server and clients alike; a lease
-//! ends for its holder a millisecond before it ends on the server, between the same two ticks, so a deadline that is
-//! wrong by one tick shows.
+//! | scope | what |
+//! |---|---|
+//! | [`Single`](single::Single) | one name of any kind on one server: several clients with several attempts each, queues, modes |
+//! | [`Sets`](sets::Sets) | several names of one server, of which contenders take sets |
+//! | [`Rounds`](rounds::Rounds) | one name by a majority of three servers |
 //!
-//! In every state, and at every step, these properties must hold ([`Violation`]):
-//!
-//! 1. Two claims that exclude one another are never both believed in, none is for longer than the server keeps it, and belief
-//!    that has ended never comes back.
-//! 2. Tokens increase from grant to grant and are shared by re-entries, and nobody believes in a token when a larger one has
-//!    been granted to somebody else.
-//! 3. Released means free: what has left is not on the server and does not come back, and only an acquire creates.
-//! 4. A leave that frees the name wakes who sleeps, and from every state, once nothing goes wrong any more, every waiter is
-//!    served.
-//! 5. In a queue nobody gets past another, who is heard keeps its place, and who asks, heartbeats or leaves gives a free name to who
-//!    is next, for a waiter's ttl at most, and tells it. When nobody wants the name any more, what is left of dead waiters
-//!    does not stay in the way of a late comer, and goes.
-//!
-//! # What is not
-//!
-//! - More of anything than the [`Bounds`] say.
-//! - Servers that lose data, clocks that drift apart, refused messages, longest times to hold, questions out of turn.
-//! - Batches of renewals: each goes out alone here. `tests/scripts.rs` shows that the items of a batch do not mind each other.
-//! - Who of the waiters of one client looks, and how a waiter's timer goes: here everybody may look at any moment. So late and
-//!   lost messages that say "look" make no states of their own; that a message *is sent* is a property.
-//! - Which claims a client expects messages for, limits of a queue, and tries that do not wait.
-//! - Progress is followed along one run from each state, not along all.
-//!
-//! # How states are kept few
-//!
-//! Server and clients are kept by number, symmetric clients are one ([renamed] in what the server holds too), claims forget
-//! what cannot matter any more, every run of a script is remembered, and a request that goes well is one step. Tokens stay
-//! few because the server's clock is behind the last one, as after it was stepped back, unless asked otherwise. Requests that a
-//! queue notes are numbered by the tick of their send, from which everything counts that they are noted for.
-//!
-//! [renamed]: lockkeeper_memory::Snapshot::renamed
+//! Each of them is a model: its states, the steps from each, and what must hold in a state or at a step ([`Rule`]). One walk
+//! goes through all of them, breadth first, so that the first violation is at the end of one of the shortest ways to one.
+//! States are small because what they are made of is kept by number, and each run of a script is remembered.
 //!
 //! # How a kind joins
 //!
-//! By a [`Model`]: its protocol, and which claims may hold together. That is all for a kind whose messages say "look" or grant,
-//! whose claims ask, heartbeat, renew and leave, and whose `verify` and `queue` tell who holds and who waits; the properties ask
-//! nothing else of it. What else a kind has goes here:
+//! By a [`KindModel`](crate::kinds::KindModel). That is all for a kind whose messages say "look" or grant, whose claims ask, heartbeat, renew and
+//! release, and whose `verify` and `queue` tell which claims hold and which wait; the rules ask nothing else of it. What else a kind has goes here:
 //!
 //! | a kind with | needs |
 //! |---|---|
-//! | other modes than to read or write | a [`Mode`], its protocol in [`Model`], and [`Model::exclude`] to say which do |
-//! | requests of another sort, such as conversions | a `Question`, its item in `server.rs`, and when it may be sent, as in `conversions.rs` |
+//! | other modes than to read or write | a [`Mode`](crate::kinds::Mode), its protocol, and `KindModel::fits` to say which hold together |
+//! | room for several owners | a number for `KindModel::fits` |
+//! | requests of another sort, such as conversions | a `Question` in `single/state.rs`, its call in `runs.rs`, and when it may be sent in `send.rs` |
 //! | scripts that remember request numbers of another sort | numbers that count up, in `Question::number` |
-//! | grants of many at once | nothing: a run may tell of many; `turns.rs` says who has got past whom |
 
-mod bounds;
-mod conversions;
-mod effect;
 mod explore;
-mod heal;
-mod model;
-mod moves;
-mod property;
-mod report;
+pub mod rounds;
+mod rule;
 mod server;
+pub mod sets;
+pub mod single;
 mod state;
-mod step;
-mod tokens;
-mod turns;
 
-pub use bounds::{Bounds, MOST_CLIENTS};
-pub use explore::search;
-pub use model::{Mode, Model, Seat};
-pub use property::Violation;
-pub use report::{Found, Progress, Report};
+use std::fmt;
+
+use anyhow::Result;
+
+use explore::explore;
+pub use explore::{Progress, Report, Trace};
+pub use rule::{Rule, Violation};
+
+use crate::kinds::KindModel;
+use crate::mutants::Patch;
+
+/// What is searched, and how far.
+pub trait Scope: fmt::Debug + fmt::Display + Sync {
+    /// Visits every state, the scripts as shipped or with one of them patched, until a rule is broken or so many states are found.
+    ///
+    /// # Errors
+    ///
+    /// If the embedded engine fails or refuses a shipped script; a rule that is broken is no error.
+    fn explore(
+        &self,
+        patch: Option<&Patch>,
+        states: usize,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report>;
+}
+
+/// Some scopes.
+pub type Scopes = Vec<Box<dyn Scope>>;
+
+/// More states than any search has that a machine with 16 GB of memory can finish.
+pub const MOST_STATES: usize = 50_000_000;
+
+/// Visits every state of a scope.
+///
+/// # Errors
+///
+/// As for [`Scope::explore`].
+pub fn search(scope: &dyn Scope) -> Result<Report> {
+    scope.explore(None, MOST_STATES, &mut |_| {})
+}
+
+/// The words for locks over several names.
+pub const SEVERAL: &str = "multi";
+
+/// The scopes of a kind, or of [`SEVERAL`], that every change must pass; or far-out ones, `thorough`.
+pub fn scopes(kind: &str, thorough: bool) -> Scopes {
+    fn boxed<S: Scope + 'static>(scopes: impl IntoIterator<Item = S>) -> Scopes {
+        let boxed = scopes.into_iter().map(|scope| Box::new(scope) as _);
+        boxed.collect()
+    }
+    let of = |kind: &KindModel| {
+        let bounds = if thorough {
+            single::Bounds::thorough(kind)
+        } else {
+            single::Bounds::quick(kind)
+        };
+        let kind = *kind;
+        let bounds = bounds.into_iter();
+        boxed(bounds.map(|bounds| single::Single { kind, bounds }))
+    };
+    match kind {
+        "redlock" if thorough => boxed(rounds::Rounds::thorough()),
+        "redlock" => boxed(rounds::Rounds::quick()),
+        SEVERAL if thorough => boxed(sets::Sets::thorough()),
+        SEVERAL => boxed(sets::Sets::quick()),
+        kind => {
+            let mut kinds = KindModel::ON_ONE_SERVER.iter();
+            kinds.find(|it| it.name == kind).map_or_else(Vec::new, of)
+        }
+    }
+}

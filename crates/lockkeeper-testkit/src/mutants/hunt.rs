@@ -1,40 +1,31 @@
 //! All mutants, each with everything that must catch it. What they are is written where they are: the lists of the scripts' in
 //! [`lua`], those of the engine's beside it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::Result;
 use lockkeeper_core::mutants::Mutant as Defect;
-use parking_lot::Mutex;
 
 use super::histories::{self, Broken};
-use super::{claim, lua, rounds};
-use crate::search::{Bounds, Model, Report, search};
-use crate::sets;
+use super::searched::{self, Searched};
+use super::{Mistake, lua};
 use crate::simulation::Workload;
 
-/// One mutant and one of the ways in which it must be caught.
-#[derive(Debug, Clone)]
+/// One mistake and one of the ways in which it must be caught.
+#[derive(Debug)]
 pub struct Hunt {
-    /// The mutant's name.
-    pub mutant: String,
-    /// What it does.
-    pub what: String,
+    /// What it is.
+    pub mistake: Mistake,
     /// The kind of lock that it is about; `None` if it is about all of them.
     pub kind: Option<&'static str>,
     way: Way,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Way {
-    Search(&'static lua::Mutant),
-    SearchOfClaims(Defect),
-    SearchOfSets(&'static lua::Mutant),
-    SearchOfRounds(&'static rounds::Mistake),
-    Histories(&'static lua::Mutant),
-    HistoriesOfAll(Defect),
-    HistoriesOfMajorities(Defect),
+    Search(Searched),
+    Histories,
+    HistoriesOfMajorities,
 }
 
 /// What came of a hunt.
@@ -43,7 +34,7 @@ enum Way {
 pub struct Caught {
     /// By what it was caught, and which rule it breaks; `None` if it survives.
     pub by: Option<String>,
-    /// What the same run breaks without the mutant, which must be nothing.
+    /// What the same run breaks without the mistake, which must be nothing.
     pub without: Option<String>,
 }
 
@@ -68,162 +59,63 @@ impl fmt::Display for Caught {
 }
 
 impl Hunt {
-    /// Every one, those of one mutant behind one another.
+    /// Every one, those of one mistake behind one another.
     pub fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        let searched = lua::searched().map(Way::Search);
-        let sets = lua::MULTI.iter().map(Way::SearchOfSets);
-        let histories = lua::FAIR.iter().chain(lua::RWLOCK).map(Way::Histories);
-        let claims = claim::OF_QUEUES
-            .iter()
-            .chain(claim::OF_CONVERSIONS)
-            .copied();
+        let hunt = |mistake, kind, way| Self { mistake, kind, way };
+        let searches = searched::all().into_iter();
+        let searches = searches.map(|it| hunt(it.mistake, Some(it.kind), Way::Search(it)));
+        let scripts = lua::FAIR.iter().chain(lua::RWLOCK);
+        let scripts = scripts.map(|it| hunt(Mistake::Script(it), Some(it.kind()), Way::Histories));
+        let defects = Defect::ALL.into_iter();
+        let defects = defects.map(|it| hunt(Mistake::Engine(it), None, Way::Histories));
         let majorities = Defect::QUORUM.into_iter().chain([Defect::ReuseClaim]);
-        let ways = searched.chain(sets).chain(histories);
-        let ways = ways.chain(Defect::ALL.into_iter().map(Way::HistoriesOfAll));
-        let ways = ways.chain(claims.map(Way::SearchOfClaims));
-        let ways = ways.chain(majorities.map(Way::HistoriesOfMajorities));
-        let ways = ways.chain(rounds::MISTAKES.iter().map(Way::SearchOfRounds));
-        all.extend(ways.map(Self::new));
+        let majorities = majorities.map(|it| {
+            let mistake = Mistake::Engine(it);
+            hunt(mistake, Some("redlock"), Way::HistoriesOfMajorities)
+        });
+        let all = searches.chain(scripts).chain(defects).chain(majorities);
+        let mut all: Vec<_> = all.collect();
         let mut order: Vec<String> = Vec::new();
         for hunt in &all {
-            if !order.contains(&hunt.mutant) {
-                order.push(hunt.mutant.clone());
+            if !order.contains(&hunt.mistake.name()) {
+                order.push(hunt.mistake.name());
             }
         }
-        all.sort_by_key(|hunt| order.iter().position(|name| *name == hunt.mutant));
+        all.sort_by_key(|hunt| order.iter().position(|name| *name == hunt.mistake.name()));
         all
     }
 
-    fn new(way: Way) -> Self {
-        let (mutant, what, kind) = match way {
-            Way::Search(mutant) | Way::Histories(mutant) | Way::SearchOfSets(mutant) => {
-                let kind = match way {
-                    Way::SearchOfSets(_) => "multi",
-                    _ => mutant.kind(),
-                };
-                let what = format!("in {}: {}", mutant.script.name, mutant.what());
-                (mutant.name.to_owned(), what, Some(kind))
-            }
-            Way::SearchOfClaims(defect) => {
-                let kind = if claim::OF_CONVERSIONS.contains(&defect) {
-                    "rwlock"
-                } else {
-                    "fair"
-                };
-                (format!("{defect:?}"), defect.what().to_owned(), Some(kind))
-            }
-            Way::HistoriesOfAll(defect) => (format!("{defect:?}"), defect.what().to_owned(), None),
-            Way::HistoriesOfMajorities(defect) => (
-                format!("{defect:?}"),
-                defect.what().to_owned(),
-                Some("redlock"),
-            ),
-            Way::SearchOfRounds(mistake) => (
-                format!("{:?}", mistake.mutant),
-                mistake.mutant.what().to_owned(),
-                Some("redlock"),
-            ),
-        };
-        Self {
-            mutant,
-            what,
-            kind,
-            way,
-        }
-    }
-}
-
-/// Goes hunting, and remembers what the searches of several names and of rounds found without a mutant.
-#[derive(Debug, Default)]
-pub struct Hunter {
-    sound: Mutex<BTreeMap<String, Option<String>>>,
-}
-
-impl Hunter {
-    /// Runs with the mutant until a rule is broken, and the same without it.
+    /// Runs with the mistake until a rule is broken, and the same without it.
     ///
     /// # Errors
     ///
     /// If a patch no longer applies, or there is no runtime to be had from the system.
-    pub fn hunt(&self, hunt: &Hunt) -> Result<Caught> {
-        match hunt.way {
-            Way::Search(mutant) => in_search(mutant.hunt()?, &mutant.model()?),
-            Way::SearchOfClaims(defect) => {
-                in_search(claim::hunt(defect)?, &claim::place(defect)?.0)
+    pub fn run(&self) -> Result<Caught> {
+        let broken = match (&self.way, self.mistake) {
+            (Way::Search(searched), _) => return in_search(searched),
+            (Way::HistoriesOfMajorities, Mistake::Engine(defect)) => {
+                histories::find_in_majority(defect)?
             }
-            Way::SearchOfSets(mutant) => {
-                let found = lua::hunt_several(mutant)?.violation;
-                let by = found.map(|(violation, steps)| in_steps("sets", violation, &steps));
-                let without = self.remembered("sets", || {
-                    for bounds in [sets::Bounds::small(), sets::Bounds::small_of_mutexes()] {
-                        if let Some(found) = sets::search(bounds, None)?.violation {
-                            return Ok(Some(format!("{found:?}")));
-                        }
-                    }
-                    Ok(None)
-                })?;
-                Ok(Caught { by, without })
+            (_, Mistake::Engine(defect)) => histories::find(defect)?,
+            (_, Mistake::Script(mutant)) if mutant.kind() == "fair" => {
+                histories::find_patched(Workload::Fair, mutant)?
             }
-            Way::SearchOfRounds(mistake) => {
-                let found = mistake.hunt()?.violation;
-                let by = found.map(|(violation, steps)| in_steps("rounds", violation, &steps));
-                let without = self.remembered(&format!("{:?}", mistake.bounds), || {
-                    let found = crate::rounds::search(mistake.bounds)?.violation;
-                    Ok(found.map(|found| format!("{found:?}")))
-                })?;
-                Ok(Caught { by, without })
-            }
-            Way::Histories(mutant) if mutant.kind() == "fair" => {
-                let broken = histories::find_patched(Workload::Fair, mutant)?;
-                Ok(in_histories(broken))
-            }
-            Way::Histories(mutant) => {
-                let broken = histories::find_patched(Workload::RwLock, mutant)?;
-                Ok(in_histories(broken))
-            }
-            Way::HistoriesOfAll(defect) => Ok(in_histories(histories::find(defect)?)),
-            Way::HistoriesOfMajorities(defect) => {
-                Ok(in_histories(histories::find_in_majority(defect)?))
-            }
-        }
-    }
-
-    /// What was found before by this name, or is found now. Two who ask at once may both search.
-    fn remembered(
-        &self,
-        key: &str,
-        find: impl FnOnce() -> Result<Option<String>>,
-    ) -> Result<Option<String>> {
-        let sound = || self.sound.lock();
-        if let Some(known) = sound().get(key).cloned() {
-            return Ok(known);
-        }
-        let found = find()?;
-        sound().insert(key.to_owned(), found.clone());
-        Ok(found)
+            (_, Mistake::Script(mutant)) => histories::find_patched(Workload::RwLock, mutant)?,
+        };
+        Ok(in_histories(broken))
     }
 }
 
-/// What a search has found, and what it finds without the mistake in as many states, the nearest first.
-fn in_search(report: Report, model: &Model) -> Result<Caught> {
-    let bounds = Bounds {
-        states: report.states,
-        ..report.bounds
-    };
-    let sound = search(model, &bounds, None, |_| {})?.violation;
-    let by = report.violation.map(|found| {
-        let steps = found.trace.len();
-        format!("search, {steps} steps: {}", found.violation)
+/// What a search finds, and what it finds without the mistake in as many states, the nearest first.
+fn in_search(searched: &Searched) -> Result<Caught> {
+    let (scope, report) = searched.hunt()?;
+    let sound = scope.explore(None, report.states, &mut |_| {})?;
+    let by = report.violation.map(|trace| {
+        let steps = trace.steps.len();
+        format!("search, {steps} steps: {}", trace.violation)
     });
-    Ok(Caught {
-        by,
-        without: sound.map(|found| found.violation.to_string()),
-    })
-}
-
-fn in_steps(of: &str, violation: impl fmt::Debug, steps: &[String]) -> String {
-    format!("search of {of}, {} steps: {violation:?}", steps.len())
+    let without = sound.violation.map(|trace| trace.violation.to_string());
+    Ok(Caught { by, without })
 }
 
 fn in_histories(broken: Option<Broken>) -> Caught {
@@ -255,7 +147,10 @@ mod tests {
 
     #[test]
     fn no_mutant_is_forgotten_and_there_are_enough() {
-        let hunted: Vec<String> = Hunt::all().into_iter().map(|hunt| hunt.mutant).collect();
+        let hunted: Vec<String> = Hunt::all()
+            .into_iter()
+            .map(|hunt| hunt.mistake.name())
+            .collect();
         // Those are hunted by orders of threads, see tests/threads.
         let by_threads = |defect: &&Defect| !Defect::OF_THREADS.contains(defect);
         for defect in Defect::EVERY.iter().filter(by_threads) {

@@ -1,8 +1,7 @@
 //! Mutants of the scripts: one mistake each, as a checked patch of the text that is shipped.
 //!
 //! Some are mistakes that others in this field have made, the rest are the laws of the design left out one by one. The
-//! search runs the patched text in place of the shipped one and must find a violation; [`Mutant::bounds`] is how far
-//! it looks.
+//! search runs the patched text in place of the shipped one and must find a violation in one of [`Mutant::scopes`].
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, fair, mutex, reentrant};
@@ -11,9 +10,12 @@ mod modes;
 mod several;
 
 pub use modes::RWLOCK;
-pub use several::{MULTI, hunt_several};
+pub use several::MULTI;
 
-use crate::search::{Bounds, Model, Report, search};
+use crate::kinds::KindModel;
+use crate::search::Scopes;
+use crate::search::sets::Sets;
+use crate::search::single::{Bounds, Single};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -64,7 +66,7 @@ pub struct Mutant {
 }
 
 /// Which bounds show a mutant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Where {
     /// The [small](Bounds::small) ones.
     Small,
@@ -76,6 +78,8 @@ enum Where {
     Queue,
     /// Two claims each, of which the second takes the place of the first.
     Conversions,
+    /// Sets that share a re-entrant lock, or a mutex.
+    Sets,
     /// More clients than a search has: the simulation finds it.
     FourClients,
 }
@@ -104,45 +108,25 @@ impl Mutant {
         self.name.replace('_', " ")
     }
 
-    /// How far a search must look for it.
-    pub fn bounds(&self) -> Bounds {
-        let mut bounds = Bounds::small();
-        match self.world {
-            Where::Small | Where::FourClients => {}
-            Where::Queue => {
-                bounds.clients = 3;
-                bounds.leases = vec![2];
-            }
-            Where::Conversions => bounds = Bounds::conversions(),
-            Where::UnequalLeases => bounds.leases = vec![3, 2],
-            Where::Forgetting => {
-                bounds.clients = 1;
-                bounds.forgets = true;
-            }
-        }
-        bounds
-    }
-
-    /// What is searched for it.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such kind to search.
-    pub fn model(&self) -> Result<Model> {
-        Model::all()?
-            .into_iter()
-            .find(|model| model.protocol.kind().as_str() == self.kind())
-            .with_context(|| format!("no model for {}", self.script.name))
-    }
-
-    /// What the search finds; no violation if the mutant survives.
-    ///
-    /// # Errors
-    ///
-    /// If the patch no longer applies, or there is no such kind to search.
-    pub fn hunt(&self) -> Result<Report> {
-        let patch = self.patch()?;
-        search(&self.model()?, &self.bounds(), Some(&patch), |_| {})
+    /// What is searched for it, one after the other until it shows.
+    pub fn scopes(&self) -> Scopes {
+        let bounds = match self.world {
+            Where::FourClients => return Vec::new(),
+            Where::Sets => return vec![Box::new(Sets::SMALL), Box::new(Sets::SMALL_OF_MUTEXES)],
+            Where::Small => Bounds::small(),
+            Where::Queue => Bounds::new(3, &[2], 4, 1, 1),
+            Where::Conversions => Bounds::conversions(),
+            Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
+            Where::Forgetting => Bounds {
+                clients: 1,
+                forgets: true,
+                ..Bounds::small()
+            },
+        };
+        let mut kinds = KindModel::ON_ONE_SERVER.into_iter();
+        let kind = kinds.find(|kind| kind.name == self.kind());
+        let scope = kind.map(|kind| Box::new(Single { kind, bounds }) as _);
+        scope.into_iter().collect()
     }
 }
 
@@ -164,16 +148,8 @@ const fn mutant(
 
 /// Every mutant of the scripts.
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
-    one_name().chain(MULTI)
-}
-
-fn one_name() -> impl Iterator<Item = &'static Mutant> {
-    ALL.iter().chain(FAIR).chain(RWLOCK).chain(modes::SEARCHED)
-}
-
-/// Every mutant that the search of one name must find.
-pub fn searched() -> impl Iterator<Item = &'static Mutant> {
-    one_name().filter(|mutant| mutant.world != Where::FourClients)
+    let single = ALL.iter().chain(FAIR).chain(RWLOCK);
+    single.chain(modes::SEARCHED).chain(MULTI)
 }
 
 /// Mutants of the scripts of the fair lock, which the simulation must find too.

@@ -1,224 +1,257 @@
-//! Breadth first through the states: the first violation found is one of the shortest.
+//! Breadth first through the states of a model: the first violation found is at the end of one of the shortest ways to one.
 
+use std::fmt;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxBuildHasher;
 
-use super::bounds::{Bounds, MOST_CLIENTS};
-use super::model::Model;
-use super::property::Violation;
-use super::report::{Found, Progress, Report};
-use super::server::Server;
-use super::state::{Client, Interned, World};
-use super::step::Step;
-use crate::mutants::Patch;
+use super::rule::Violation;
 
-/// How often progress is told.
+/// What there is to explore. It remembers what it has computed, never where it was: what it says of a state depends on
+/// that state alone.
+pub(super) trait Model {
+    /// Everything there is at one moment. There are tens of millions of them.
+    type State: Copy + Eq + Hash;
+
+    fn beginning(&self) -> Self::State;
+
+    /// Adds every step from a state.
+    fn moves(&mut self, from: Self::State, moves: &mut Moves<Self::State>) -> Result<()>;
+
+    /// What must hold in the state itself, however it was reached.
+    fn judge(&mut self, state: Self::State) -> Result<Judgement>;
+
+    /// The one of all states that are alike but for the names of the clients.
+    fn canonical(&mut self, state: Self::State) -> Self::State {
+        state
+    }
+}
+
+/// What is to be said of a state.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    /// Whether what is searched is held.
+    pub(super) held: bool,
+    pub(super) broken: Option<Violation>,
+}
+
+/// The steps from a state.
+#[derive(Debug)]
+pub(super) struct Moves<S> {
+    in_words: bool,
+    all: Vec<Move<S>>,
+}
+
+#[derive(Debug)]
+struct Move<S> {
+    step: String,
+    to: S,
+    broken: Option<Violation>,
+}
+
+impl<S> Moves<S> {
+    const fn new(in_words: bool) -> Self {
+        let all = Vec::new();
+        Self { in_words, all }
+    }
+
+    /// A step to a state, and the rule that the step itself breaks. Its words are asked for only if somebody reads them.
+    pub(super) fn add(&mut self, step: impl FnOnce() -> String, to: S, broken: Option<Violation>) {
+        let step = if self.in_words { step() } else { String::new() };
+        self.all.push(Move { step, to, broken });
+    }
+}
+
+/// How far an exploration has come.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Progress {
+    /// States found.
+    pub states: usize,
+    /// Those of them whose steps have not been taken yet.
+    pub open: usize,
+    /// Steps taken.
+    pub transitions: u64,
+    /// How many steps the states at hand are from the beginning.
+    pub depth: u32,
+    /// Since it began.
+    pub time: Duration,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.time.as_secs();
+        let (states, open, transitions) = (self.states, self.open, self.transitions);
+        write!(f, "{seconds:>4} s: {states} states, {open} open, ")?;
+        write!(f, "{transitions} transitions, depth {}", self.depth)
+    }
+}
+
+/// What an exploration has found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Report {
+    /// Different states, those that are alike but for the clients' names counted once.
+    pub states: usize,
+    /// In how many of them what is searched is held.
+    pub held: usize,
+    /// Steps taken between them.
+    pub transitions: u64,
+    /// The number of steps to the farthest state.
+    pub depth: u32,
+    /// Whether every state within the bounds was visited, or a violation found.
+    pub finished: bool,
+    /// How long it took.
+    pub time: Duration,
+    /// The first violation.
+    pub violation: Option<Trace>,
+}
+
+impl Report {
+    /// Whether every rule holds in every state.
+    pub const fn is_good(&self) -> bool {
+        self.finished && self.violation.is_none()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.time.as_secs_f64();
+        let rate = self.states as f64 / seconds.max(1e-9);
+        let (states, held, transitions) = (self.states, self.held, self.transitions);
+        write!(
+            f,
+            "  {states} states, held in {held}, {transitions} transitions, "
+        )?;
+        writeln!(
+            f,
+            "depth {}, {seconds:.1} s, {rate:.0} states/s",
+            self.depth
+        )?;
+        match &self.violation {
+            Some(trace) => trace.fmt(f),
+            None if self.finished => f.write_str("  every rule holds in every state"),
+            None => f.write_str("  UNFINISHED: more states than the bound"),
+        }
+    }
+}
+
+/// One of the shortest ways to a violation.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Trace {
+    /// The steps, in words.
+    pub steps: Vec<String>,
+    /// What is broken behind the last of them.
+    pub violation: Violation,
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, step) in (1..).zip(&self.steps) {
+            writeln!(f, "{number:>4}. {step}")?;
+        }
+        write!(f, "      VIOLATION: {}", self.violation)
+    }
+}
+
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// A search under way.
-#[derive(Debug)]
-pub(super) struct Search {
-    pub(super) model: Model,
-    pub(super) bounds: Bounds,
-    pub(super) server: Server,
-    pub(super) clients: Interned<Client>,
-    /// States, calmed, from which every waiter is served.
-    pub(super) healthy: FxHashSet<World>,
-    pub(super) beginning: World,
-    /// Every state found, folded.
-    found: IndexSet<World, FxBuildHasher>,
-    /// From which state each was found first.
-    parents: Vec<u32>,
-    transitions: u64,
-}
-
-/// Searches all states within the bounds, the scripts as shipped or with one of them patched, until a property does not hold.
-///
-/// # Errors
-///
-/// If the embedded engine fails; a property that does not hold is no error.
-pub fn search(
-    model: &Model,
-    bounds: &Bounds,
-    patch: Option<&Patch>,
-    progress: impl FnMut(&Progress),
+/// Visits every state, until a rule is broken or `limit` states are found.
+pub(super) fn explore<M: Model>(
+    model: &mut M,
+    limit: usize,
+    progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report> {
-    Search::new(model, bounds, patch)?.run(progress)
+    let began = Instant::now();
+    let mut reported = began;
+    let mut found = IndexSet::<M::State, FxBuildHasher>::default();
+    let beginning = model.beginning();
+    found.insert(model.canonical(beginning));
+    // From which state each was found first.
+    let mut parents = vec![0_u32];
+    let mut moves = Moves::new(false);
+    let (mut transitions, mut held, mut violation) = (0, 0, None);
+    let (mut next, mut depth, mut level) = (0, 0, 1);
+    'search: while next < found.len() && found.len() < limit {
+        if next == level {
+            (depth, level) = (depth + 1, found.len());
+        }
+        model.moves(found[next], &mut moves)?;
+        for Move { to, mut broken, .. } in moves.all.drain(..) {
+            transitions += 1;
+            let state = model.canonical(to);
+            if found.insert(state) {
+                parents.push(u32::try_from(next)?);
+                if broken.is_none() {
+                    let judgement = model.judge(state)?;
+                    held += usize::from(judgement.held);
+                    broken = judgement.broken;
+                }
+            }
+            if broken.is_some() {
+                let mut path = vec![next];
+                while let Some(&state) = path.last()
+                    && state != 0
+                {
+                    path.push(parents[state] as usize);
+                }
+                let states = path.into_iter().rev().map(|state| found[state]);
+                violation = Some(trace(model, states.skip(1))?);
+                break 'search;
+            }
+        }
+        next += 1;
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
+            progress(&Progress {
+                states: found.len(),
+                open: found.len() - next,
+                transitions,
+                depth,
+                time: began.elapsed(),
+            });
+        }
+    }
+    Ok(Report {
+        states: found.len(),
+        held,
+        transitions,
+        depth,
+        finished: violation.is_some() || next == found.len(),
+        time: began.elapsed(),
+        violation,
+    })
 }
 
-impl Search {
-    pub(super) fn new(model: &Model, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
-        let (server, empty) = Server::new(model, bounds, patch)?;
-        let mut clients = Interned::new();
-        let client = clients.number(Client::new(bounds.attempts()));
-        let beginning = World {
-            clients: [client; MOST_CLIENTS],
-            server: empty,
-            last: None,
-            last_read: None,
-            tick: 0,
-            faults: 0,
-            endings: 0,
+/// The steps through these states, and one more that breaks a rule. The states are canonical; in the steps the clients keep
+/// their names from the first to the last.
+fn trace<M: Model>(model: &mut M, path: impl Iterator<Item = M::State>) -> Result<Trace> {
+    let (mut state, mut steps) = (model.beginning(), Vec::new());
+    for target in path {
+        let mut moves = Moves::new(true);
+        model.moves(state, &mut moves)?;
+        let mut moves = moves.all.into_iter();
+        let next = moves.find(|next| model.canonical(next.to) == target);
+        let next = next.context("a step of the trace is not found again")?;
+        steps.push(next.step);
+        state = next.to;
+    }
+    let mut moves = Moves::new(true);
+    model.moves(state, &mut moves)?;
+    for Move { step, to, broken } in moves.all {
+        let broken = match broken {
+            None => model.judge(to)?.broken,
+            broken => broken,
         };
-        Ok(Self {
-            model: model.clone(),
-            bounds: bounds.clone(),
-            server,
-            clients,
-            healthy: FxHashSet::default(),
-            beginning,
-            found: IndexSet::default(),
-            parents: Vec::new(),
-            transitions: 0,
-        })
-    }
-
-    fn run(mut self, mut progress: impl FnMut(&Progress)) -> Result<Report> {
-        let begun = Instant::now();
-        let mut told = begun;
-        let beginning = self.folded(self.beginning);
-        self.found.insert(beginning);
-        self.parents.push(0);
-        let mut violation = None;
-        let (mut next, mut depth, mut level) = (0, 0, 1);
-        'search: while next < self.found.len() && self.found.len() < self.bounds.states {
-            if next == level {
-                (depth, level) = (depth + 1, self.found.len());
-            }
-            for (_, world, broken) in self.moves(self.found[next])? {
-                self.transitions += 1;
-                let folded = self.folded(world);
-                let (_, new) = self.found.insert_full(folded);
-                if new {
-                    self.parents.push(u32::try_from(next)?);
-                }
-                let broken = match broken {
-                    None if new => self.broken(folded)?,
-                    broken => broken,
-                };
-                if broken.is_some() {
-                    violation = Some(self.trace(next)?);
-                    break 'search;
-                }
-            }
-            next += 1;
-            if told.elapsed() >= PROGRESS {
-                told = Instant::now();
-                progress(&Progress {
-                    states: self.found.len(),
-                    open: self.found.len() - next,
-                    transitions: self.transitions,
-                    depth,
-                    time: begun.elapsed(),
-                });
-            }
-        }
-        let (runs, keyspaces) = self.server.size();
-        Ok(Report {
-            kind: self.model.protocol.kind(),
-            bounds: self.bounds.clone(),
-            states: self.found.len(),
-            transitions: self.transitions,
-            depth,
-            runs,
-            keyspaces,
-            finished: violation.is_some() || next == self.found.len(),
-            time: begun.elapsed(),
-            violation,
-        })
-    }
-
-    fn broken(&mut self, world: World) -> Result<Option<Violation>> {
-        match self.judge(world)? {
-            None => self.judge_progress(world),
-            broken => Ok(broken),
-        }
-    }
-
-    /// The same state with the clients in an order of their own: states that differ in nothing but who is who are one.
-    pub(super) fn folded(&mut self, world: World) -> World {
-        let clients = usize::from(self.bounds.clients);
-        let mut best: Option<World> = None;
-        for order in ORDERS {
-            let kept = |place: usize| usize::from(order[place]) == place;
-            if !(clients..MOST_CLIENTS).all(kept) {
-                continue;
-            }
-            let mut folded = world;
-            for (place, from) in order.iter().enumerate() {
-                folded.clients[place] = world.clients[usize::from(*from)];
-            }
-            if !folded.clients[..clients].is_sorted() {
-                continue;
-            }
-            let mut names = [0; MOST_CLIENTS];
-            for (client, from) in (0..).zip(order) {
-                names[usize::from(from)] = client;
-            }
-            if order != ORDERS[0] {
-                folded.server = self.server.renamed(world.server, names);
-            }
-            for last in [&mut folded.last, &mut folded.last_read]
-                .into_iter()
-                .flatten()
-            {
-                last.seat.client = names[usize::from(last.seat.client)];
-            }
-            if best.is_none_or(|best| folded < best) {
-                best = Some(folded);
-            }
-        }
-        best.unwrap_or(world)
-    }
-
-    /// The steps from the beginning to a violation, which one step from state number `last` shows.
-    fn trace(&mut self, last: usize) -> Result<Found> {
-        let mut path = vec![last];
-        while let Some(&index) = path.last()
-            && index != 0
-        {
-            path.push(self.parents[index] as usize);
-        }
-        path.pop();
-        let mut steps: Vec<Step> = Vec::new();
-        let mut world = self.beginning;
-        // The states on the path are folded: here the clients keep their names from the first step to the last.
-        for index in path.into_iter().rev() {
-            let target = self.found[index];
-            let moves = self.moves(world)?;
-            let next = moves
-                .into_iter()
-                .find(|(_, next, _)| self.folded(*next) == target);
-            let (step, next, _) = next.context("a step of the trace is not found again")?;
+        if let Some(violation) = broken {
             steps.push(step);
-            world = next;
+            return Ok(Trace { steps, violation });
         }
-        // The run to health is to be judged again.
-        self.healthy.clear();
-        self.server.tidy.clear();
-        for (step, next, broken) in self.moves(world)? {
-            let broken = match broken {
-                None => self.broken(next)?,
-                broken => broken,
-            };
-            if let Some(violation) = broken {
-                steps.push(step);
-                return Ok(Found::new(violation, &steps));
-            }
-        }
-        anyhow::bail!("the violation is not found again")
     }
+    anyhow::bail!("the violation is not found again")
 }
-
-/// Every order of the clients; the first changes nothing.
-const ORDERS: [[u8; MOST_CLIENTS]; 6] = [
-    [0, 1, 2],
-    [0, 2, 1],
-    [1, 0, 2],
-    [1, 2, 0],
-    [2, 0, 1],
-    [2, 1, 0],
-];

@@ -1,214 +1,63 @@
-//! The state of the world: a server, clients, requests on their way; and how states are kept small.
+//! What the states of all searches are made of: time, values by number, and the requests of a client.
 
 use std::hash::Hash;
+use std::ops::Deref;
 use std::rc::Rc;
+use std::time::Duration;
 
+use anyhow::Result;
 use indexmap::IndexSet;
-use lockkeeper_core::FencingToken;
-use lockkeeper_core::claim::Claim;
-use lockkeeper_core::protocol::{Answer, Verb};
-use lockkeeper_core::store::Request;
+use lockkeeper_core::Owner;
+use lockkeeper_core::claim::{Claim, ReleaseNeeded};
+use lockkeeper_core::clock::Moment;
 use rustc_hash::FxBuildHasher;
 
-use super::bounds::MOST_CLIENTS;
-use super::model::{Mode, Seat};
+/// How much earlier than on the server a lease ends for its holder: as little as there is, so that what is wrong by a tick
+/// shows.
+pub(super) const MARGIN: Duration = Duration::from_millis(1);
 
-/// Everything there is at one moment: what a search visits once. Server and clients are numbers of an [`Interned`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct World {
-    pub(super) clients: [u32; MOST_CLIENTS],
-    pub(super) server: u32,
-    /// The last grant that was executed, but to read, and the last one to read since.
-    pub(super) last: Option<Grant>,
-    pub(super) last_read: Option<Grant>,
-    pub(super) tick: u8,
-    /// How much of the bounds has been used up.
-    pub(super) faults: u8,
-    pub(super) endings: u8,
-}
+/// A lease ends so much before a whole number of ticks, on the server. ms.
+const EARLY: u64 = 5;
 
-impl World {
-    /// The server has granted `token`.
-    pub(super) fn note_grant(&mut self, seat: Seat, reads: bool, token: FencingToken) {
-        let last = if reads {
-            &mut self.last_read
-        } else {
-            &mut self.last
-        };
-        if last.is_none_or(|last| last.token < token) {
-            *last = Some(Grant { token, seat });
-        }
-        let last = self.last;
-        self.last_read = self
-            .last_read
-            .filter(|read| last.is_none_or(|last| last.token < read.token));
+/// The server's clock at tick zero, ms.
+const BEGINNING: u64 = 1_000_000;
+
+/// The length of a tick, ms. Time moves in ticks, and nothing happens between two of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticks(pub(super) u64);
+
+impl Ticks {
+    /// The clients' time at a tick.
+    pub(super) const fn moment(self, tick: u8) -> Moment {
+        Moment::from_elapsed(Duration::from_millis(tick as u64 * self.0))
+    }
+
+    /// How long a lease of so many ticks is on the server.
+    pub(super) const fn lease(self, ticks: u8) -> Duration {
+        Duration::from_millis(ticks as u64 * self.0 - EARLY)
+    }
+
+    /// The time at a tick of a server whose clock is so many milliseconds ahead, µs.
+    pub(super) fn server_time(self, tick: u8, ahead: i64) -> i64 {
+        let millis = BEGINNING + u64::from(tick) * self.0;
+        i64::try_from(millis).map_or(i64::MAX, |millis| (millis + ahead) * 1000)
     }
 }
 
-/// A grant as the server executed it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Grant {
-    pub(super) token: FencingToken,
-    pub(super) seat: Seat,
+/// What every client's uuid ends with; the digit before it tells the clients apart.
+pub(super) const TAIL: &str = "-0000-4000-8000-000000000000";
+
+/// The owner of all claims of a client.
+pub(super) fn owner(client: u8) -> Result<Owner> {
+    Ok(format!("0000000{client}{TAIL}:1").parse()?)
 }
 
-/// One client.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Client {
-    /// The largest token seen, if that matters: see [`Bounds::forgets`](super::Bounds::forgets).
-    pub(super) floor: u64,
-    pub(super) attempts: Vec<Attempt>,
-}
-
-/// One acquisition.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Attempt {
-    pub(super) stage: Stage,
-    /// [`Mode::Only`] unless it lives.
-    pub(super) mode: Mode,
-    /// The attempt of the same client whose place it asks to take.
-    pub(super) takes: Option<u8>,
-    /// The one request that the claim waits for.
-    pub(super) flight: Option<Flight>,
-    /// Requests that nobody waits for any more and that may yet be executed, ordered.
-    pub(super) strays: Vec<Asked>,
-    /// The server has said that somebody holds, and nobody has called since.
-    pub(super) sleeps: bool,
-    /// The server has confirmed the leave: up to this tick nothing of the claim may be there.
-    pub(super) gone: Option<u8>,
-    /// Messages that tell of its grant, ordered. Each may come whenever it likes, as often as it likes, or never.
-    pub(super) messages: Vec<Message>,
-}
-
-/// A message that a claim was granted, with the last request of it that the server had executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Message {
-    pub(super) token: FencingToken,
-    pub(super) request: Request,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
-    Unborn,
-    Living(Claim),
-    /// It has ended and there is nothing left to do for it, or it will never begin.
-    Over,
-}
-
-/// A request on its way to the server, or its reply on the way back.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Flight {
-    pub(super) asked: Asked,
-    /// What came of it, if it was executed, and the tick until which a confirmed leave holds.
-    pub(super) reply: Option<(Told, u8)>,
-}
-
-/// The number of the first request that a queue notes.
-pub(super) const FIRST_NOTED: Request = 3;
-
-/// A request: with the seat, all that the protocol builds an item from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Asked {
-    pub(super) question: Question,
-    pub(super) mode: Mode,
-    pub(super) request: Request,
-    pub(super) floor: u64,
-    pub(super) token: Option<FencingToken>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Question {
-    Acquire,
-    /// To take the place of another attempt of the client; whether an acquire of that one is unanswered.
-    Convert {
-        old: u8,
-        overtakes: bool,
-    },
-    Heartbeat,
-    Renew,
-    Leave {
-        overtakes: bool,
-    },
-    Verify,
-}
-
-impl Question {
-    /// As the claim knows it; a question out of turn is none of its requests.
-    pub(super) const fn verb(self) -> Option<Verb> {
-        match self {
-            Self::Acquire | Self::Convert { .. } => Some(Verb::Acquire),
-            Self::Heartbeat => Some(Verb::Heartbeat),
-            Self::Renew => Some(Verb::Renew),
-            Self::Leave { .. } => Some(Verb::Release),
-            Self::Verify => None,
-        }
-    }
-
-    /// The number of the request sent at `tick`. At most a leave and one other request are on their way for a claim, so two
-    /// numbers tell all apart that must be told apart. Only those that a queue notes count up, and of them those of one tick
-    /// are alike: what is counted from one send is counted from all.
-    pub(super) fn number(self, noted: bool, tick: u8) -> Request {
-        match self {
-            Self::Leave { .. } => 2,
-            Self::Acquire | Self::Heartbeat if noted => FIRST_NOTED + Request::from(tick),
-            _ => 1,
-        }
-    }
-}
-
-/// What a script's run was answered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Told {
-    Answer(Answer),
-    /// The server answered with an error.
-    Refused,
-    /// The protocol cannot read it.
-    Unreadable,
-}
-
-impl Client {
-    pub(super) fn new(attempts: u8) -> Self {
-        let attempt = Attempt {
-            stage: Stage::Unborn,
-            mode: Mode::Only,
-            takes: None,
-            flight: None,
-            strays: Vec::new(),
-            sleeps: false,
-            gone: None,
-            messages: Vec::new(),
-        };
-        Self {
-            floor: 0,
-            attempts: vec![attempt; attempts.into()],
-        }
-    }
-}
-
-impl Attempt {
-    pub(super) const fn claim(&self) -> Option<&Claim> {
-        match &self.stage {
-            Stage::Living(claim) => Some(claim),
-            _ => None,
-        }
-    }
-
-    /// A message goes out to the claim.
-    pub(super) fn publish(&mut self, message: Message, now: u8) {
-        if let Err(place) = self.messages.binary_search(&message) {
-            self.messages.insert(place, message);
-        }
-        self.fold_messages(now);
-    }
-
-    /// The request on its way becomes one that nobody waits for. Several alike are one: a stray may be executed any number of
-    /// times anyhow.
-    pub(super) fn stray(&mut self) {
-        if let Some(Flight { asked, reply: None }) = self.flight.take()
-            && let Err(place) = self.strays.binary_search(&asked)
-        {
-            self.strays.insert(place, asked);
-        }
+/// The release that a claim needs, if it needs one: whether with a tombstone.
+pub(super) fn release_needed(claim: &Claim) -> Option<bool> {
+    match claim.release_needed() {
+        ReleaseNeeded::WithTombstone => Some(true),
+        ReleaseNeeded::Plain => Some(false),
+        _ => None,
     }
 }
 
@@ -216,11 +65,13 @@ impl Attempt {
 #[derive(Debug)]
 pub(super) struct Interned<T>(IndexSet<Rc<T>, FxBuildHasher>);
 
-impl<T: Eq + Hash> Interned<T> {
-    pub(super) fn new() -> Self {
+impl<T> Default for Interned<T> {
+    fn default() -> Self {
         Self(IndexSet::default())
     }
+}
 
+impl<T: Eq + Hash> Interned<T> {
     pub(super) fn number(&mut self, value: T) -> u32 {
         let index = match self.0.get_index_of(&value) {
             Some(index) => index,
@@ -232,8 +83,84 @@ impl<T: Eq + Hash> Interned<T> {
     pub(super) fn value(&self, number: u32) -> Rc<T> {
         Rc::clone(&self.0[number as usize])
     }
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+/// A few different values, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Sorted<T>(Vec<T>);
+
+impl<T> Sorted<T> {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
+        self.0.retain(keep);
+    }
+}
+
+impl<T: Ord> Sorted<T> {
+    pub(super) fn insert(&mut self, value: T) {
+        if let Err(place) = self.0.binary_search(&value) {
+            self.0.insert(place, value);
+        }
+    }
+}
+
+impl<T> Deref for Sorted<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+/// What a client has asked a server without an answer so far.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Requests<A, R> {
+    /// The one that the client waits for.
+    pub(super) under_way: Option<UnderWay<A, R>>,
+    /// Given up before they were executed as far as anybody knows, so they may be at any time.
+    pub(super) in_doubt: Sorted<A>,
+}
+
+/// A request on its way to the server, or its reply on the way back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct UnderWay<A, R> {
+    pub(super) asked: A,
+    /// If the server has executed the request.
+    pub(super) reply: Option<R>,
+}
+
+impl<A: Copy + Ord, R> Requests<A, R> {
+    pub(super) const fn new() -> Self {
+        let in_doubt = Sorted::new();
+        Self {
+            under_way: None,
+            in_doubt,
+        }
+    }
+
+    pub(super) fn send(&mut self, asked: A) {
+        self.under_way = Some(UnderWay { asked, reply: None });
+    }
+
+    /// Nobody waits for an answer any more: the request, if there was one.
+    pub(super) fn give_up(&mut self) -> Option<A> {
+        let UnderWay { asked, reply } = self.under_way.take()?;
+        if reply.is_none() {
+            self.in_doubt.insert(asked);
+        }
+        Some(asked)
+    }
+
+    /// Whether this request may be executed from now on.
+    pub(super) fn may_come(&self, asked: A) -> bool {
+        let on_its_way = |it: &UnderWay<A, R>| it.asked == asked && it.reply.is_none();
+        self.in_doubt.contains(&asked) || self.under_way.as_ref().is_some_and(on_its_way)
     }
 }

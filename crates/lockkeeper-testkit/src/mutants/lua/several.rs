@@ -1,24 +1,8 @@
-//! Mutants of the scripts of several names, which a search of their own must find.
+//! Mutants of the scripts of several names.
 
-use anyhow::Result;
 use lockkeeper_lua::multi;
 
 use super::{Mutant, Where, mutant};
-use crate::sets::{Bounds, Report, search};
-
-/// What the search of locks over several names finds with this mistake, where they share a re-entrant lock or a mutex.
-///
-/// # Errors
-///
-/// If the patch no longer applies.
-pub fn hunt_several(mutant: &Mutant) -> Result<Report> {
-    let patch = mutant.patch()?;
-    let report = search(Bounds::small(), Some(&patch))?;
-    if report.violation.is_some() {
-        return Ok(report);
-    }
-    search(Bounds::small_of_mutexes(), Some(&patch))
-}
 
 /// Mutants of the scripts of several names. That only one of the items of a leave makes its mark is none: an acquire of all of
 /// them is refused by any.
@@ -28,90 +12,90 @@ pub const MULTI: &[Mutant] = &[
         &multi::ACQUIRE,
         "for i = 1, refused and 0 or #names do\n  reply[i + 2] = { 'GRANTED', take(names[i], ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1])) }\nend\n",
         "for i = 1, #names do\n  if reply[i + 2] == 'FREE' then\n    reply[i + 2] = { 'GRANTED', take(names[i], ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1])) }\n  end\nend\n",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_minds_the_last_item_only",
         &multi::ACQUIRE,
         "refused = name, true, refused or outcome",
         "refused = name, true, outcome",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_minds_the_first_item_only",
         &multi::ACQUIRE,
         "refused = name, true, refused or outcome",
         "refused = name, true, i == 1 and outcome or refused",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_answers_one_item_by_another",
         &multi::ACQUIRE,
         "reply[i + 2] = outcome or 'FREE'",
         "reply[i + 2] = outcome or refused or 'FREE'",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_ignores_the_mark",
         &multi::ACQUIRE,
         "return redis.call('EXISTS', gone) == 1 and 'GONE' or nil",
         "return nil",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_repeated_does_not_arm",
         &multi::ACQUIRE,
         "    arm(name.main, ttl)\n    arm(name.fence, fence_memory(ttl))\n    return",
         "    return",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_repeated_draws_again",
         &multi::ACQUIRE,
         "if name.kind == 'mutex' and name.holds then",
         "if false then",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_acquire_lets_every_owner_in",
         &multi::ACQUIRE,
         "return held.owner == owner and held.alive > 0",
         "return held.alive > 0",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_leave_leaves_no_mark",
         &multi::RELEASE,
         "    redis.call('SET', KEYS[2 * i], '1', 'PX', ARGV[5 * i])\n",
         "",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_leave_stops_at_the_first_that_was_gone",
         &multi::RELEASE,
         "    reply[i + 2] = { 'NOT_HELD', holds }\n",
         "    reply[i + 2] = { 'NOT_HELD', holds }\n    break\n",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_leave_does_not_compare",
         &multi::RELEASE,
         "if whose ~= claim then",
         "if not whose then",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_leave_wakes_the_waiters_of_the_first_only",
         &multi::RELEASE,
         "keep, channel)\n  else",
         "keep, ARGV[3])\n  else",
-        Where::Small,
+        Where::Sets,
     ),
     mutant(
         "multi_leave_wakes_nobody",
         &multi::RELEASE,
         "return true, 0, wake(channel, 'free')",
         "return true, 0, '1'",
-        Where::Small,
+        Where::Sets,
     ),
 ];

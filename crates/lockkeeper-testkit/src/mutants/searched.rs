@@ -1,0 +1,108 @@
+//! Mistakes that a search must find, and where they show.
+
+use anyhow::Result;
+use lockkeeper_core::mutants::{Mutant, with};
+
+use super::{Mistake, lua};
+use crate::kinds::KindModel;
+use crate::search::rounds::Rounds;
+use crate::search::single::{Bounds, Single};
+use crate::search::{MOST_STATES, Report, Scope, Scopes};
+
+/// Those of grants by message.
+const OF_QUEUES: [Mutant; 2] = [Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
+
+/// Those of conversions.
+const OF_CONVERSIONS: [Mutant; 3] = [
+    Mutant::BelieveWhileConverting,
+    Mutant::RenewWhileConverting,
+    Mutant::BelieveBesideStrayConversion,
+];
+
+/// Those of locks by a majority.
+const OF_ROUNDS: [(Mutant, Rounds); 3] = [
+    // With a server that two contenders cannot reach each, a majority of those that answered is none.
+    (
+        Mutant::QuorumOfAnswers,
+        Rounds {
+            faults: 2,
+            ticks: 0,
+            ..Rounds::SMALL
+        },
+    ),
+    // With a server that loses the claim between its grant and the write-back.
+    (Mutant::GoneWriteBackCounts, Rounds::AN_ENDING),
+    // With a release of the first round that is executed in the second.
+    (Mutant::ReuseClaim, Rounds::A_SECOND_ROUND),
+];
+
+/// A mistake, and what is searched for it, one after the other until it shows.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Searched {
+    /// What it is.
+    pub mistake: Mistake,
+    /// The kind of lock that is searched.
+    pub kind: &'static str,
+    /// Where it must show.
+    pub scopes: Scopes,
+}
+
+/// Every one, those of scripts first.
+pub fn all() -> Vec<Searched> {
+    let scripts = lua::every().map(|mutant| Searched {
+        mistake: Mistake::Script(mutant),
+        kind: mutant.kind(),
+        scopes: mutant.scopes(),
+    });
+    let claims = |kind: KindModel, bounds: Bounds| {
+        move |mutant| Searched {
+            mistake: Mistake::Engine(mutant),
+            kind: kind.name,
+            scopes: vec![Box::new(Single {
+                kind,
+                bounds: bounds.clone(),
+            })],
+        }
+    };
+    let queues = claims(KindModel::FAIR, Bounds::new(2, &[2], 4, 1, 1));
+    let conversions = claims(KindModel::RWLOCK, Bounds::conversions());
+    let rounds = |(mutant, rounds)| Searched {
+        mistake: Mistake::Engine(mutant),
+        kind: KindModel::REDLOCK.name,
+        scopes: vec![Box::new(rounds)],
+    };
+    scripts
+        .chain(OF_QUEUES.into_iter().map(queues))
+        .chain(OF_CONVERSIONS.into_iter().map(conversions))
+        .chain(OF_ROUNDS.into_iter().map(rounds))
+        .filter(|searched| !searched.scopes.is_empty())
+        .collect()
+}
+
+impl Searched {
+    /// The first scope in which it shows, and what shows; the last one if it survives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Scope::explore`], and if the patch of a script no longer applies.
+    pub fn hunt(&self) -> Result<(&dyn Scope, Report)> {
+        let mut hunted = None;
+        for scope in &self.scopes {
+            let report = match self.mistake {
+                Mistake::Script(mutant) => {
+                    scope.explore(Some(&mutant.patch()?), MOST_STATES, &mut |_| {})?
+                }
+                Mistake::Engine(mutant) => {
+                    with(mutant, || scope.explore(None, MOST_STATES, &mut |_| {}))?
+                }
+            };
+            let shows = report.violation.is_some();
+            hunted = Some((&**scope, report));
+            if shows {
+                break;
+            }
+        }
+        anyhow::Context::context(hunted, "nothing to search")
+    }
+}

@@ -1,0 +1,235 @@
+//! One name by a majority of three servers: two contenders, and one server that loses its data or one contender that dies.
+//!
+//! What a majority decides is the engine's own [`Round`](lockkeeper_core::quorum::Round). Any request can be given up and
+//! executed at any time later, or never; so can every release. Answers can be late. Time moves in ticks of a second, and the
+//! servers' clocks are apart.
+//!
+//! In every state at most one contender is valid. Every grant's token is larger than that of the grant before, and a majority has
+//! answered that it is the claim's.
+
+mod contender;
+mod moves;
+mod runs;
+
+use std::fmt;
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result};
+use lockkeeper_core::FencingToken;
+use lockkeeper_core::quorum::Quorum;
+
+use super::explore::{Judgement, Model, Moves};
+use super::rule::Rule;
+use super::state::{Interned, Ticks};
+use super::{Progress, Report, Scope, explore};
+use crate::kinds::letter;
+use crate::mutants::Patch;
+use contender::Contender;
+use runs::Runs;
+
+/// How many servers there are.
+const SERVERS: usize = 3;
+
+/// How many contenders there are.
+const CONTENDERS: usize = 2;
+
+const TICKS: Ticks = Ticks(1000);
+
+/// How far a search of rounds goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "tests set all of it")]
+pub struct Rounds {
+    /// How many rounds each contender begins.
+    pub rounds: [u8; CONTENDERS],
+    /// How long a lease lasts, in ticks.
+    pub ttl: u8,
+    /// How often time moves on.
+    pub ticks: u8,
+    /// How many requests are given up or answered late.
+    pub faults: u8,
+    /// How many servers lose their data, or contenders die.
+    pub endings: u8,
+    /// Whether leases are renewed.
+    pub renews: bool,
+}
+
+impl Rounds {
+    /// One round of each contender within one lease, nothing in trouble.
+    pub const SMALL: Self = Self {
+        rounds: [1, 1],
+        ttl: 1,
+        ticks: 1,
+        faults: 0,
+        endings: 0,
+        renews: false,
+    };
+
+    /// One that dies, or a server that loses its data.
+    pub const AN_ENDING: Self = Self {
+        endings: 1,
+        ..Self::SMALL
+    };
+
+    /// A second round of one contender, before time moves on.
+    pub const A_SECOND_ROUND: Self = Self {
+        rounds: [2, 1],
+        ticks: 0,
+        ..Self::SMALL
+    };
+
+    /// Leases that are renewed. One of a single tick is over before it can be.
+    pub const RENEWALS: Self = Self {
+        renews: true,
+        ttl: 2,
+        ..Self::SMALL
+    };
+
+    /// What every change must pass.
+    pub const fn quick() -> [Self; 4] {
+        let a_fault = Self {
+            faults: 1,
+            ..Self::SMALL
+        };
+        [
+            Self::AN_ENDING,
+            a_fault,
+            Self::RENEWALS,
+            Self::A_SECOND_ROUND,
+        ]
+    }
+
+    /// Several of that together.
+    pub const fn thorough() -> [Self; 4] {
+        [
+            Self {
+                faults: 1,
+                ..Self::AN_ENDING
+            },
+            // That a renewed lease ends.
+            Self {
+                ticks: 2,
+                ..Self::RENEWALS
+            },
+            Self {
+                endings: 1,
+                ..Self::A_SECOND_ROUND
+            },
+            Self {
+                ticks: 1,
+                ..Self::A_SECOND_ROUND
+            },
+        ]
+    }
+}
+
+impl fmt::Display for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let renews = if self.renews {
+            "renewed"
+        } else {
+            "not renewed"
+        };
+        write!(
+            f,
+            "redlock: {:?} rounds, leases of {} ticks, {renews}, ",
+            self.rounds, self.ttl
+        )?;
+        write!(
+            f,
+            "{} ticks, {} faults, {} endings",
+            self.ticks, self.faults, self.endings
+        )
+    }
+}
+
+impl Scope for Rounds {
+    fn explore(
+        &self,
+        patch: Option<&Patch>,
+        states: usize,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report> {
+        let mut contenders = Interned::default();
+        contenders.number(Contender::new());
+        let mut model = Majority {
+            bounds: *self,
+            quorum: Quorum::of(SERVERS).context("no quorum")?,
+            runs: Runs::new(*self, patch)?,
+            contenders,
+        };
+        explore(&mut model, states, progress)
+    }
+}
+
+/// Everything there is at one moment. Contenders and what servers have are numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    servers: [Keys; SERVERS],
+    contenders: [u32; CONTENDERS],
+    tick: u8,
+    faults: u8,
+    endings: u8,
+    /// Of the last grant.
+    last: FencingToken,
+}
+
+/// What a server has, and when it lost its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Keys {
+    number: u32,
+    lost: Option<u8>,
+}
+
+struct Majority {
+    bounds: Rounds,
+    quorum: Quorum,
+    runs: Runs,
+    contenders: Interned<Contender>,
+}
+
+impl Majority {
+    fn contender(&self, state: State, client: u8) -> Rc<Contender> {
+        self.contenders.value(state.contenders[usize::from(client)])
+    }
+}
+
+impl Model for Majority {
+    type State = State;
+
+    fn beginning(&self) -> State {
+        let (number, lost) = (0, None);
+        State {
+            servers: [Keys { number, lost }; SERVERS],
+            contenders: [0; CONTENDERS],
+            tick: 0,
+            faults: 0,
+            endings: 0,
+            last: FencingToken::new(0),
+        }
+    }
+
+    fn moves(&mut self, from: State, moves: &mut Moves<State>) -> Result<()> {
+        if from.tick < self.bounds.ticks {
+            let (next, broken) = self.tick(from)?;
+            moves.add(|| format!("time passes: tick {}", next.tick), next, broken);
+        }
+        for client in 0..CONTENDERS as u8 {
+            self.moves_of(from, client, moves)?;
+        }
+        if from.endings < self.bounds.endings {
+            self.endings(from, moves)?;
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, state: State) -> Result<Judgement> {
+        let now = TICKS.moment(state.tick);
+        let is_valid = |client: &u8| self.contender(state, *client).is_valid(self.quorum, now);
+        let valid: Vec<_> = (0..CONTENDERS as u8).filter(is_valid).map(letter).collect();
+        let what = || format!("{valid:?} are valid at once");
+        Ok(Judgement {
+            held: !valid.is_empty(),
+            broken: (valid.len() > 1).then(|| Rule::Overlap.broken(what())),
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! What the servers make of requests: the number of what one has, each run of a script remembered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use lockkeeper_core::mutants::{Mutant, is_active};
+use lockkeeper_core::protocol::{Answer, Protocol, RequestContext};
+use lockkeeper_core::{ClaimId, Name, Owner};
+use lockkeeper_memory::Snapshot;
+use rustc_hash::FxHashMap;
+
+use super::contender::Asked;
+use super::{CONTENDERS, Keys, Rounds, SERVERS, TICKS};
+use crate::kinds::{Claimant, KindModel, Mode};
+use crate::mutants::Patch;
+use crate::search::server::Server;
+use crate::search::state::{Interned, owner};
+
+/// How far the servers' clocks are ahead, ms: up to a second apart.
+const AHEAD: [i64; SERVERS] = [0, 600, -400];
+
+/// The server whose clock is behind all others.
+const LAST: usize = 2;
+
+pub(super) struct Runs {
+    protocol: Arc<dyn Protocol>,
+    ttl: Duration,
+    patch: Option<Patch>,
+    owners: Vec<Owner>,
+    /// By place and the last loss of data, which an engine knows apart from its keys.
+    servers: FxHashMap<(usize, Option<u8>), Server>,
+    snapshots: Interned<Snapshot>,
+    runs: FxHashMap<(usize, Keys, u8, Claimant, Asked), (u32, Answer)>,
+    held: FxHashMap<(u32, Claimant), bool>,
+}
+
+impl Runs {
+    /// What a server without keys has is number zero.
+    pub(super) fn new(bounds: Rounds, patch: Option<&Patch>) -> Result<Self> {
+        let ttl = TICKS.lease(bounds.ttl);
+        let mut snapshots = Interned::default();
+        snapshots.number(Server::new(TICKS, 0, None)?.snapshot());
+        let clients = 0..CONTENDERS as u8;
+        Ok(Self {
+            protocol: KindModel::REDLOCK.protocol(Mode::Write, Name::new("", "n")?, ttl),
+            ttl,
+            patch: patch.cloned(),
+            owners: clients.map(owner).collect::<Result<_>>()?,
+            servers: FxHashMap::default(),
+            snapshots,
+            runs: FxHashMap::default(),
+            held: FxHashMap::default(),
+        })
+    }
+
+    /// The length of a lease on the servers.
+    pub(super) const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Each round has claims of its own, but for the mistake of having one for all.
+    pub(super) fn claim(&self, Claimant { client, attempt }: Claimant) -> ClaimId {
+        let one_claim = is_active(Mutant::ReuseClaim);
+        let attempt = if one_claim { 0 } else { attempt };
+        ClaimId::new(self.owners[usize::from(client)], attempt.into())
+    }
+
+    fn restored(&mut self, place: usize, keys: Keys, tick: u8) -> Result<&Server> {
+        let key = (place, keys.lost);
+        if !self.servers.contains_key(&key) {
+            let server = Server::new(TICKS, AHEAD[place], self.patch.as_ref())?;
+            if let Some(tick) = keys.lost {
+                server.restart(tick);
+            }
+            self.servers.insert(key, server);
+        }
+        let server = &self.servers[&key];
+        server.restore(tick, &self.snapshots.value(keys.number));
+        Ok(server)
+    }
+
+    /// Whether the claim is on a server that has these keys.
+    pub(super) fn holds(&mut self, number: u32, claimant: Claimant) -> Result<bool> {
+        if let Some(holds) = self.held.get(&(number, claimant)) {
+            return Ok(*holds);
+        }
+        let claim = self.claim(claimant);
+        // Before anything can have expired.
+        let server = self.restored(LAST, Keys { number, lost: None }, 0)?;
+        let holds = server.execute(&["GET", "n"])?.as_str() == Some(claim.as_str());
+        self.held.insert((number, claimant), holds);
+        Ok(holds)
+    }
+
+    /// Runs the script that the protocol asks for; the keys behind it, and its answer.
+    pub(super) fn run(
+        &mut self,
+        place: usize,
+        keys: Keys,
+        tick: u8,
+        claimant: Claimant,
+        asked: Asked,
+    ) -> Result<(u32, Answer)> {
+        let key = (place, keys, tick, claimant, asked);
+        if let Some(run) = self.runs.get(&key) {
+            return Ok(*run);
+        }
+        let claim = self.claim(claimant);
+        let ask = RequestContext::new(&claim, self.ttl, 0, None);
+        let call = match asked {
+            Asked::Acquire => self.protocol.acquire(ask),
+            Asked::WriteBack(token) => {
+                let member = self.protocol.majority();
+                member
+                    .context("the kind writes no token back")?
+                    .raise(ask, token)
+            }
+            Asked::Renew => self.protocol.renew(ask),
+            Asked::Release { overtakes } => self.protocol.release(ask, overtakes),
+        };
+        let server = self.restored(place, keys, tick)?;
+        let answers = server.call(&call, 1, 1)?.unwrap_or_default();
+        let answer = answers.first().copied().flatten();
+        let answer = answer.with_context(|| format!("{} gave no answer", call.script.name))?;
+        let snapshot = server.snapshot();
+        let run = (self.snapshots.number(snapshot), answer);
+        self.runs.insert(key, run);
+        Ok(run)
+    }
+}

@@ -1,0 +1,91 @@
+//! What must hold, by one name each in every search.
+
+use std::fmt;
+
+/// Defines the rules, and the list of all.
+macro_rules! rules {
+    ($(#[doc = $what:literal] $name:ident,)*) => {
+        /// A rule, called by what breaks it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Rule {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Rule {
+            /// All there are.
+            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
+        }
+    };
+}
+
+rules! {
+    /// Claims that exclude one another are valid at once.
+    Overlap,
+    /// A claim is valid for longer than the server keeps it.
+    ValidTooLong,
+    /// A claim's validity had ended and has come back.
+    ValidAgain,
+    /// A grant's token is not larger than that of the grant before, which excludes it.
+    TokenNotLarger,
+    /// A re-entry, or a reader beside others, does not share their token.
+    TokenNotShared,
+    /// A repeated acquire is granted another token than the first.
+    TokenChanged,
+    /// A claim is valid, and a larger token has been granted to one that excludes it.
+    TokenPassed,
+    /// A majority of servers has not answered that a grant's token is the claim's.
+    NoMajority,
+    /// A request that may not create has made a claim hold that did not.
+    Revived,
+    /// A release was executed, or confirmed, and the server has the claim.
+    NotReleased,
+    /// A claim is told that it is gone while another of its own client has its place.
+    LostToItself,
+    /// Of names that are acquired together some are granted and some are not.
+    PartialGrant,
+    /// The answer for one of several names is not true of it.
+    WrongAnswer,
+    /// An answer cannot be read.
+    Unreadable,
+    /// A release has freed a name, and its waiters are not told.
+    NotWoken,
+    /// Nothing goes wrong any more, and a waiter is never served.
+    NotServed,
+    /// A claim was heard not long ago, and neither waits in the queue nor holds.
+    PlaceLost,
+    /// A claim stands in the queue, and another gets past it.
+    PassedOver,
+    /// A claim is next, nobody is in its way, and a script that must advance the queue has not.
+    NotAdvanced,
+    /// A claim is granted by the request of another, and its client is not told.
+    NotTold,
+    /// A claim is granted by the request of another for longer than a waiter's ttl: it may be dead.
+    GrantedTooLong,
+    /// When nobody wants the name any more, a late comer is not served, or something of the name remains.
+    Remains,
+}
+
+/// A rule that is broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// By whom, and how.
+    pub what: String,
+}
+
+impl Rule {
+    /// That this is broken.
+    pub(super) fn broken(self, what: impl Into<String>) -> Violation {
+        let what = what.into();
+        Violation { rule: self, what }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.what)
+    }
+}

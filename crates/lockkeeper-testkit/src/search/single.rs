@@ -1,0 +1,201 @@
+//! One name, of any kind on one server.
+//!
+//! # What is explored
+//!
+//! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a
+//! claim was granted comes at any time later, as often as it likes, or never. Any request can be in trouble: late on its
+//! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
+//! later, as often as it likes. Requests overtake each other. What must hold is in `judge.rs`, `tokens.rs`, `queue.rs` and
+//! `progress.rs`.
+//!
+//! # What is not
+//!
+//! - More of anything than the [`Bounds`] say.
+//! - Servers that lose data, clocks that drift apart, refused messages, longest times to hold, questions out of turn.
+//! - Batches of renewals: each goes out alone here. `tests/scripts.rs` shows that the items of a batch do not mind each other.
+//! - Which waiter of a client polls, and how its timer goes: here each may poll at any moment. So late and lost messages that
+//!   say "look" make no states of their own; that a message *is sent* is a rule.
+//! - Which claims a client expects messages for, limits of a queue, and tries that do not wait.
+//! - Progress is followed along one run from each state, not along all.
+//!
+//! # How states are kept few
+//!
+//! Clients that differ in nothing but their names are one ([renamed] in what the server holds too), claims forget what cannot
+//! matter any more, and a request that goes well is one step. Tokens stay few because the server's clock is behind the last
+//! one, as after it was stepped back, unless asked otherwise. Requests that a queue notes are numbered by the tick of their
+//! send, from which everything counts that they are noted for.
+//!
+//! [renamed]: lockkeeper_memory::Snapshot::renamed
+
+mod bounds;
+mod client;
+mod judge;
+mod moves;
+mod progress;
+mod queue;
+mod runs;
+mod send;
+mod state;
+mod tokens;
+mod words;
+
+use std::fmt;
+use std::rc::Rc;
+
+use anyhow::Result;
+use rustc_hash::FxHashSet;
+
+pub use bounds::{Bounds, MOST_CLIENTS};
+use runs::Runs;
+use state::{Client, State};
+
+use super::explore::{Judgement, Model, Moves};
+use super::state::{Interned, Ticks};
+use super::{Progress, Report, Scope, explore};
+use crate::kinds::{Claimant, KindModel};
+use crate::mutants::Patch;
+
+const TICKS: Ticks = Ticks(10);
+
+/// One name of a kind, within bounds.
+#[derive(Debug, Clone)]
+#[expect(clippy::exhaustive_structs, reason = "tests make it")]
+pub struct Single {
+    /// The kind of the lock.
+    pub kind: KindModel,
+    /// How far the search goes.
+    pub bounds: Bounds,
+}
+
+impl Scope for Single {
+    fn explore(
+        &self,
+        patch: Option<&Patch>,
+        states: usize,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report> {
+        let mut model = OneName::new(self.kind, &self.bounds, patch)?;
+        explore(&mut model, states, progress)
+    }
+}
+
+impl fmt::Display for Single {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.name, self.bounds)
+    }
+}
+
+/// The claimants of so many clients with so many attempts each.
+fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<> {
+    let of_client = move |client| (0..attempts).map(move |attempt| Claimant { client, attempt });
+    (0..clients).flat_map(of_client)
+}
+
+#[derive(Debug)]
+struct OneName {
+    kind: KindModel,
+    bounds: Bounds,
+    runs: Runs,
+    clients: Interned<Client>,
+    /// States, calmed, from which every waiter is served.
+    healthy: FxHashSet<State>,
+}
+
+impl OneName {
+    fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
+        let mut clients = Interned::default();
+        clients.number(Client::new(bounds.attempts()));
+        Ok(Self {
+            kind,
+            bounds: bounds.clone(),
+            runs: Runs::new(kind, bounds, patch)?,
+            clients,
+            healthy: FxHashSet::default(),
+        })
+    }
+
+    fn claimants(&self) -> impl Iterator<Item = Claimant> + use<> {
+        claimants(self.bounds.clients, self.bounds.attempts())
+    }
+
+    fn client(&self, state: State, number: u8) -> Rc<Client> {
+        self.clients.value(state.clients[usize::from(number)])
+    }
+}
+
+impl Model for OneName {
+    type State = State;
+
+    fn beginning(&self) -> State {
+        State {
+            clients: [0; MOST_CLIENTS],
+            server: 0,
+            last: None,
+            last_read: None,
+            tick: 0,
+            faults: 0,
+            endings: 0,
+        }
+    }
+
+    fn moves(&mut self, from: State, moves: &mut Moves<State>) -> Result<()> {
+        for claimant in self.claimants() {
+            self.moves_of(from, claimant, moves)?;
+        }
+        self.endings(from, moves)?;
+        if from.tick < self.bounds.ticks {
+            let next = self.tick(from);
+            moves.add(|| format!("time passes: tick {}", next.tick), next, None);
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, state: State) -> Result<Judgement> {
+        let mut judgement = self.judge_claims(state)?;
+        if judgement.broken.is_none() {
+            judgement.broken = self.judge_progress(state)?;
+        }
+        Ok(judgement)
+    }
+
+    /// The clients in an order of their own.
+    fn canonical(&mut self, state: State) -> State {
+        let clients = usize::from(self.bounds.clients);
+        let mut best: Option<State> = None;
+        for order in ORDERS {
+            let stays = |place: usize| usize::from(order[place]) == place;
+            if !(clients..MOST_CLIENTS).all(stays) {
+                continue;
+            }
+            let mut next = state;
+            next.clients = order.map(|from| state.clients[usize::from(from)]);
+            if !next.clients[..clients].is_sorted() {
+                continue;
+            }
+            let mut names = [0; MOST_CLIENTS];
+            for (client, from) in (0..).zip(order) {
+                names[usize::from(from)] = client;
+            }
+            if order != ORDERS[0] {
+                next.server = self.runs.renamed(state.server, names);
+            }
+            for last in [&mut next.last, &mut next.last_read].into_iter().flatten() {
+                last.claimant.client = names[usize::from(last.claimant.client)];
+            }
+            if best.is_none_or(|best| next < best) {
+                best = Some(next);
+            }
+        }
+        best.unwrap_or(state)
+    }
+}
+
+/// Every order of the clients; the first changes nothing.
+const ORDERS: [[u8; MOST_CLIENTS]; 6] = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+];

@@ -1,0 +1,209 @@
+//! What must hold of claims in every state, and at every run of a script.
+
+use anyhow::Result;
+use lockkeeper_core::claim::Validity;
+use lockkeeper_core::protocol::Answer;
+
+use super::runs::{Run, Standing};
+use super::state::{Asked, Client, Question, State, Told};
+use super::{OneName, TICKS};
+use crate::kinds::{Claimant, Holder};
+use crate::search::explore::Judgement;
+use crate::search::rule::{Rule, Violation};
+
+impl OneName {
+    /// What does not hold in this state, progress apart. An overlap comes first, for it is the worst.
+    pub(super) fn judge_claims(&mut self, state: State) -> Result<Judgement> {
+        let now = TICKS.moment(state.tick);
+        let standing = self.runs.standing(state.server, state.tick)?;
+        let (mut broken, mut valid) = (None, Vec::new());
+        let mut breaks = |rule: Rule, what: &dyn Fn() -> String| {
+            if broken.is_none() {
+                broken = Some(rule.broken(what()));
+            }
+        };
+        for claimant in self.claimants() {
+            let client = self.client(state, claimant.client);
+            let attempt = &client[claimant.attempt];
+            let place = self.runs.place_of(claimant);
+            let is_there = standing.left[place].is_some() || standing.queued[place].is_some();
+            if attempt.released.is_some() && is_there {
+                breaks(Rule::NotReleased, &|| {
+                    format!("the release of {claimant} was confirmed, and the server has its claim")
+                });
+            }
+            let Some(claim) = attempt.claim() else {
+                continue;
+            };
+            if claim.validity(now).holds()
+                && let (Some(token), Some(deadline)) = (claim.token(), claim.deadline())
+            {
+                let mode = attempt.mode;
+                valid.push((Holder { claimant, mode }, token));
+                // As long as it is being converted its place may be the other's already.
+                let taker = client.successor(claimant.attempt);
+                let taken = taker.and_then(|attempt| {
+                    standing.left[self.runs.place_of(Claimant {
+                        attempt,
+                        ..claimant
+                    })]
+                });
+                let left = standing.left[place].max(taken);
+                if left.is_none_or(|left| now.after(left) < deadline) {
+                    breaks(Rule::ValidTooLong, &|| {
+                        format!("{claimant} is valid for longer than the server keeps its claim")
+                    });
+                }
+            }
+            if !is_there && self.was_heard_lately(state, claimant) {
+                breaks(Rule::PlaceLost, &|| {
+                    format!("{claimant} was heard not long ago, and neither waits nor holds")
+                });
+            }
+        }
+        let holders = || valid.iter().map(|(holder, _)| *holder);
+        let overlap = (0..).zip(holders()).find_map(|(place, holder)| {
+            let beside = holders().take(place);
+            (!self.kind.fits(beside, holder)).then(|| {
+                let others: Vec<_> = holders()
+                    .take(place)
+                    .map(|it| it.claimant.to_string())
+                    .collect();
+                let what = format!("{} is valid beside {}", holder.claimant, others.join(", "));
+                Rule::Overlap.broken(what)
+            })
+        });
+        Ok(Judgement {
+            held: !valid.is_empty(),
+            broken: overlap
+                .or_else(|| self.token_passed(state, &valid))
+                .or(broken),
+        })
+    }
+
+    /// The rule that an answer breaks, other than that of an acquire that may create: only those create. `state` is the one
+    /// before it.
+    pub(super) fn judge_revival(
+        &mut self,
+        state: State,
+        claimant: Claimant,
+        asked: Asked,
+        told: Told,
+    ) -> Result<Option<Violation>> {
+        let heartbeats = asked.question == Question::Heartbeat;
+        let converts = match asked.question {
+            Question::Convert { old, .. } => Some(old),
+            _ => None,
+        };
+        let prolongs = match told {
+            Told::Answer(Answer::Renewed) => true,
+            Told::Answer(Answer::Granted(_)) => {
+                heartbeats || converts.is_some() || asked.token.is_some()
+            }
+            Told::Answer(Answer::Waiting(_) | Answer::More) => heartbeats,
+            _ => false,
+        };
+        if !prolongs {
+            return Ok(None);
+        }
+        let standing = self.runs.standing(state.server, state.tick)?;
+        let holds = |attempt| {
+            let place = self.runs.place_of(Claimant {
+                attempt,
+                ..claimant
+            });
+            standing.left[place].is_some()
+        };
+        let waits = heartbeats && standing.queued[self.runs.place_of(claimant)].is_some();
+        let there = waits || holds(claimant.attempt) || converts.is_some_and(holds);
+        let what = "held no longer, and a request that may not create has brought it back";
+        Ok((!there).then(|| Rule::Revived.broken(format!("{claimant} {what}"))))
+    }
+
+    /// A waiter sleeps on although this run of a release has made the name free. `state` is the one before it.
+    pub(super) fn judge_wake(&mut self, state: State, run: &Run) -> Result<Option<Violation>> {
+        let sleeps = |it: &Claimant| self.client(state, it.client)[it.attempt].sleeps;
+        let Some(sleeper) = self.claimants().find(sleeps) else {
+            return Ok(None);
+        };
+        let freed = !run.woke
+            && !self.runs.standing(state.server, state.tick)?.is_free()
+            && self.runs.standing(run.server, state.tick)?.is_free();
+        let what = "sleeps while a release frees the name, and nobody tells it";
+        Ok(freed.then(|| Rule::NotWoken.broken(format!("{sleeper} {what}"))))
+    }
+
+    /// A claim that asks to go on is not told that it is gone when another claim of its own client has its place.
+    pub(super) fn lost_to_itself(
+        &self,
+        client: &Client,
+        claimant: Claimant,
+        told: Told,
+        after: &Standing,
+    ) -> Option<Violation> {
+        if told != Told::Answer(Answer::Gone) {
+            return None;
+        }
+        client[claimant.attempt].claim()?.deadline()?;
+        let attempt = client.successor(claimant.attempt)?;
+        let other = Claimant {
+            attempt,
+            ..claimant
+        };
+        after.left[self.runs.place_of(other)]?;
+        let what = format!("{claimant} is told that it is gone, and {other} has its place");
+        Some(Rule::LostToItself.broken(what))
+    }
+
+    /// The claims that ask and would be served one day, in order.
+    pub(super) fn waiters(&self, state: State) -> impl Iterator<Item = Claimant> {
+        let now = TICKS.moment(state.tick);
+        self.claimants().filter(move |claimant| {
+            let client = self.client(state, claimant.client);
+            let claim = client[claimant.attempt].claim();
+            claim.is_some_and(|claim| claim.validity(now) == Validity::NotYet)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::FencingToken;
+    use lockkeeper_core::claim::Claim;
+    use lockkeeper_core::protocol::Verb;
+
+    use super::super::Bounds;
+    use super::super::state::{Grant, Stage};
+    use super::*;
+    use crate::kinds::KindModel;
+    use crate::search::explore::Model as _;
+    use crate::search::state::MARGIN;
+
+    #[test]
+    fn a_claim_is_not_valid_when_a_larger_token_has_been_granted_to_another() {
+        let bounds = Bounds::small();
+        let mut model = OneName::new(KindModel::MUTEX, &bounds, None).unwrap();
+        let claimant = |client| Claimant { client, attempt: 0 };
+        let token = FencingToken::new;
+        let mut client = Client::new(bounds.attempts());
+        let mut claim = Claim::new(model.runs.claim(claimant(0)).clone(), bounds.ttl(0), MARGIN);
+        claim.send(Verb::Acquire, 1, TICKS.moment(0)).unwrap();
+        claim.answered(1, Answer::Granted(token(5)), TICKS.moment(0));
+        client[0].stage = Stage::Living(claim);
+        let beginning = model.beginning();
+        let mut state = model.with(beginning, 0, client);
+        // The server has nothing of the claim; that is judged last.
+        for (last, grantee, expected) in [
+            (5, claimant(0), Rule::ValidTooLong),
+            (6, claimant(0), Rule::ValidTooLong),
+            (6, claimant(1), Rule::TokenPassed),
+        ] {
+            state.last = Some(Grant {
+                token: token(last),
+                claimant: grantee,
+            });
+            let broken = model.judge_claims(state).unwrap().broken.unwrap();
+            assert_eq!(broken.rule, expected);
+        }
+    }
+}

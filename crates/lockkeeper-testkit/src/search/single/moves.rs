@@ -1,0 +1,372 @@
+//! What can happen next: every step that a state allows.
+//!
+//! A request goes well or is in trouble. One that goes well is sent, executed and answered in one step. One in trouble takes a
+//! fault, and then anything can become of it: it is executed at once, later or never, its answer is heard, late or never,
+//! it is given up, refused, not sent; and once it is given up it may be executed whenever and as often as it likes. Nothing
+//! is lost by taking a request that goes well as one step: between its parts only others could act, and they cannot tell
+//! when within the tick it was sent, nor does it help them that an answer is heard later than it could be.
+//!
+//! The steps may do more than the engine does, never less: a waiter may poll, a holder may renew and anybody may let go
+//! at any moment, and requests overtake one another. What they may *not* do is decided by the engine's own
+//! [`Claim`](lockkeeper_core::claim::Claim).
+
+use anyhow::Result;
+use lockkeeper_core::FencingToken;
+use lockkeeper_core::claim::Validity;
+use lockkeeper_core::protocol::Answer;
+use lockkeeper_core::store::Outcome;
+
+use super::runs::Run;
+use super::send::Sending;
+use super::state::{Asked, Attempt, Client, Question, Reply, State, Told};
+use super::{OneName, TICKS};
+use crate::kinds::{Claimant, letter};
+use crate::search::explore::Moves;
+use crate::search::rule::{Rule, Violation};
+use crate::search::state::UnderWay;
+
+impl OneName {
+    /// What can happen to one attempt, or by it.
+    pub(super) fn moves_of(
+        &mut self,
+        state: State,
+        claimant: Claimant,
+        moves: &mut Moves<State>,
+    ) -> Result<()> {
+        let client = self.client(state, claimant.client);
+        let number = claimant.attempt;
+        for &asked in client[number].requests.in_doubt.iter() {
+            let client = Client::clone(&client);
+            let (run, next, broken) = self.execute(state, client, claimant, asked, true)?;
+            let step = || {
+                format!(
+                    "the server executes {asked} of {claimant} late, which was given up: {}",
+                    run.told
+                )
+            };
+            moves.add(step, next, broken);
+        }
+        self.under_way(state, &client, claimant, moves)?;
+        for &message in client[number].messages.iter() {
+            let mut changed = Client::clone(&client);
+            changed[number].told(message, state.tick);
+            if changed != *client {
+                let broken = valid_again(&client[number], &changed[number], claimant, state.tick);
+                self.raise_floor(&mut changed, message.token);
+                let next = self.with(state, claimant.client, changed);
+                let step = || {
+                    format!(
+                        "{claimant} hears by a message that it was granted {} as of its request no. {}",
+                        message.token, message.request
+                    )
+                };
+                moves.add(step, next, broken);
+            }
+        }
+        self.of_its_own(state, &client, claimant, moves)
+    }
+
+    /// What can become of a request in trouble.
+    fn under_way(
+        &mut self,
+        state: State,
+        client: &Client,
+        claimant: Claimant,
+        moves: &mut Moves<State>,
+    ) -> Result<()> {
+        let Some(UnderWay { asked, reply }) = client[claimant.attempt].requests.under_way else {
+            return Ok(());
+        };
+        if let Some(reply) = reply {
+            let mut changed = client.clone();
+            let broken = self.hears(&mut changed, claimant, asked, reply, state.tick);
+            let next = self.with(state, claimant.client, changed);
+            moves.add(|| format!("{claimant} hears {}", reply.0), next, broken);
+        } else {
+            let client = client.clone();
+            let (run, next, broken) = self.execute(state, client, claimant, asked, false)?;
+            let step = || format!("the server executes {asked} of {claimant}: {}", run.told);
+            moves.add(step, next, broken);
+        }
+        let mut fails = |outcome, what| {
+            let mut changed = client.clone();
+            changed.failed(claimant.attempt, asked, outcome, state.tick);
+            let next = self.with(state, claimant.client, changed);
+            moves.add(|| format!("{claimant}'s {asked} {what}"), next, None);
+        };
+        if reply.is_some() {
+            fails(Outcome::Unknown, "is given up: the reply is lost");
+        } else {
+            fails(Outcome::Unknown, "is given up, and may be executed later");
+            fails(Outcome::NotSent, "turns out not to have been sent");
+            fails(Outcome::Refused, "is refused by the server");
+        }
+        Ok(())
+    }
+
+    /// What a client can do by itself for one of its attempts.
+    fn of_its_own(
+        &mut self,
+        state: State,
+        client: &Client,
+        claimant: Claimant,
+        moves: &mut Moves<State>,
+    ) -> Result<()> {
+        let (number, now) = (claimant.attempt, state.tick);
+        let attempt = &client[number];
+        let mut sends = Vec::new();
+        let first = self.kind.modes().iter().copied().map(Sending::First);
+        let takes = (0..number).map(Sending::Takes);
+        let others = [
+            Sending::Again,
+            Sending::Heartbeat,
+            Sending::Renewal,
+            Sending::Release,
+        ];
+        for sending in first.chain(takes).chain(others) {
+            let sent = self.sent(client, claimant, sending, now);
+            sends.extend(sent.map(|(asked, sent)| (asked, sending, sent)));
+        }
+        let lives = attempt.claim().is_some_and(|claim| {
+            claim.deadline().is_some() || claim.validity(TICKS.moment(now)) == Validity::NotYet
+        });
+        if lives {
+            let mut ended = client.clone();
+            ended.end(number, now);
+            let release = self.sent(&ended, claimant, Sending::Release, now);
+            // The release goes out at once. A later one is a hold until then, unless an answer comes between.
+            if release.is_none() || attempt.requests.under_way.is_some() {
+                let next = self.with(state, claimant.client, ended);
+                moves.add(
+                    || format!("{claimant} lets go: it is not valid any more"),
+                    next,
+                    None,
+                );
+            }
+            sends.extend(release.map(|(asked, sent)| (asked, Sending::LetsGo, sent)));
+        }
+        for (asked, sending, mut changed) in sends {
+            if state.faults < self.bounds.faults {
+                let mut next = self.with(state, claimant.client, changed.clone());
+                next.faults += 1;
+                let step = || format!("{claimant} {sending}sends {asked}, which is on its way");
+                moves.add(step, next, None);
+            }
+            let mut next = state;
+            let (run, mut broken) = self.run(&mut next, &mut changed, claimant, asked, false)?;
+            let under_way = changed[number].requests.under_way;
+            if let Some(reply) = under_way.and_then(|it| it.reply) {
+                let heard = self.hears(&mut changed, claimant, asked, reply, now);
+                broken = broken.or(heard);
+            }
+            let next = self.after_run(next, changed, claimant, &run);
+            let step = || format!("{claimant} {sending}sends {asked}, and hears {}", run.told);
+            moves.add(step, next, broken);
+        }
+        Ok(())
+    }
+
+    /// What ends a client, and what a server can lose.
+    pub(super) fn endings(&mut self, state: State, moves: &mut Moves<State>) -> Result<()> {
+        if state.endings == self.bounds.endings {
+            return Ok(());
+        }
+        let ending = State {
+            endings: state.endings + 1,
+            ..state
+        };
+        for number in 0..self.bounds.clients {
+            let client = self.client(state, number);
+            let (mut closed, mut crashed) = (Client::clone(&client), Client::clone(&client));
+            closed.close(state.tick);
+            crashed.crash();
+            for (changed, what) in [(closed, "is closed"), (crashed, "crashes")] {
+                if changed != *client {
+                    let next = self.with(ending, number, changed);
+                    moves.add(|| format!("client {} {what}", letter(number)), next, None);
+                }
+            }
+        }
+        if self.bounds.forgets {
+            let mut next = ending;
+            next.server = self.runs.without_fence(state.server, state.tick)?;
+            let step = || "the server loses the key of the last token".to_owned();
+            moves.add(step, next, None);
+        }
+        Ok(())
+    }
+
+    /// The server executes one request; `late` if it was given up.
+    pub(super) fn execute(
+        &mut self,
+        state: State,
+        mut client: Client,
+        claimant: Claimant,
+        asked: Asked,
+        late: bool,
+    ) -> Result<(Run, State, Option<Violation>)> {
+        let mut next = state;
+        let (run, broken) = self.run(&mut next, &mut client, claimant, asked, late)?;
+        let next = self.after_run(next, client, claimant, &run);
+        Ok((run, next, broken))
+    }
+
+    /// Runs a script, and puts its reply on the way.
+    fn run(
+        &mut self,
+        state: &mut State,
+        client: &mut Client,
+        claimant: Claimant,
+        asked: Asked,
+        late: bool,
+    ) -> Result<(Run, Option<Violation>)> {
+        let run = self.runs.run(state.server, state.tick, claimant, asked)?;
+        let after = self.runs.standing(run.server, state.tick)?;
+        let before = *state;
+        let mut broken = None;
+        for &(grantee, message) in &*run.grants {
+            let judged = self.judge_grant(before, &after, (grantee, message.token), false)?;
+            broken = broken.or(judged);
+            let mode = after.modes[self.runs.place_of(grantee)];
+            state.note_grant(grantee, mode, message.token);
+        }
+        if let Told::Answer(Answer::Granted(token)) = run.told {
+            let converts = matches!(asked.question, Question::Convert { .. });
+            let judged = self.judge_grant(before, &after, (claimant, token), converts)?;
+            broken = broken.or(judged);
+            state.note_grant(claimant, asked.mode, token);
+        }
+        if !late {
+            let lost = self.lost_to_itself(client, claimant, run.told, &after);
+            broken = broken.or(lost);
+        }
+        broken = broken.or(self.judge_revival(*state, claimant, asked, run.told)?);
+        if let Question::Release { .. } = asked.question {
+            broken = broken.or(self.judge_wake(*state, &run)?);
+        }
+        broken = broken.or(self.judge_queue(*state, claimant, asked, &run)?);
+        state.server = run.server;
+        let until = self.released_until(claimant, asked, state.tick);
+        let attempt = &mut client[claimant.attempt];
+        if late {
+            attempt.overtaken(asked, run.told, state.tick);
+            return Ok((run, broken));
+        }
+        let mut told = run.told;
+        // For how long, and how many are in front, makes no difference to the claim: all such answers are one.
+        match &mut told {
+            Told::Answer(Answer::Busy(left)) => {
+                attempt.sleeps = asked.question == Question::Acquire;
+                *left = None;
+            }
+            Told::Answer(Answer::Waiting(place)) => *place = 1,
+            _ => {}
+        }
+        let reply = Some((told, until));
+        attempt.requests.under_way = Some(UnderWay { asked, reply });
+        Ok((run, broken))
+    }
+
+    /// The reply has arrived at its client.
+    fn hears(
+        &self,
+        client: &mut Client,
+        claimant: Claimant,
+        asked: Asked,
+        reply: Reply,
+        now: u8,
+    ) -> Option<Violation> {
+        if let Told::Answer(Answer::Granted(token)) = reply.0 {
+            self.raise_floor(client, token);
+        }
+        let before = client[claimant.attempt].clone();
+        client.heard(claimant.attempt, asked, reply, now);
+        valid_again(&before, &client[claimant.attempt], claimant, now)
+    }
+
+    fn raise_floor(&self, client: &mut Client, token: FencingToken) {
+        if self.bounds.forgets {
+            client.floor = client.floor.max(token.get());
+        }
+    }
+
+    fn after_run(&mut self, state: State, client: Client, claimant: Claimant, run: &Run) -> State {
+        let mut state = self.with(state, claimant.client, client);
+        for &(grantee, message) in &*run.grants {
+            state = self.change(state, grantee.client, |client| {
+                client[grantee.attempt].publish(message, state.tick);
+            });
+        }
+        // Messages to look may arrive late or never: a waiter may poll at any moment anyhow.
+        for number in (0..self.bounds.clients).filter(|_| run.woke) {
+            state = self.change(state, number, |client| {
+                for attempt in &mut client.attempts {
+                    attempt.sleeps = false;
+                }
+            });
+        }
+        state
+    }
+
+    /// Until when nothing of a claim may be on the server after this release: as long as its tombstone lives, or for ever if
+    /// no acquire of it is unanswered.
+    fn released_until(&self, claimant: Claimant, asked: Asked, tick: u8) -> u8 {
+        match asked.question {
+            Question::Release { overtakes: true }
+            | Question::Convert {
+                overtakes: true, ..
+            } => tick + self.bounds.leases[usize::from(claimant.attempt)] - 1,
+            Question::Release { overtakes: false } | Question::Convert { .. } => u8::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Time moves on, for the server and the clients alike.
+    pub(super) fn tick(&mut self, mut state: State) -> State {
+        state.tick += 1;
+        let now = state.tick;
+        state.server = self.runs.later(state.server, now);
+        for number in 0..self.bounds.clients {
+            state = self.change(state, number, |client| {
+                for attempt in &mut client.attempts {
+                    attempt.fold(now);
+                    attempt.released = attempt.released.filter(|until| *until >= now);
+                }
+            });
+        }
+        state
+    }
+
+    /// The state with one client changed.
+    pub(super) fn change(
+        &mut self,
+        state: State,
+        number: u8,
+        change: impl FnOnce(&mut Client),
+    ) -> State {
+        let client = self.client(state, number);
+        let mut changed = Client::clone(&client);
+        change(&mut changed);
+        if changed == *client {
+            state
+        } else {
+            self.with(state, number, changed)
+        }
+    }
+
+    /// The state with another client in the place of one.
+    pub(super) fn with(&mut self, mut state: State, number: u8, client: Client) -> State {
+        state.clients[usize::from(number)] = self.clients.number(client);
+        state
+    }
+}
+
+fn valid_again(
+    before: &Attempt,
+    after: &Attempt,
+    claimant: Claimant,
+    now: u8,
+) -> Option<Violation> {
+    let again = before.is_valid(now) == Some(false) && after.is_valid(now) == Some(true);
+    again.then(|| Rule::ValidAgain.broken(format!("{claimant} had ended, and is valid again")))
+}

@@ -1,0 +1,141 @@
+//! Progress: from every state, once nothing goes wrong any more, every waiter is served.
+//!
+//! One run is followed from each state, not all of them: first everything that was on its way is executed, in doubt or not,
+//! and answered; then holders let go, waiters ask again and again, and time passes. A claim that still waits after every
+//! lease there can be has ended is never served.
+
+use anyhow::Result;
+use lockkeeper_core::claim::Validity;
+
+use super::send::Sending;
+use super::state::{Client, State};
+use super::{OneName, TICKS};
+use crate::kinds::Claimant;
+use crate::search::explore::Model as _;
+use crate::search::rule::{Rule, Violation};
+use crate::search::state::UnderWay;
+
+/// A client that is served lets go, and releases: at most so many requests of one attempt within a tick.
+const REQUESTS: usize = 8;
+
+impl OneName {
+    /// A waiter that is never served from here.
+    pub(super) fn judge_progress(&mut self, state: State) -> Result<Option<Violation>> {
+        let queues = self.kind.waits_in_a_queue;
+        if !queues && self.waiters(state).next().is_none() {
+            return Ok(None);
+        }
+        let mut state = self.calm(state)?;
+        let key = self.canonical(state);
+        if self.healthy.contains(&key) {
+            return Ok(None);
+        }
+        for _ in 0..=self.patience() {
+            for claimant in self.claimants() {
+                state = self.proceed(state, claimant)?;
+            }
+            if self.waiters(state).next().is_none() {
+                if queues
+                    && !self
+                        .runs
+                        .is_tidy(state.server, state.tick, self.patience())?
+                {
+                    let what = "nobody wants the name any more, and a late comer is not served, or something remains";
+                    return Ok(Some(Rule::Remains.broken(what)));
+                }
+                self.healthy.insert(key);
+                return Ok(None);
+            }
+            state = self.tick(state);
+        }
+        let waiter = self.waiters(state).next();
+        let what = "is never served, though nothing goes wrong any more";
+        Ok(waiter.map(|waiter| Rule::NotServed.broken(format!("{waiter} {what}"))))
+    }
+
+    /// After so many ticks every lease has ended that was not renewed, and every grant to a waiter that has died.
+    fn patience(&self) -> u8 {
+        let leases = 2 * self.bounds.longest() + 1;
+        if self.kind.waits_in_a_queue {
+            // Each of them may have a grace, and then be granted.
+            leases + 3 * self.bounds.waiter * self.bounds.clients * self.bounds.attempts()
+        } else {
+            leases
+        }
+    }
+
+    /// Executes what is in doubt, and forgets what does not matter to progress. All messages are lost.
+    fn calm(&mut self, mut state: State) -> Result<State> {
+        for claimant in self.claimants() {
+            let in_doubt = self.client(state, claimant.client)[claimant.attempt]
+                .requests
+                .in_doubt
+                .clone();
+            for &asked in in_doubt.iter() {
+                let client = Client::clone(&self.client(state, claimant.client));
+                state = self.execute(state, client, claimant, asked, true)?.1;
+            }
+        }
+        for claimant in self.claimants() {
+            state = self.change(state, claimant.client, |client| {
+                let attempt = &mut client[claimant.attempt];
+                attempt.requests.in_doubt.clear();
+                attempt.messages.clear();
+                (attempt.sleeps, attempt.released) = (false, None);
+            });
+        }
+        (state.faults, state.endings) = (0, 0);
+        (state.last, state.last_read) = (None, None);
+        Ok(state)
+    }
+
+    /// Does for one attempt what a client does that lets go as soon as it holds.
+    fn proceed(&mut self, mut state: State, claimant: Claimant) -> Result<State> {
+        let (number, now) = (claimant.attempt, TICKS.moment(state.tick));
+        let mut has_asked = false;
+        for _ in 0..REQUESTS {
+            let client = self.client(state, claimant.client);
+            let mut client = Client::clone(&client);
+            let attempt = &client[number];
+            match attempt.requests.under_way {
+                Some(UnderWay { asked, reply: None }) => {
+                    state = self.execute(state, client, claimant, asked, false)?.1;
+                    continue;
+                }
+                Some(UnderWay {
+                    asked,
+                    reply: Some(reply),
+                }) => {
+                    client.heard(number, asked, reply, state.tick);
+                    state = self.with(state, claimant.client, client);
+                    continue;
+                }
+                None => {}
+            }
+            let Some(validity) = attempt.claim().map(|claim| claim.validity(now)) else {
+                return Ok(state);
+            };
+            let mut sent = None;
+            if validity == Validity::NotYet {
+                if has_asked && (attempt.sleeps || self.kind.waits_in_a_queue) {
+                    return Ok(state);
+                }
+                let asks = [Sending::Again, Sending::Heartbeat];
+                sent = asks
+                    .into_iter()
+                    .find_map(|it| self.sent(&client, claimant, it, state.tick));
+            }
+            let sent = sent.or_else(|| {
+                // It lets go, or converts and can do so no more.
+                client.end(number, state.tick);
+                self.sent(&client, claimant, Sending::Release, state.tick)
+            });
+            let Some((_, sent)) = sent else {
+                return Ok(self.with(state, claimant.client, client));
+            };
+            state = self.with(state, claimant.client, sent);
+            has_asked = true;
+        }
+        Ok(state)
+    }
+}

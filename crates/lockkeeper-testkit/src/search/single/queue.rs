@@ -1,0 +1,148 @@
+//! What must hold of a queue at every run of a script: its order, and that a claim that is granted is told.
+
+use anyhow::Result;
+use lockkeeper_core::claim::{Claim, Validity};
+use lockkeeper_core::protocol::Answer;
+
+use super::runs::{Run, Standing};
+use super::state::{Asked, Question, State, Told};
+use super::{OneName, TICKS};
+use crate::kinds::Claimant;
+use crate::search::rule::{Rule, Violation};
+
+impl OneName {
+    /// The rule of a queue that this run of a script breaks. `state` is the one before it.
+    pub(super) fn judge_queue(
+        &mut self,
+        state: State,
+        claimant: Claimant,
+        asked: Asked,
+        run: &Run,
+    ) -> Result<Option<Violation>> {
+        if !self.kind.waits_in_a_queue || run.server == state.server {
+            return Ok(None);
+        }
+        let before = self.runs.standing(state.server, state.tick)?;
+        let after = self.runs.standing(run.server, state.tick)?;
+        Ok(self
+            .passed_over(state, &before, &after, claimant, asked)
+            .or_else(|| self.granted_unasked(&before, &after, claimant, run))
+            .or_else(|| self.not_advanced(&after, asked, run)))
+    }
+
+    /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or converting. One that was not heard
+    /// lately may have died, and stand up again at the end.
+    fn passed_over(
+        &self,
+        state: State,
+        before: &Standing,
+        after: &Standing,
+        asking: Claimant,
+        asked: Asked,
+    ) -> Option<Violation> {
+        let converts = matches!(asked.question, Question::Convert { .. });
+        let stays = |it: &Claimant| *it != asking || self.was_heard_lately(state, *it);
+        for other in self.claimants() {
+            let place = self.runs.place_of(other);
+            let granted = before.left[place].is_none() && after.left[place].is_some();
+            // One that converts has held already.
+            let granted = granted && !(converts && other == asking);
+            for passed in self.claimants().filter(|it| *it != other).filter(stays) {
+                let its = self.runs.place_of(passed);
+                let (Some(was), Some(is)) = (before.queued[its], after.queued[its]) else {
+                    continue;
+                };
+                let granted = granted && !self.joins_past(before, after, other, was);
+                let behind = before.queued[place].is_none_or(|place| place > was);
+                let in_front = after.queued[place].is_some_and(|place| place < is);
+                if behind && (granted || in_front) {
+                    let what = format!("{other} has got past {passed} in the queue");
+                    return Some(Rule::PassedOver.broken(what));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a claim holds with this one that did before the run, or stood in front of this place.
+    fn joins_past(&self, before: &Standing, after: &Standing, it: Claimant, passed: u64) -> bool {
+        self.joins_one_that(it, after, |place| {
+            before.left[place].is_some() || before.queued[place].is_some_and(|place| place < passed)
+        })
+    }
+
+    /// Whether a claim holds with this one that held before the run and does so still.
+    pub(super) fn joins(&self, before: &Standing, after: &Standing, it: Claimant) -> bool {
+        self.joins_one_that(it, after, |place| before.left[place].is_some())
+    }
+
+    fn joins_one_that(
+        &self,
+        claimant: Claimant,
+        after: &Standing,
+        condition: impl Fn(usize) -> bool,
+    ) -> bool {
+        self.claimants().any(|other| {
+            let place = self.runs.place_of(other);
+            self.kind.joins(claimant, other) && after.left[place].is_some() && condition(place)
+        })
+    }
+
+    /// Whether the claim waits and the server has heard of it so lately that it is alive. It may hold without knowing, and then
+    /// is so for a lease at least.
+    pub(super) fn was_heard_lately(&self, state: State, claimant: Claimant) -> bool {
+        let now = TICKS.moment(state.tick);
+        let client = self.client(state, claimant.client);
+        let claim = client[claimant.attempt].claim();
+        let waiting = claim.filter(|claim| claim.validity(now) == Validity::NotYet);
+        let heard = waiting.and_then(Claim::heard);
+        let alive = self.bounds.waiter_ttl();
+        let alive = alive.min(self.bounds.ttl(claimant.attempt));
+        heard.is_some_and(|heard| heard.after(alive) >= now)
+    }
+
+    /// A claim that is granted by another's request is told of it, and holds for a waiter's ttl at most.
+    fn granted_unasked(
+        &self,
+        before: &Standing,
+        after: &Standing,
+        asking: Claimant,
+        run: &Run,
+    ) -> Option<Violation> {
+        for claimant in self.claimants().filter(|claimant| *claimant != asking) {
+            let place = self.runs.place_of(claimant);
+            let (None, Some(left)) = (before.left[place], after.left[place]) else {
+                continue;
+            };
+            if !run.grants.iter().any(|(told, _)| *told == claimant) {
+                let what = format!("{claimant} is granted, and its client is not told");
+                return Some(Rule::NotTold.broken(what));
+            }
+            if left > self.bounds.waiter_ttl() {
+                let what = "is granted unasked, and for longer than the ttl of a waiter";
+                return Some(Rule::GrantedTooLong.broken(format!("{claimant} {what}")));
+            }
+        }
+        None
+    }
+
+    /// An acquire, a heartbeat, a release and a conversion that is granted give a free name to the next waiter. An acquire of
+    /// a claim that is gone need not.
+    fn not_advanced(&self, after: &Standing, asked: Asked, run: &Run) -> Option<Violation> {
+        let advances = match asked.question {
+            Question::Acquire => run.told != Told::Answer(Answer::Gone),
+            Question::Heartbeat | Question::Release { .. } => true,
+            Question::Convert { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
+            Question::Renew => false,
+        };
+        let is_next = |claimant: &Claimant| {
+            let place = self.runs.place_of(*claimant);
+            let reads_next =
+                after.queued[place] == Some(1) && after.reads(place) && !after.is_exclusive();
+            after.queued[place].is_some() && (after.is_free() || reads_next)
+        };
+        let waiter = self.claimants().find(is_next).filter(|_| advances)?;
+        let what = format!("{waiter} waits, nobody is in its way, and a script has let it be");
+        Some(Rule::NotAdvanced.broken(what))
+    }
+}

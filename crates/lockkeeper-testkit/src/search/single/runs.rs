@@ -1,0 +1,376 @@
+//! What the server makes of requests: the number of its state, each run of a script remembered.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::store::{Reply, Value};
+use lockkeeper_core::{ClaimId, Name};
+use lockkeeper_memory::Snapshot;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::state::{Asked, Message, Question, Told};
+use super::{Bounds, MOST_CLIENTS, TICKS, claimants};
+use crate::kinds::{Claimant, KindModel, Mode};
+use crate::mutants::Patch;
+use crate::search::server::Server;
+use crate::search::state::{Interned, TAIL, owner};
+
+/// What one run of a script changed.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) server: u32,
+    pub(super) told: Told,
+    /// Whether it told the waiters to look.
+    pub(super) woke: bool,
+    /// Whom it told of a grant.
+    pub(super) grants: Rc<[(Claimant, Message)]>,
+}
+
+/// What the server has of the claims, by their [places](Runs::place_of).
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// For how long each holds.
+    pub(super) left: Vec<Option<Duration>>,
+    /// The place of each in the queue, counted from one.
+    pub(super) queued: Vec<Option<u64>>,
+    /// How each of them holds or waits.
+    pub(super) modes: Vec<Mode>,
+}
+
+impl Standing {
+    /// Whether nobody holds.
+    pub(super) fn is_free(&self) -> bool {
+        self.left.iter().all(Option::is_none)
+    }
+
+    /// Whether the claim at this place holds, or waits, to read.
+    pub(super) fn reads(&self, place: usize) -> bool {
+        self.modes[place].reads()
+    }
+
+    /// Whether a claim holds that excludes all of other owners.
+    pub(super) fn is_exclusive(&self) -> bool {
+        (0..self.left.len()).any(|place| self.left[place].is_some() && !self.reads(place))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Runs {
+    kind: KindModel,
+    bounds: Bounds,
+    read: Arc<dyn Protocol>,
+    write: Arc<dyn Protocol>,
+    /// By client and attempt. The last client is none of the model's: a late comer.
+    claims: Vec<Vec<ClaimId>>,
+    server: Server,
+    snapshots: Interned<Snapshot>,
+    runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
+    later: FxHashMap<(u32, u8), u32>,
+    standings: FxHashMap<(u32, u8), Rc<Standing>>,
+    renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
+    /// States in which nobody wants the name any more and what remains of it is in nobody's way.
+    tidy: FxHashSet<(u32, u8)>,
+}
+
+impl Runs {
+    /// With a server without keys: its state is number zero.
+    pub(super) fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
+        let server = Server::new(TICKS, 0, patch)?;
+        let name = Name::new("", "n")?;
+        let protocol = |mode| kind.protocol(mode, name.clone(), Duration::ZERO);
+        let (read, write) = (protocol(Mode::Read), protocol(Mode::Write));
+        let claims = |client| {
+            let owner = owner(client)?;
+            let claim = |attempt: u8| ClaimId::new(owner, attempt.into());
+            Ok((0..bounds.attempts()).map(claim).collect())
+        };
+        let channel = write.channel();
+        if write.queue().is_none() {
+            server.subscribe(&channel)?;
+        } else {
+            for client in 0..=bounds.clients {
+                server.subscribe(&format!("{channel}:0000000{client}{TAIL}"))?;
+            }
+        }
+        if bounds.clock_behind {
+            server.set_clock_behind(&name)?;
+        }
+        let mut snapshots = Interned::default();
+        snapshots.number(server.snapshot());
+        Ok(Self {
+            kind,
+            bounds: bounds.clone(),
+            read,
+            write,
+            claims: (0..=bounds.clients).map(claims).collect::<Result<_>>()?,
+            server,
+            snapshots,
+            runs: FxHashMap::default(),
+            later: FxHashMap::default(),
+            standings: FxHashMap::default(),
+            renamed: FxHashMap::default(),
+            tidy: FxHashSet::default(),
+        })
+    }
+
+    pub(super) fn claim(&self, claimant: Claimant) -> &ClaimId {
+        claim_of(&self.claims, claimant)
+    }
+
+    /// Where a claim stands in a [`Standing`].
+    pub(super) fn place_of(&self, claimant: Claimant) -> usize {
+        usize::from(claimant.client * self.bounds.attempts() + claimant.attempt)
+    }
+
+    /// Runs the script that the protocol asks for.
+    pub(super) fn run(
+        &mut self,
+        server: u32,
+        tick: u8,
+        claimant: Claimant,
+        asked: Asked,
+    ) -> Result<Run> {
+        let key = (server, tick, claimant, asked);
+        if let Some(run) = self.runs.get(&key) {
+            return Ok(run.clone());
+        }
+        let call = self.script_call(claimant, asked)?;
+        self.restore(server, tick);
+        let told = match self.server.call(&call, asked.request, 1)?.as_deref() {
+            None => Told::Refused,
+            Some([Some(answer)]) => Told::Answer(*answer),
+            Some(_) => Told::Unreadable,
+        };
+        let (mut woke, mut grants) = (false, Vec::new());
+        for (_, payload) in self.server.messages() {
+            woke |= protocol::is_wake(&payload);
+            let mut all = claimants(self.bounds.clients, self.bounds.attempts());
+            grants.extend(protocol::Grant::read(&payload).and_then(|grant| {
+                let (token, request) = (grant.token, grant.request);
+                let claimant =
+                    all.find(|it| claim_of(&self.claims, *it).as_str() == grant.claim)?;
+                Some((claimant, Message { token, request }))
+            }));
+        }
+        let run = Run {
+            server: self.number(),
+            told,
+            woke,
+            grants: grants.into(),
+        };
+        self.runs.insert(key, run.clone());
+        Ok(run)
+    }
+
+    fn protocol(&self, mode: Mode) -> &dyn Protocol {
+        match mode {
+            Mode::Read => &*self.read,
+            Mode::Write => &*self.write,
+        }
+    }
+
+    fn script_call(&self, claimant: Claimant, asked: Asked) -> Result<ScriptCall> {
+        let protocol = self.protocol(asked.mode);
+        let ttl = self.bounds.ttl(claimant.attempt);
+        let ask = RequestContext::new(self.claim(claimant), ttl, asked.floor, asked.token)
+            .queueing(self.bounds.waiter_ttl(), None);
+        Ok(match asked.question {
+            Question::Acquire => protocol.acquire(ask),
+            Question::Convert { old, overtakes } => {
+                let attempt = old;
+                let modes = protocol.modes().context("a kind without modes")?;
+                let old = self.claim(Claimant {
+                    attempt,
+                    ..claimant
+                });
+                modes.convert(ask, old, overtakes)
+            }
+            Question::Heartbeat => {
+                let queue = protocol.queue().context("a kind without a queue")?;
+                queue.heartbeat(ask)
+            }
+            Question::Renew => protocol.renew(ask),
+            Question::Release { overtakes } => protocol.release(ask, overtakes),
+        })
+    }
+
+    fn restore(&self, server: u32, tick: u8) {
+        self.server.restore(tick, &self.snapshots.value(server));
+    }
+
+    fn number(&mut self) -> u32 {
+        self.snapshots.number(self.server.snapshot())
+    }
+
+    /// The state without the key of the last token.
+    pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
+        self.restore(server, tick);
+        let fence = self.write.name().part("fence");
+        self.server.execute(&["DEL", &fence])?;
+        Ok(self.number())
+    }
+
+    /// The state at a later tick, without what has expired.
+    pub(super) fn later(&mut self, server: u32, tick: u8) -> u32 {
+        if let Some(later) = self.later.get(&(server, tick)) {
+            return *later;
+        }
+        self.restore(server, tick);
+        let later = self.number();
+        self.later.insert((server, tick), later);
+        later
+    }
+
+    /// Which claims hold and which wait on the server, as its own scripts tell.
+    pub(super) fn standing(&mut self, server: u32, tick: u8) -> Result<Rc<Standing>> {
+        if let Some(standing) = self.standings.get(&(server, tick)) {
+            return Ok(Rc::clone(standing));
+        }
+        // Questions change nothing.
+        self.restore(server, tick);
+        let mut standing = Standing::default();
+        for claimant in claimants(self.bounds.clients, self.bounds.attempts()) {
+            let place = self.queued(claimant)?;
+            let (mut left, mut held_in) = (None, Mode::Write);
+            for &mode in self.kind.modes() {
+                let holds = self
+                    .server
+                    .left(self.protocol(mode), self.claim(claimant))?;
+                if mode.reads() {
+                    let waits = place.is_some() && self.waits_to_read(claimant)?;
+                    held_in = if holds.is_some() || waits {
+                        Mode::Read
+                    } else {
+                        Mode::Write
+                    };
+                }
+                left = left.max(holds);
+            }
+            standing.left.push(left);
+            standing.queued.push(place);
+            standing.modes.push(held_in);
+        }
+        let standing = Rc::new(standing);
+        self.standings.insert((server, tick), Rc::clone(&standing));
+        Ok(standing)
+    }
+
+    /// The place of a claim in the queue, if there is one.
+    fn queued(&self, claimant: Claimant) -> Result<Option<u64>> {
+        let Some(queue) = self.write.queue() else {
+            return Ok(None);
+        };
+        let call = queue.position(self.claim(claimant).as_str());
+        let reply = Reply::read(1, self.server.eval(&call, 1)?)?;
+        let place = reply.field(1).and_then(Value::as_i64);
+        let place = u64::try_from(place.context("a queue without places")?)?;
+        Ok((place > 0).then_some(place))
+    }
+
+    /// Whether a claim in the queue waits to read: no script tells, so what they note is read.
+    fn waits_to_read(&self, claimant: Claimant) -> Result<bool> {
+        let waiters = self.write.name().part("waiters");
+        let claim = self.claim(claimant).as_str();
+        let noted = self.server.execute(&["HGET", &waiters, claim])?;
+        Ok(noted.as_str().is_some_and(|noted| noted.ends_with(":read")))
+    }
+
+    /// Whether a late comer, who comes when nobody wants the name any more, is granted it within so many ticks, and nothing of
+    /// the name remains behind its release but the last token and tombstones.
+    pub(super) fn is_tidy(&mut self, mut server: u32, mut tick: u8, patience: u8) -> Result<bool> {
+        let key = (server, tick);
+        if self.tidy.contains(&key) {
+            return Ok(true);
+        }
+        let claimant = Claimant {
+            client: self.bounds.clients,
+            attempt: 0,
+        };
+        let ask = |question: Question| Asked {
+            question,
+            mode: Mode::Write,
+            request: question.number(false, 0),
+            floor: 0,
+            token: None,
+        };
+        for _ in 0..=patience {
+            let run = self.run(server, tick, claimant, ask(Question::Acquire))?;
+            server = run.server;
+            if let Told::Answer(Answer::Granted(_)) = run.told {
+                let release = ask(Question::Release { overtakes: false });
+                server = self.run(server, tick, claimant, release)?.server;
+                if self.kind.has_modes() {
+                    // What the readers had in common lives as long as the longest lease that any of them asked for.
+                    tick += self.bounds.longest();
+                    server = self.later(server, tick);
+                }
+                let tidy = !self.has_remains(server, tick);
+                if tidy {
+                    self.tidy.insert(key);
+                }
+                return Ok(tidy);
+            }
+            tick += 1;
+            server = self.later(server, tick);
+        }
+        Ok(false)
+    }
+
+    fn has_remains(&self, server: u32, tick: u8) -> bool {
+        self.restore(server, tick);
+        let name = self.write.name();
+        let claims = self.claims.iter().flatten();
+        let tombstones: Vec<_> = claims.map(|claim| name.tombstone(claim)).collect();
+        let fence = name.part("fence");
+        let keys = self.server.keys();
+        keys.iter()
+            .any(|key| *key != fence && !tombstones.contains(key))
+    }
+
+    /// The state with the clients renamed: what was client `i` is client `names[i]`.
+    pub(super) fn renamed(&mut self, server: u32, names: [u8; MOST_CLIENTS]) -> u32 {
+        if let Some(renamed) = self.renamed.get(&(server, names)) {
+            return *renamed;
+        }
+        let renamed = self.snapshots.value(server);
+        let renamed = renamed.renamed(|text| rename(text, names));
+        let renamed = self.snapshots.number(renamed);
+        self.renamed.insert((server, names), renamed);
+        renamed
+    }
+}
+
+fn claim_of(claims: &[Vec<ClaimId>], claimant: Claimant) -> &ClaimId {
+    &claims[usize::from(claimant.client)][usize::from(claimant.attempt)]
+}
+
+/// Gives the clients in `text` other names.
+fn rename(text: &[u8], names: [u8; MOST_CLIENTS]) -> Vec<u8> {
+    let mut renamed = text.to_vec();
+    for at in 1..text.len() {
+        if text[at..].starts_with(TAIL.as_bytes()) {
+            let client = usize::from(text[at - 1] - b'0');
+            renamed[at - 1] = b'0' + names[client];
+        }
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renaming_exchanges_the_clients_wherever_they_are_named() {
+        let claim = |client| ClaimId::new(owner(client).unwrap(), client.into());
+        let text = |one, other| {
+            let (one, other) = (claim(one), claim(other));
+            format!("gone:{{n}}:{} {}", one.owner(), other.owner()).into_bytes()
+        };
+        assert_eq!(rename(&text(0, 1), [1, 0, 2]), text(1, 0));
+        assert_eq!(rename(&text(0, 1), [0, 1, 2]), text(0, 1));
+    }
+}

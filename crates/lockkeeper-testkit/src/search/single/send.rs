@@ -1,0 +1,169 @@
+//! What a client may send for an attempt: the engine's own claim decides.
+
+use lockkeeper_core::claim::{Claim, Validity};
+use lockkeeper_core::protocol::Verb;
+
+use super::client::CONVERT;
+use super::state::{Asked, Attempt, Client, Question, Stage};
+use super::{OneName, TICKS};
+use crate::kinds::{Claimant, Mode};
+use crate::search::state::{MARGIN, release_needed};
+
+/// Why a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    First(Mode),
+    /// It asks to take the place of another attempt.
+    Takes(u8),
+    Again,
+    Heartbeat,
+    Renewal,
+    Release,
+    /// A release, with which validity ends.
+    LetsGo,
+}
+
+impl OneName {
+    /// The client with a request of that sort on its way, if it may be sent.
+    pub(super) fn sent(
+        &self,
+        client: &Client,
+        claimant: Claimant,
+        sending: Sending,
+        now: u8,
+    ) -> Option<(Asked, Client)> {
+        let number = claimant.attempt;
+        let mut changed = client.clone();
+        match sending {
+            Sending::First(mode) if self.may_begin(client, number, now) => {
+                self.bear(&mut changed[number], claimant, mode);
+            }
+            Sending::Takes(old) if self.may_take(client, number, old) => {
+                self.bear(&mut changed[number], claimant, client[old].mode.other());
+                changed[number].takes = Some(old);
+            }
+            Sending::First(_) | Sending::Takes(_) => return None,
+            _ => {}
+        }
+        let asked = match changed[number].takes {
+            Some(old) if matches!(sending, Sending::Takes(_) | Sending::Again) => {
+                conversion(&mut changed, number, old, now)?
+            }
+            takes => {
+                // A release gives a conversion up.
+                let converting = takes.is_some() || client.successor(number).is_some();
+                if converting && sending == Sending::Release {
+                    changed.end(number, now);
+                }
+                let floor = changed.floor;
+                self.asks(&mut changed[number], floor, sending, now)?
+            }
+        };
+        let attempt = &mut changed[number];
+        // Behind a release, whatever was on its way is waited for no longer; its answer would change nothing.
+        attempt.requests.give_up();
+        attempt.requests.send(asked);
+        attempt.sleeps = false;
+        Some((asked, changed))
+    }
+
+    /// Whether a client may begin this attempt: it begins them in order, and the next before the last has ended only if
+    /// they can hold together.
+    fn may_begin(&self, client: &Client, number: u8, now: u8) -> bool {
+        let ended = |attempt: &Attempt| match &attempt.stage {
+            Stage::Unborn => false,
+            Stage::Living(claim) => {
+                let validity = claim.validity(TICKS.moment(now));
+                self.kind.reenters || matches!(validity, Validity::Ended(_))
+            }
+            Stage::Over => true,
+        };
+        number < self.bounds.attempts() - self.bounds.takers
+            && matches!(client[number].stage, Stage::Unborn)
+            && client.attempts[..number.into()].iter().all(ended)
+    }
+
+    /// Whether an attempt may begin by taking the place of the one at `old`. Of a conversion both claims have the same terms.
+    fn may_take(&self, client: &Client, number: u8, old: u8) -> bool {
+        let unborn = |number: u8| matches!(client[number].stage, Stage::Unborn);
+        self.kind.has_modes()
+            && self.bounds.ttl(old) == self.bounds.ttl(number)
+            && unborn(number)
+            && !(0..number).any(unborn)
+            && client.successor(old).is_none()
+    }
+
+    /// The attempt begins with a new claim. Claims are told apart by their attempts, so all have the name of one.
+    fn bear(&self, attempt: &mut Attempt, claimant: Claimant, mode: Mode) {
+        let (client, first) = (0, 0);
+        let id = self.runs.claim(Claimant {
+            client,
+            attempt: first,
+        });
+        let mut claim = Claim::new(id.clone(), self.bounds.ttl(claimant.attempt), MARGIN);
+        if self.kind.waits_in_a_queue {
+            let waiter_ttl = self.bounds.waiter_ttl();
+            claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
+        }
+        attempt.stage = Stage::Living(claim);
+        attempt.mode = mode;
+    }
+
+    /// What an attempt that lives asks, if it may.
+    fn asks(&self, attempt: &mut Attempt, floor: u64, sending: Sending, now: u8) -> Option<Asked> {
+        let mode = attempt.mode;
+        let Stage::Living(claim) = &mut attempt.stage else {
+            return None;
+        };
+        let question = match (sending, claim.validity(TICKS.moment(now))) {
+            (Sending::First(_) | Sending::Again, Validity::NotYet) => Question::Acquire,
+            (Sending::Heartbeat, Validity::NotYet) if claim.renewal() == Verb::Heartbeat => {
+                Question::Heartbeat
+            }
+            (Sending::Renewal, validity) if validity.holds() => match claim.renewal() {
+                Verb::Acquire => Question::Acquire,
+                _ => Question::Renew,
+            },
+            (Sending::Release, Validity::Ended(_)) => Question::Release {
+                overtakes: release_needed(claim)?,
+            },
+            _ => return None,
+        };
+        let token = claim.token();
+        let noted = self.kind.waits_in_a_queue && token.is_none();
+        let asked = Asked {
+            question,
+            mode,
+            request: question.number(noted, now),
+            floor,
+            token,
+        };
+        let sent = claim.send(question.verb(), asked.request, TICKS.moment(now));
+        sent.ok().map(|()| asked)
+    }
+}
+
+/// Sends a conversion for an attempt that lives: what it asks for, if its old claim may be converted.
+fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
+    let moment = TICKS.moment(now);
+    let keeps_valid = client[old].mode.reads();
+    let began = client[old].change(now, |claim| {
+        let began = claim.begin_conversion(CONVERT, keeps_valid, moment);
+        began.map(|()| release_needed(claim) == Some(true))
+    });
+    let overtakes = began?.ok()?;
+    let floor = client.floor;
+    let attempt = &mut client[new];
+    let question = Question::Convert { old, overtakes };
+    let asked = Asked {
+        question,
+        mode: attempt.mode,
+        request: question.number(false, now),
+        floor,
+        token: None,
+    };
+    let sent = attempt.change(now, |claim| {
+        claim.send(Verb::Acquire, asked.request, moment)
+    });
+    sent?.ok().map(|()| asked)
+}
