@@ -9,8 +9,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::hunt::Hunt;
-use lockkeeper_testkit::search::single::{Bounds, MOST_CLIENTS, Single};
-use lockkeeper_testkit::search::{MOST_STATES, SEVERAL, Scopes, scopes};
+use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, MOST_STATES, Scope};
 
 /// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
 ///
@@ -78,7 +77,7 @@ impl Kind {
             Self::Fair => "fair",
             Self::Rwlock => "rwlock",
             Self::Redlock => "redlock",
-            Self::Multi => SEVERAL,
+            Self::Multi => "multi",
         }
     }
 }
@@ -97,9 +96,9 @@ impl Options {
     }
 
     /// What is searched of this kind.
-    fn scopes(&self, kind: &str) -> Result<Scopes> {
+    fn scopes(&self, kind: &str) -> Result<Vec<Scope>> {
         if !self.has_own() {
-            return Ok(scopes(kind, !self.quick));
+            return Ok(Scope::of(kind, !self.quick));
         }
         ensure!(
             !self.thorough,
@@ -119,10 +118,11 @@ impl Options {
             "the first attempt can take the place of none"
         );
         // Several names and several servers have bounds of another sort.
-        let mut kinds = KindModel::ON_ONE_SERVER.into_iter();
-        let kind = kinds.find(|it| it.name == kind);
-        let scope = kind.map(|kind| Box::new(Single { kind, bounds }) as _);
-        Ok(scope.into_iter().collect())
+        let kinds = KindModel::ON_ONE_SERVER.into_iter();
+        let kind = kinds.filter(|it| it.name == kind);
+        Ok(kind
+            .map(|kind| Scope::Single(kind, bounds.clone()))
+            .collect())
     }
 
     fn own(&self) -> Bounds {

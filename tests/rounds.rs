@@ -2,35 +2,35 @@
 //! must catch are in `search.rs`.
 
 use anyhow::Result;
-use lockkeeper_testkit::search::rounds::Rounds;
+use lockkeeper_testkit::search::{Rounds, Scope};
 
 use crate::search::holds_everywhere;
 
 #[test]
 fn no_overlap_and_tokens_in_order_with_two_contenders() -> Result<()> {
-    holds_everywhere(&Rounds::SMALL)
+    holds_everywhere(&Scope::Rounds(Rounds::SMALL))
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn no_overlap_and_tokens_in_order_with_a_crash() -> Result<()> {
-    holds_everywhere(&Rounds::quick()[0])
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[0]))
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn no_overlap_and_tokens_in_order_with_a_request_in_trouble() -> Result<()> {
-    holds_everywhere(&Rounds::quick()[1])
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[1]))
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn no_overlap_and_tokens_in_order_with_leases_that_are_renewed() -> Result<()> {
-    holds_everywhere(&Rounds::quick()[2])
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[2]))
 }
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn no_overlap_and_tokens_in_order_with_a_second_round() -> Result<()> {
-    holds_everywhere(&Rounds::quick()[3])
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[3]))
 }

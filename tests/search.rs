@@ -9,11 +9,10 @@ use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::engine::Mutant;
 use lockkeeper_testkit::mutants::searched::{self, Searched};
 use lockkeeper_testkit::mutants::{Mistake, lua};
-use lockkeeper_testkit::search::single::{Bounds, Single};
-use lockkeeper_testkit::search::{Rule, Scope, scopes, search};
+use lockkeeper_testkit::search::{Bounds, Rule, Scope};
 
-pub(crate) fn holds_everywhere(scope: &dyn Scope) -> Result<()> {
-    let report = search(scope)?;
+pub(crate) fn holds_everywhere(scope: &Scope) -> Result<()> {
+    let report = scope.search()?;
     println!("{scope}\n{report}\nproved {} states", report.states);
     assert!(report.is_good(), "{scope}\n{report}");
     assert!(report.held > 0, "nothing is ever held: {scope}");
@@ -28,7 +27,7 @@ macro_rules! searches {
             fn $short() -> Result<()> {
                 let kind = KindModel::$kind;
                 for bounds in Bounds::short(&kind) {
-                    holds_everywhere(&Single { kind, bounds })?;
+                    holds_everywhere(&Scope::Single(kind, bounds))?;
                 }
                 Ok(())
             }
@@ -36,9 +35,9 @@ macro_rules! searches {
             #[test]
             #[ignore = "long: `cargo xtask prove` runs it"]
             fn $long() -> Result<()> {
-                let scopes = scopes(KindModel::$kind.name, false);
+                let scopes = Scope::of(KindModel::$kind.name, false);
                 assert!(!scopes.is_empty());
-                scopes.iter().try_for_each(|scope| holds_everywhere(&**scope))
+                scopes.iter().try_for_each(holds_everywhere)
             }
         )*
     };
@@ -93,11 +92,12 @@ fn every_mistake_is_caught_and_every_rule_catches_one() {
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
     // No mistake that there is makes a claim valid again.
+    let rules = rules.into_inner().unwrap();
     let uncaught: Vec<_> = Rule::ALL
-        .into_iter()
-        .filter(|rule| !rules.lock().unwrap().contains(rule))
+        .iter()
+        .filter(|rule| !rules.contains(rule))
         .collect();
-    assert_eq!(uncaught, [Rule::ValidAgain]);
+    assert_eq!(uncaught, [&Rule::ValidAgain]);
 }
 
 #[test]
@@ -131,8 +131,7 @@ fn a_mutant_whose_text_is_gone_from_the_script_is_an_error() {
 
 #[test]
 fn a_search_that_meets_its_bound_of_states_says_that_it_is_unfinished() {
-    let (kind, bounds) = (KindModel::MUTEX, Bounds::small());
-    let scope = Single { kind, bounds };
+    let scope = Scope::Single(KindModel::MUTEX, Bounds::small());
     let report = scope.explore(None, 100, &mut |_| {}).unwrap();
     assert!(!report.finished);
     assert!(report.to_string().ends_with("more states than the bound"));

@@ -2,14 +2,14 @@
 //! in `search.rs`.
 
 use anyhow::Result;
-use lockkeeper_testkit::search::sets::Sets;
+use lockkeeper_testkit::search::{Scope, Sets};
 
 use crate::search::holds_everywhere;
 
 #[test]
 fn sets_that_overlap_exclude_one_another_in_every_state_nearby() -> Result<()> {
     for sets in [Sets::SMALL, Sets::SMALL_OF_MUTEXES] {
-        holds_everywhere(&Sets { ticks: 1, ..sets })?;
+        holds_everywhere(&Scope::Sets(Sets { ticks: 1, ..sets }))?;
     }
     Ok(())
 }
@@ -17,7 +17,7 @@ fn sets_that_overlap_exclude_one_another_in_every_state_nearby() -> Result<()> {
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn sets_that_overlap_exclude_one_another_in_every_state() -> Result<()> {
-    Sets::quick()
+    Scope::of("multi", false)
         .iter()
-        .try_for_each(|sets| holds_everywhere(sets))
+        .try_for_each(holds_everywhere)
 }

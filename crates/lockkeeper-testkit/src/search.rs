@@ -6,36 +6,17 @@
 //! possible. Time moves in ticks, for servers and clients alike; a lease ends for its holder a millisecond before it ends
 //! on the server, between the same two ticks, so a deadline that is wrong by one tick shows.
 //!
-//! Three [scopes](Scope) are searched:
-//!
-//! | scope | what |
-//! |---|---|
-//! | [`Single`](single::Single) | one name of any kind on one server: several clients with several attempts each, queues, modes |
-//! | [`Sets`](sets::Sets) | several names of one server, of which contenders take sets |
-//! | [`Rounds`](rounds::Rounds) | one name by a majority of three servers |
-//!
-//! Each of them is a model: its states, the steps from each, and what must hold in a state or at a step ([`Rule`]). One walk
-//! goes through all of them, breadth first, so that the first violation is at the end of one of the shortest ways to one.
-//! States are small because what they are made of is kept by number, and each run of a script is remembered.
-//!
-//! # How a kind joins
-//!
-//! By a [`KindModel`](crate::kinds::KindModel). That is all for a kind whose messages say "look" or grant, whose claims ask, heartbeat, renew and
-//! release, and whose `verify` and `queue` tell which claims hold and which wait; the rules ask nothing else of it. What else a kind has goes here:
-//!
-//! | a kind with | needs |
-//! |---|---|
-//! | other modes than to read or write | a [`Mode`](crate::kinds::Mode), its protocol, and `KindModel::fits` to say which hold together |
-//! | room for several owners | a number for `KindModel::fits` |
-//! | requests of another sort, such as conversions | a `Question` in `single/state.rs`, its call in `runs.rs`, and when it may be sent in `send.rs` |
-//! | scripts that remember request numbers of another sort | numbers that count up, in `Question::number` |
+//! Three [scopes](Scope) have a model each: its states, the steps from each, and what must hold in a state or at a step
+//! ([`Rule`]). One walk goes through all of them, breadth first, so that the first violation is at the end of one of the
+//! shortest ways to one. States are small because what they are made of is kept by number, and each run of a script is
+//! remembered. A kind joins by a [`KindModel`]; `docs/proving-ground.md` says what else it may need.
 
 mod explore;
-pub mod rounds;
+mod rounds;
 mod rule;
 mod server;
-pub mod sets;
-pub mod single;
+mod sets;
+mod single;
 mod state;
 
 use std::fmt;
@@ -44,68 +25,98 @@ use anyhow::Result;
 
 use explore::explore;
 pub use explore::{Progress, Report, Trace};
+pub use rounds::Rounds;
 pub use rule::{Rule, Violation};
+pub use sets::Sets;
+pub use single::{Bounds, MOST_CLIENTS};
 
 use crate::kinds::KindModel;
 use crate::mutants::Patch;
 
 /// What is searched, and how far.
-pub trait Scope: fmt::Debug + fmt::Display + Sync {
-    /// Visits every state, the scripts as shipped or with one of them patched, until a rule is broken or so many states are found.
-    ///
-    /// # Errors
-    ///
-    /// If the embedded engine fails or refuses a shipped script; a rule that is broken is no error.
-    fn explore(
-        &self,
-        patch: Option<&Patch>,
-        states: usize,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Report>;
+#[derive(Debug, Clone)]
+#[expect(clippy::exhaustive_enums, reason = "there are no others")]
+pub enum Scope {
+    /// One name of a kind on one server: several clients with several attempts each, queues, modes.
+    Single(KindModel, Bounds),
+    /// Several names of one server, of which contenders take sets.
+    Sets(Sets),
+    /// One name by a majority of three servers.
+    Rounds(Rounds),
 }
 
-/// Some scopes.
-pub type Scopes = Vec<Box<dyn Scope>>;
+/// The word for locks over several names.
+const SEVERAL: &str = "multi";
 
 /// More states than any search has that a machine with 16 GB of memory can finish.
 pub const MOST_STATES: usize = 50_000_000;
 
-/// Visits every state of a scope.
-///
-/// # Errors
-///
-/// As for [`Scope::explore`].
-pub fn search(scope: &dyn Scope) -> Result<Report> {
-    scope.explore(None, MOST_STATES, &mut |_| {})
+impl Scope {
+    /// What every change to this kind must pass; or `thorough`, far out. None of a word that is no kind's.
+    pub fn of(kind: &str, thorough: bool) -> Vec<Self> {
+        let bounds = match thorough {
+            true => Bounds::thorough,
+            false => Bounds::quick,
+        };
+        match kind {
+            "redlock" if thorough => Rounds::thorough().map(Self::Rounds).into(),
+            "redlock" => Rounds::quick().map(Self::Rounds).into(),
+            SEVERAL if thorough => Sets::thorough().map(Self::Sets).into(),
+            SEVERAL => Sets::quick().map(Self::Sets).into(),
+            word => {
+                let kinds = KindModel::ON_ONE_SERVER.into_iter();
+                let kind = kinds.filter(|kind| kind.name == word);
+                let all = |kind| {
+                    bounds(&kind)
+                        .into_iter()
+                        .map(move |it| Self::Single(kind, it))
+                };
+                kind.flat_map(all).collect()
+            }
+        }
+    }
+
+    /// Visits every state of the scripts as shipped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`explore`](Self::explore).
+    pub fn search(&self) -> Result<Report> {
+        self.explore(None, MOST_STATES, &mut |_| {})
+    }
+
+    // Not generic, so that it is compiled here, optimised, and not with a test.
+    /// Visits every state, of one of the scripts patched if there is a patch, until a rule is broken or so many states are found.
+    ///
+    /// # Errors
+    ///
+    /// If the embedded engine fails or refuses a shipped script; a rule that is broken is no error.
+    pub fn explore(
+        &self,
+        patch: Option<&Patch>,
+        states: usize,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report> {
+        match self {
+            Self::Single(kind, bounds) => explore(
+                single::OneName::new(*kind, bounds, patch)?,
+                states,
+                progress,
+            ),
+            Self::Sets(sets) => explore(sets::SeveralNames::new(*sets, patch)?, states, progress),
+            Self::Rounds(rounds) => {
+                explore(rounds::Majority::new(*rounds, patch)?, states, progress)
+            }
+        }
+    }
 }
 
-/// The words for locks over several names.
-pub const SEVERAL: &str = "multi";
-
-/// The scopes of a kind, or of [`SEVERAL`], that every change must pass; or far-out ones, `thorough`.
-pub fn scopes(kind: &str, thorough: bool) -> Scopes {
-    fn boxed<S: Scope + 'static>(scopes: impl IntoIterator<Item = S>) -> Scopes {
-        let boxed = scopes.into_iter().map(|scope| Box::new(scope) as _);
-        boxed.collect()
-    }
-    let of = |kind: &KindModel| {
-        let bounds = if thorough {
-            single::Bounds::thorough(kind)
-        } else {
-            single::Bounds::quick(kind)
-        };
-        let kind = *kind;
-        let bounds = bounds.into_iter();
-        boxed(bounds.map(|bounds| single::Single { kind, bounds }))
-    };
-    match kind {
-        "redlock" if thorough => boxed(rounds::Rounds::thorough()),
-        "redlock" => boxed(rounds::Rounds::quick()),
-        SEVERAL if thorough => boxed(sets::Sets::thorough()),
-        SEVERAL => boxed(sets::Sets::quick()),
-        kind => {
-            let mut kinds = KindModel::ON_ONE_SERVER.iter();
-            kinds.find(|it| it.name == kind).map_or_else(Vec::new, of)
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(kind, bounds) => write!(f, "{}: {bounds}", kind.name),
+            Self::Sets(sets) => write!(f, "{SEVERAL}: {sets}"),
+            Self::Rounds(rounds) => write!(f, "redlock: {rounds}"),
         }
     }
 }

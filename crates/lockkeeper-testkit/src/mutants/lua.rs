@@ -13,9 +13,7 @@ pub use modes::RWLOCK;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
-use crate::search::Scopes;
-use crate::search::sets::Sets;
-use crate::search::single::{Bounds, Single};
+use crate::search::{Bounds, Scope, Sets};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -109,10 +107,14 @@ impl Mutant {
     }
 
     /// What is searched for it, one after the other until it shows.
-    pub fn scopes(&self) -> Scopes {
+    pub fn scopes(&self) -> Vec<Scope> {
         let bounds = match self.world {
             Where::FourClients => return Vec::new(),
-            Where::Sets => return vec![Box::new(Sets::SMALL), Box::new(Sets::SMALL_OF_MUTEXES)],
+            Where::Sets => {
+                return [Sets::SMALL, Sets::SMALL_OF_MUTEXES]
+                    .map(Scope::Sets)
+                    .into();
+            }
             Where::Small => Bounds::small(),
             Where::Queue => Bounds::new(3, &[2], 4, 1, 1),
             Where::Conversions => Bounds::conversions(),
@@ -123,10 +125,10 @@ impl Mutant {
                 ..Bounds::small()
             },
         };
-        let mut kinds = KindModel::ON_ONE_SERVER.into_iter();
-        let kind = kinds.find(|kind| kind.name == self.kind());
-        let scope = kind.map(|kind| Box::new(Single { kind, bounds }) as _);
-        scope.into_iter().collect()
+        let kinds = KindModel::ON_ONE_SERVER.into_iter();
+        let kind = kinds.filter(|kind| kind.name == self.kind());
+        kind.map(|kind| Scope::Single(kind, bounds.clone()))
+            .collect()
     }
 }
 

@@ -1,13 +1,11 @@
 //! Mistakes that a search must find, and where they show.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use lockkeeper_core::mutants::{Mutant, with};
 
 use super::{Mistake, lua};
 use crate::kinds::KindModel;
-use crate::search::rounds::Rounds;
-use crate::search::single::{Bounds, Single};
-use crate::search::{MOST_STATES, Report, Scope, Scopes};
+use crate::search::{Bounds, MOST_STATES, Report, Rounds, Scope};
 
 /// Those of grants by message.
 const OF_QUEUES: [Mutant; 2] = [Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
@@ -45,7 +43,7 @@ pub struct Searched {
     /// The kind of lock that is searched.
     pub kind: &'static str,
     /// Where it must show.
-    pub scopes: Scopes,
+    pub scopes: Vec<Scope>,
 }
 
 /// Every one, those of scripts first.
@@ -55,23 +53,20 @@ pub fn all() -> Vec<Searched> {
         kind: mutant.kind(),
         scopes: mutant.scopes(),
     });
-    let claims = |kind: KindModel, bounds: Bounds| {
-        move |mutant| Searched {
-            mistake: Mistake::Engine(mutant),
-            kind: kind.name,
-            scopes: vec![Box::new(Single {
-                kind,
-                bounds: bounds.clone(),
-            })],
-        }
-    };
-    let queues = claims(KindModel::FAIR, Bounds::new(2, &[2], 4, 1, 1));
-    let conversions = claims(KindModel::RWLOCK, Bounds::conversions());
-    let rounds = |(mutant, rounds)| Searched {
+    let engine = |mutant, kind: KindModel, scope| Searched {
         mistake: Mistake::Engine(mutant),
-        kind: KindModel::REDLOCK.name,
-        scopes: vec![Box::new(rounds)],
+        kind: kind.name,
+        scopes: vec![scope],
     };
+    let queues = |mutant| {
+        let (kind, bounds) = (KindModel::FAIR, Bounds::new(2, &[2], 4, 1, 1));
+        engine(mutant, kind, Scope::Single(kind, bounds))
+    };
+    let conversions = |mutant| {
+        let (kind, bounds) = (KindModel::RWLOCK, Bounds::conversions());
+        engine(mutant, kind, Scope::Single(kind, bounds))
+    };
+    let rounds = |(mutant, rounds)| engine(mutant, KindModel::REDLOCK, Scope::Rounds(rounds));
     scripts
         .chain(OF_QUEUES.into_iter().map(queues))
         .chain(OF_CONVERSIONS.into_iter().map(conversions))
@@ -86,23 +81,21 @@ impl Searched {
     /// # Errors
     ///
     /// As for [`Scope::explore`], and if the patch of a script no longer applies.
-    pub fn hunt(&self) -> Result<(&dyn Scope, Report)> {
+    pub fn hunt(&self) -> Result<(&Scope, Report)> {
         let mut hunted = None;
         for scope in &self.scopes {
             let report = match self.mistake {
-                Mistake::Script(mutant) => {
-                    scope.explore(Some(&mutant.patch()?), MOST_STATES, &mut |_| {})?
+                Mistake::Script(it) => {
+                    scope.explore(Some(&it.patch()?), MOST_STATES, &mut |_| {})?
                 }
-                Mistake::Engine(mutant) => {
-                    with(mutant, || scope.explore(None, MOST_STATES, &mut |_| {}))?
-                }
+                Mistake::Engine(it) => with(it, || scope.search())?,
             };
             let shows = report.violation.is_some();
-            hunted = Some((&**scope, report));
+            hunted = Some((scope, report));
             if shows {
                 break;
             }
         }
-        anyhow::Context::context(hunted, "nothing to search")
+        hunted.context("nothing to search")
     }
 }

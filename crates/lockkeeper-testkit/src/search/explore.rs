@@ -163,7 +163,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Visits every state, until a rule is broken or `limit` states are found.
 pub(super) fn explore<M: Model>(
-    model: &mut M,
+    mut model: M,
     limit: usize,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report> {
@@ -201,7 +201,7 @@ pub(super) fn explore<M: Model>(
                     path.push(parents[state] as usize);
                 }
                 let states = path.into_iter().rev().map(|state| found[state]);
-                violation = Some(trace(model, states.skip(1))?);
+                violation = Some(trace(&mut model, states.skip(1))?);
                 break 'search;
             }
         }

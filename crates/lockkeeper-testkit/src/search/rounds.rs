@@ -21,7 +21,6 @@ use lockkeeper_core::quorum::Quorum;
 use super::explore::{Judgement, Model, Moves};
 use super::rule::Rule;
 use super::state::{Interned, Ticks};
-use super::{Progress, Report, Scope, explore};
 use crate::kinds::letter;
 use crate::mutants::Patch;
 use contender::Contender;
@@ -131,7 +130,7 @@ impl fmt::Display for Rounds {
         };
         write!(
             f,
-            "redlock: {:?} rounds, leases of {} ticks, {renews}, ",
+            "{:?} rounds, leases of {} ticks, {renews}, ",
             self.rounds, self.ttl
         )?;
         write!(
@@ -142,28 +141,9 @@ impl fmt::Display for Rounds {
     }
 }
 
-impl Scope for Rounds {
-    fn explore(
-        &self,
-        patch: Option<&Patch>,
-        states: usize,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Report> {
-        let mut contenders = Interned::default();
-        contenders.number(Contender::new());
-        let mut model = Majority {
-            bounds: *self,
-            quorum: Quorum::of(SERVERS).context("no quorum")?,
-            runs: Runs::new(*self, patch)?,
-            contenders,
-        };
-        explore(&mut model, states, progress)
-    }
-}
-
 /// Everything there is at one moment. Contenders and what servers have are numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
+pub(super) struct State {
     servers: [Keys; SERVERS],
     contenders: [u32; CONTENDERS],
     tick: u8,
@@ -173,14 +153,14 @@ struct State {
     last: FencingToken,
 }
 
-/// What a server has, and when it lost its data.
+/// What a server has, a number of its own, and when it lost its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Keys {
     number: u32,
     lost: Option<u8>,
 }
 
-struct Majority {
+pub(super) struct Majority {
     bounds: Rounds,
     quorum: Quorum,
     runs: Runs,
@@ -188,6 +168,17 @@ struct Majority {
 }
 
 impl Majority {
+    pub(super) fn new(bounds: Rounds, patch: Option<&Patch>) -> Result<Self> {
+        let mut contenders = Interned::default();
+        contenders.number(Contender::new());
+        Ok(Self {
+            bounds,
+            quorum: Quorum::of(SERVERS).context("no quorum")?,
+            runs: Runs::new(bounds, patch)?,
+            contenders,
+        })
+    }
+
     fn contender(&self, state: State, client: u8) -> Rc<Contender> {
         self.contenders.value(state.contenders[usize::from(client)])
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Defines the rules, and the list of all.
+/// Defines the rules, each by what breaks it.
 macro_rules! rules {
     ($(#[doc = $what:literal] $name:ident,)*) => {
         /// A rule, called by what breaks it.
@@ -14,7 +14,14 @@ macro_rules! rules {
 
         impl Rule {
             /// All there are.
-            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// What breaks it, as a sentence.
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => $what.trim_ascii(),)*
+                }
+            }
         }
     };
 }
@@ -42,7 +49,7 @@ rules! {
     NotReleased,
     /// A claim is told that it is gone while another of its own client has its place.
     LostToItself,
-    /// Of names that are acquired together some are granted and some are not.
+    /// Of names that are acquired together one is granted and another is not.
     PartialGrant,
     /// The answer for one of several names is not true of it.
     WrongAnswer,
@@ -72,20 +79,19 @@ rules! {
 pub struct Violation {
     /// Which.
     pub rule: Rule,
-    /// By whom, and how.
-    pub what: String,
+    /// By which claims, on which name, with which token.
+    pub by: String,
 }
 
 impl Rule {
-    /// That this is broken.
-    pub(super) fn broken(self, what: impl Into<String>) -> Violation {
-        let what = what.into();
-        Violation { rule: self, what }
+    pub(super) fn broken(self, by: impl fmt::Display) -> Violation {
+        let by = by.to_string();
+        Violation { rule: self, by }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.rule, self.what)
+        write!(f, "{:?} by {}: {}", self.rule, self.by, self.rule.what())
     }
 }

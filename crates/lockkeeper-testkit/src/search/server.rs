@@ -9,15 +9,17 @@ use lockkeeper_core::protocol::{Answer, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Event, Reply, Request, Store as _, StoreError, Value};
 use lockkeeper_core::{ClaimId, Name};
 use lockkeeper_memory::{MemoryStore, Snapshot};
+use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
-use super::state::Ticks;
+use super::state::{Interned, Ticks};
 use crate::mutants::Patch;
 
 /// The last token before a search begins whose clock is behind it. Far ahead of the clock.
 const LAST_TOKEN: &str = "5000000000";
 
-/// A server whose clock stands still. Its state is set before each use.
+/// A server whose clock stands still. Its states are numbered in the order in which they came, and it is put into one of them
+/// before each use.
 #[derive(Debug)]
 pub(super) struct Server {
     ticks: Ticks,
@@ -25,6 +27,8 @@ pub(super) struct Server {
     patch: Option<Patch>,
     store: MemoryStore,
     events: mpsc::UnboundedReceiver<Event>,
+    states: Interned<Snapshot>,
+    later: FxHashMap<(u32, u8), u32>,
 }
 
 impl Server {
@@ -37,6 +41,8 @@ impl Server {
             patch: patch.cloned(),
             events: store.events().context("the events are taken")?,
             store,
+            states: Interned::default(),
+            later: FxHashMap::default(),
         };
         server.set_clock(0);
         Ok(server)
@@ -66,14 +72,32 @@ impl Server {
         Ok(())
     }
 
-    /// Goes to this tick, with these keys but for those that have expired.
-    pub(super) fn restore(&self, tick: u8, keys: &Snapshot) {
+    /// Goes to this state at this tick: what has expired by then is gone.
+    pub(super) fn restore(&self, state: u32, tick: u8) {
         self.set_clock(tick);
-        self.store.restore(keys);
+        self.store.restore(&self.states.value(state));
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        self.store.snapshot()
+    /// The number of the present state.
+    pub(super) fn number(&mut self) -> u32 {
+        self.states.number(self.store.snapshot())
+    }
+
+    /// The number of a state at a later tick.
+    pub(super) fn later(&mut self, state: u32, tick: u8) -> u32 {
+        if let Some(later) = self.later.get(&(state, tick)) {
+            return *later;
+        }
+        self.restore(state, tick);
+        let later = self.number();
+        self.later.insert((state, tick), later);
+        later
+    }
+
+    /// The number of a state with everything in it put through `rename`.
+    pub(super) fn renamed(&mut self, state: u32, rename: impl Fn(&[u8]) -> Vec<u8>) -> u32 {
+        let renamed = self.states.value(state).renamed(rename);
+        self.states.number(renamed)
     }
 
     pub(super) fn keys(&self) -> Vec<String> {

@@ -21,17 +21,16 @@ use lockkeeper_core::FencingToken;
 
 use super::explore::{Judgement, Model, Moves};
 use super::state::{Interned, Ticks};
-use super::{Progress, Report, Scope, explore};
 use crate::kinds::KindModel;
 use crate::mutants::Patch;
 use contender::Contender;
 use runs::Runs;
 
 /// How many names there are.
-pub const NAMES: usize = 3;
+const NAMES: usize = 3;
 
 /// How many contenders there are at most.
-pub const CONTENDERS: usize = 3;
+const CONTENDERS: usize = 3;
 
 const TICKS: Ticks = Ticks(10);
 
@@ -135,27 +134,9 @@ impl fmt::Display for Sets {
     }
 }
 
-impl Scope for Sets {
-    fn explore(
-        &self,
-        patch: Option<&Patch>,
-        states: usize,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Report> {
-        let mut contenders = Interned::default();
-        contenders.number(Contender::new());
-        let mut model = SeveralNames {
-            bounds: *self,
-            runs: Runs::new(*self, patch)?,
-            contenders,
-        };
-        explore(&mut model, states, progress)
-    }
-}
-
 /// Everything there is at one moment. The server and contenders are numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
+pub(super) struct State {
     server: u32,
     contenders: [u32; CONTENDERS],
     tick: u8,
@@ -165,13 +146,24 @@ struct State {
     last: [Option<(FencingToken, u8)>; NAMES],
 }
 
-struct SeveralNames {
+pub(super) struct SeveralNames {
     bounds: Sets,
     runs: Runs,
     contenders: Interned<Contender>,
 }
 
 impl SeveralNames {
+    pub(super) fn new(bounds: Sets, patch: Option<&Patch>) -> Result<Self> {
+        let mut contenders = Interned::default();
+        contenders.number(Contender::new());
+        let runs = Runs::new(bounds, patch)?;
+        Ok(Self {
+            bounds,
+            runs,
+            contenders,
+        })
+    }
+
     fn contender(&self, state: State, client: u8) -> Rc<Contender> {
         self.contenders.value(state.contenders[usize::from(client)])
     }

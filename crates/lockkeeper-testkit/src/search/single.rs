@@ -5,18 +5,8 @@
 //! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a
 //! claim was granted comes at any time later, as often as it likes, or never. Any request can be in trouble: late on its
 //! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
-//! later, as often as it likes. Requests overtake each other. What must hold is in `judge.rs`, `tokens.rs`, `queue.rs` and
+//! later, as often as it likes. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. What must hold is in `judge.rs`, `tokens.rs`, `queue.rs` and
 //! `progress.rs`.
-//!
-//! # What is not
-//!
-//! - More of anything than the [`Bounds`] say.
-//! - Servers that lose data, clocks that drift apart, refused messages, longest times to hold, questions out of turn.
-//! - Batches of renewals: each goes out alone here. `tests/scripts.rs` shows that the items of a batch do not mind each other.
-//! - Which waiter of a client polls, and how its timer goes: here each may poll at any moment. So late and lost messages that
-//!   say "look" make no states of their own; that a message *is sent* is a rule.
-//! - Which claims a client expects messages for, limits of a queue, and tries that do not wait.
-//! - Progress is followed along one run from each state, not along all.
 //!
 //! # How states are kept few
 //!
@@ -39,7 +29,6 @@ mod state;
 mod tokens;
 mod words;
 
-use std::fmt;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -51,39 +40,10 @@ use state::{Client, State};
 
 use super::explore::{Judgement, Model, Moves};
 use super::state::{Interned, Ticks};
-use super::{Progress, Report, Scope, explore};
 use crate::kinds::{Claimant, KindModel};
 use crate::mutants::Patch;
 
 const TICKS: Ticks = Ticks(10);
-
-/// One name of a kind, within bounds.
-#[derive(Debug, Clone)]
-#[expect(clippy::exhaustive_structs, reason = "tests make it")]
-pub struct Single {
-    /// The kind of the lock.
-    pub kind: KindModel,
-    /// How far the search goes.
-    pub bounds: Bounds,
-}
-
-impl Scope for Single {
-    fn explore(
-        &self,
-        patch: Option<&Patch>,
-        states: usize,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Report> {
-        let mut model = OneName::new(self.kind, &self.bounds, patch)?;
-        explore(&mut model, states, progress)
-    }
-}
-
-impl fmt::Display for Single {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.name, self.bounds)
-    }
-}
 
 /// The claimants of so many clients with so many attempts each.
 fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<> {
@@ -92,7 +52,7 @@ fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<
 }
 
 #[derive(Debug)]
-struct OneName {
+pub(super) struct OneName {
     kind: KindModel,
     bounds: Bounds,
     runs: Runs,
@@ -102,7 +62,7 @@ struct OneName {
 }
 
 impl OneName {
-    fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
+    pub(super) fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
         let mut clients = Interned::default();
         clients.number(Client::new(bounds.attempts()));
         Ok(Self {

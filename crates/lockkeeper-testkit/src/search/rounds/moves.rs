@@ -258,13 +258,14 @@ impl Majority {
         if contender.stage == Stage::Idle {
             contender.forget_round(Stage::Idle);
         }
-        for (requests, keys) in contender.requests.iter_mut().zip(state.servers) {
+        for (server, requests) in contender.requests.iter_mut().enumerate() {
+            let keys = state.servers[server];
             // What is executed for a claim that is not there and cannot come changes nothing.
             let mut useless = Vec::new();
             for &(attempt, asked) in requests.in_doubt.iter() {
                 let comes = asked == Asked::Acquire || requests.may_come((attempt, Asked::Acquire));
                 let claimant = Claimant { client, attempt };
-                if !comes && !self.runs.holds(keys.number, claimant)? {
+                if !comes && !self.runs.holds(server, keys, claimant)? {
                     useless.push((attempt, asked));
                 }
             }

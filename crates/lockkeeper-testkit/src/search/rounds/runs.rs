@@ -1,5 +1,6 @@
 //! What the servers make of requests: the number of what one has, each run of a script remembered.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use anyhow::{Context as _, Result};
 use lockkeeper_core::mutants::{Mutant, is_active};
 use lockkeeper_core::protocol::{Answer, Protocol, RequestContext};
 use lockkeeper_core::{ClaimId, Name, Owner};
-use lockkeeper_memory::Snapshot;
 use rustc_hash::FxHashMap;
 
 use super::contender::Asked;
@@ -15,13 +15,13 @@ use super::{CONTENDERS, Keys, Rounds, SERVERS, TICKS};
 use crate::kinds::{Claimant, KindModel, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
-use crate::search::state::{Interned, owner};
+use crate::search::state::owner;
 
 /// How far the servers' clocks are ahead, ms: up to a second apart.
 const AHEAD: [i64; SERVERS] = [0, 600, -400];
 
-/// The server whose clock is behind all others.
-const LAST: usize = 2;
+/// At which server in which state and at which tick, of which claim, what.
+type Request = (usize, Keys, u8, Claimant, Asked);
 
 pub(super) struct Runs {
     protocol: Arc<dyn Protocol>,
@@ -30,17 +30,14 @@ pub(super) struct Runs {
     owners: Vec<Owner>,
     /// By place and the last loss of data, which an engine knows apart from its keys.
     servers: FxHashMap<(usize, Option<u8>), Server>,
-    snapshots: Interned<Snapshot>,
-    runs: FxHashMap<(usize, Keys, u8, Claimant, Asked), (u32, Answer)>,
-    held: FxHashMap<(u32, Claimant), bool>,
+    runs: FxHashMap<Request, (u32, Answer)>,
+    held: FxHashMap<(usize, Keys, Claimant), bool>,
 }
 
 impl Runs {
     /// What a server without keys has is number zero.
     pub(super) fn new(bounds: Rounds, patch: Option<&Patch>) -> Result<Self> {
         let ttl = TICKS.lease(bounds.ttl);
-        let mut snapshots = Interned::default();
-        snapshots.number(Server::new(TICKS, 0, None)?.snapshot());
         let clients = 0..CONTENDERS as u8;
         Ok(Self {
             protocol: KindModel::REDLOCK.protocol(Mode::Write, Name::new("", "n")?, ttl),
@@ -48,7 +45,6 @@ impl Runs {
             patch: patch.cloned(),
             owners: clients.map(owner).collect::<Result<_>>()?,
             servers: FxHashMap::default(),
-            snapshots,
             runs: FxHashMap::default(),
             held: FxHashMap::default(),
         })
@@ -66,30 +62,33 @@ impl Runs {
         ClaimId::new(self.owners[usize::from(client)], attempt.into())
     }
 
-    fn restored(&mut self, place: usize, keys: Keys, tick: u8) -> Result<&Server> {
-        let key = (place, keys.lost);
-        if !self.servers.contains_key(&key) {
-            let server = Server::new(TICKS, AHEAD[place], self.patch.as_ref())?;
-            if let Some(tick) = keys.lost {
-                server.restart(tick);
+    fn restored(&mut self, place: usize, keys: Keys, tick: u8) -> Result<&mut Server> {
+        let server = match self.servers.entry((place, keys.lost)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let mut server = Server::new(TICKS, AHEAD[place], self.patch.as_ref())?;
+                if let Some(tick) = keys.lost {
+                    server.restart(tick);
+                }
+                server.number();
+                entry.insert(server)
             }
-            self.servers.insert(key, server);
-        }
-        let server = &self.servers[&key];
-        server.restore(tick, &self.snapshots.value(keys.number));
+        };
+        server.restore(keys.number, tick);
         Ok(server)
     }
 
     /// Whether the claim is on a server that has these keys.
-    pub(super) fn holds(&mut self, number: u32, claimant: Claimant) -> Result<bool> {
-        if let Some(holds) = self.held.get(&(number, claimant)) {
+    pub(super) fn holds(&mut self, place: usize, keys: Keys, claimant: Claimant) -> Result<bool> {
+        let key = (place, keys, claimant);
+        if let Some(holds) = self.held.get(&key) {
             return Ok(*holds);
         }
         let claim = self.claim(claimant);
-        // Before anything can have expired.
-        let server = self.restored(LAST, Keys { number, lost: None }, 0)?;
-        let holds = server.execute(&["GET", "n"])?.as_str() == Some(claim.as_str());
-        self.held.insert((number, claimant), holds);
+        // At a time before anything can have expired.
+        let holder = self.restored(place, keys, 0)?.execute(&["GET", "n"])?;
+        let holds = holder.as_str() == Some(claim.as_str());
+        self.held.insert(key, holds);
         Ok(holds)
     }
 
@@ -123,8 +122,7 @@ impl Runs {
         let answers = server.call(&call, 1, 1)?.unwrap_or_default();
         let answer = answers.first().copied().flatten();
         let answer = answer.with_context(|| format!("{} gave no answer", call.script.name))?;
-        let snapshot = server.snapshot();
-        let run = (self.snapshots.number(snapshot), answer);
+        let run = (server.number(), answer);
         self.runs.insert(key, run);
         Ok(run)
     }

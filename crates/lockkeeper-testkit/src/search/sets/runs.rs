@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use lockkeeper_core::protocol::{Protocol, RequestContext, ScriptCall, Together};
 use lockkeeper_core::{ClaimId, FencingToken, Name, Owner};
-use lockkeeper_memory::Snapshot;
 use rustc_hash::FxHashMap;
 
 use super::contender::{Answers, Asked};
@@ -15,7 +14,7 @@ use super::{CONTENDERS, NAMES, Sets, TICKS};
 use crate::kinds::{Claimant, Holder, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
-use crate::search::state::{Interned, owner};
+use crate::search::state::owner;
 
 /// What one run of a script changed.
 #[derive(Debug, Clone)]
@@ -56,7 +55,6 @@ pub(super) struct Runs {
     protocols: Vec<Arc<dyn Protocol>>,
     owners: Vec<Owner>,
     server: Server,
-    snapshots: Interned<Snapshot>,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
 }
@@ -64,7 +62,7 @@ pub(super) struct Runs {
 impl Runs {
     /// With a server without keys: its state is number zero.
     pub(super) fn new(bounds: Sets, patch: Option<&Patch>) -> Result<Self> {
-        let server = Server::new(TICKS, 0, patch)?;
+        let mut server = Server::new(TICKS, 0, patch)?;
         let mut protocols = Vec::new();
         for (number, kind) in bounds.kinds.iter().enumerate() {
             let name = Name::new("", &format!("n{number}"))?;
@@ -73,15 +71,13 @@ impl Runs {
             server.subscribe(&protocol.channel())?;
             protocols.push(protocol);
         }
-        let mut snapshots = Interned::default();
-        snapshots.number(server.snapshot());
+        server.number();
         let clients = 0..CONTENDERS as u8;
         Ok(Self {
             bounds,
             protocols,
             owners: clients.map(owner).collect::<Result<_>>()?,
             server,
-            snapshots,
             runs: FxHashMap::default(),
             standings: FxHashMap::default(),
         })
@@ -110,7 +106,7 @@ impl Runs {
             return Ok(run.clone());
         }
         let (call, items) = self.script_call(claimant, asked)?;
-        self.restore(server, tick);
+        self.server.restore(server, tick);
         let answers = self.server.call(&call, 1, items)?;
         let mut woken = [false; NAMES];
         for (channel, _) in self.server.messages() {
@@ -119,7 +115,7 @@ impl Runs {
             }
         }
         let run = Run {
-            server: self.number(),
+            server: self.server.number(),
             answers: answers.unwrap_or_else(|| vec![None; items]).into(),
             woken,
         };
@@ -129,8 +125,7 @@ impl Runs {
 
     /// The state at a later tick, without what has expired.
     pub(super) fn later(&mut self, server: u32, tick: u8) -> u32 {
-        self.restore(server, tick);
-        self.number()
+        self.server.later(server, tick)
     }
 
     /// Which claims hold, as the scripts of their kinds tell.
@@ -139,7 +134,7 @@ impl Runs {
             return Ok(Rc::clone(standing));
         }
         // Questions change nothing.
-        self.restore(server, tick);
+        self.server.restore(server, tick);
         let mut standing = Standing::default();
         for (client, set) in (0..).zip(self.bounds.sets) {
             for attempt in 0..self.bounds.attempts {
@@ -154,14 +149,6 @@ impl Runs {
         let standing = Rc::new(standing);
         self.standings.insert((server, tick), Rc::clone(&standing));
         Ok(standing)
-    }
-
-    fn restore(&self, server: u32, tick: u8) {
-        self.server.restore(tick, &self.snapshots.value(server));
-    }
-
-    fn number(&mut self) -> u32 {
-        self.snapshots.number(self.server.snapshot())
     }
 
     /// The call that is asked for, and how many names it is about.

@@ -17,20 +17,16 @@ impl OneName {
         let now = TICKS.moment(state.tick);
         let standing = self.runs.standing(state.server, state.tick)?;
         let (mut broken, mut valid) = (None, Vec::new());
-        let mut breaks = |rule: Rule, what: &dyn Fn() -> String| {
-            if broken.is_none() {
-                broken = Some(rule.broken(what()));
-            }
-        };
         for claimant in self.claimants() {
             let client = self.client(state, claimant.client);
             let attempt = &client[claimant.attempt];
-            let place = self.runs.place_of(claimant);
-            let is_there = standing.left[place].is_some() || standing.queued[place].is_some();
+            let its = standing[claimant];
+            let is_there = its.left.is_some() || its.queued.is_some();
+            let mut breaks = |rule: Rule| {
+                broken.get_or_insert_with(|| rule.broken(claimant));
+            };
             if attempt.released.is_some() && is_there {
-                breaks(Rule::NotReleased, &|| {
-                    format!("the release of {claimant} was confirmed, and the server has its claim")
-                });
+                breaks(Rule::NotReleased);
             }
             let Some(claim) = attempt.claim() else {
                 continue;
@@ -42,42 +38,33 @@ impl OneName {
                 valid.push((Holder { claimant, mode }, token));
                 // As long as it is being converted its place may be the other's already.
                 let taker = client.successor(claimant.attempt);
-                let taken = taker.and_then(|attempt| {
-                    standing.left[self.runs.place_of(Claimant {
-                        attempt,
-                        ..claimant
-                    })]
+                let taker = taker.map(|attempt| Claimant {
+                    attempt,
+                    ..claimant
                 });
-                let left = standing.left[place].max(taken);
+                let left = its.left.max(taker.and_then(|taker| standing[taker].left));
                 if left.is_none_or(|left| now.after(left) < deadline) {
-                    breaks(Rule::ValidTooLong, &|| {
-                        format!("{claimant} is valid for longer than the server keeps its claim")
-                    });
+                    breaks(Rule::ValidTooLong);
                 }
             }
             if !is_there && self.was_heard_lately(state, claimant) {
-                breaks(Rule::PlaceLost, &|| {
-                    format!("{claimant} was heard not long ago, and neither waits nor holds")
-                });
+                breaks(Rule::PlaceLost);
             }
         }
         let holders = || valid.iter().map(|(holder, _)| *holder);
-        let overlap = (0..).zip(holders()).find_map(|(place, holder)| {
-            let beside = holders().take(place);
-            (!self.kind.fits(beside, holder)).then(|| {
-                let others: Vec<_> = holders()
-                    .take(place)
-                    .map(|it| it.claimant.to_string())
-                    .collect();
-                let what = format!("{} is valid beside {}", holder.claimant, others.join(", "));
-                Rule::Overlap.broken(what)
-            })
-        });
+        let mut numbered = (0..).zip(holders());
+        let fits = |(place, holder)| self.kind.fits(holders().take(place), holder);
+        let overlap = !numbered.all(fits);
+        let names = || {
+            holders()
+                .map(|it| it.claimant.to_string())
+                .collect::<Vec<_>>()
+        };
+        let overlap = overlap.then(|| Rule::Overlap.broken(names().join(", ")));
+        let passed = || self.token_passed(state, &valid);
         Ok(Judgement {
             held: !valid.is_empty(),
-            broken: overlap
-                .or_else(|| self.token_passed(state, &valid))
-                .or(broken),
+            broken: overlap.or_else(passed).or(broken),
         })
     }
 
@@ -108,16 +95,17 @@ impl OneName {
         }
         let standing = self.runs.standing(state.server, state.tick)?;
         let holds = |attempt| {
-            let place = self.runs.place_of(Claimant {
+            standing[Claimant {
                 attempt,
                 ..claimant
-            });
-            standing.left[place].is_some()
+            }]
+            .left
+            .is_some()
         };
-        let waits = heartbeats && standing.queued[self.runs.place_of(claimant)].is_some();
-        let there = waits || holds(claimant.attempt) || converts.is_some_and(holds);
-        let what = "held no longer, and a request that may not create has brought it back";
-        Ok((!there).then(|| Rule::Revived.broken(format!("{claimant} {what}"))))
+        let there = heartbeats && standing[claimant].queued.is_some()
+            || holds(claimant.attempt)
+            || converts.is_some_and(holds);
+        Ok((!there).then(|| Rule::Revived.broken(claimant)))
     }
 
     /// A waiter sleeps on although this run of a release has made the name free. `state` is the one before it.
@@ -129,8 +117,7 @@ impl OneName {
         let freed = !run.woke
             && !self.runs.standing(state.server, state.tick)?.is_free()
             && self.runs.standing(run.server, state.tick)?.is_free();
-        let what = "sleeps while a release frees the name, and nobody tells it";
-        Ok(freed.then(|| Rule::NotWoken.broken(format!("{sleeper} {what}"))))
+        Ok(freed.then(|| Rule::NotWoken.broken(sleeper)))
     }
 
     /// A claim that asks to go on is not told that it is gone when another claim of its own client has its place.
@@ -146,13 +133,12 @@ impl OneName {
         }
         client[claimant.attempt].claim()?.deadline()?;
         let attempt = client.successor(claimant.attempt)?;
-        let other = Claimant {
+        after[Claimant {
             attempt,
             ..claimant
-        };
-        after.left[self.runs.place_of(other)]?;
-        let what = format!("{claimant} is told that it is gone, and {other} has its place");
-        Some(Rule::LostToItself.broken(what))
+        }]
+        .left?;
+        Some(Rule::LostToItself.broken(claimant))
     }
 
     /// The claims that ask and would be served one day, in order.

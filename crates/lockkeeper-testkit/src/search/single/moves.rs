@@ -227,8 +227,7 @@ impl OneName {
         for &(grantee, message) in &*run.grants {
             let judged = self.judge_grant(before, &after, (grantee, message.token), false)?;
             broken = broken.or(judged);
-            let mode = after.modes[self.runs.place_of(grantee)];
-            state.note_grant(grantee, mode, message.token);
+            state.note_grant(grantee, after[grantee].mode, message.token);
         }
         if let Told::Answer(Answer::Granted(token)) = run.told {
             let converts = matches!(asked.question, Question::Convert { .. });
@@ -368,5 +367,5 @@ fn valid_again(
     now: u8,
 ) -> Option<Violation> {
     let again = before.is_valid(now) == Some(false) && after.is_valid(now) == Some(true);
-    again.then(|| Rule::ValidAgain.broken(format!("{claimant} had ended, and is valid again")))
+    again.then(|| Rule::ValidAgain.broken(claimant))
 }

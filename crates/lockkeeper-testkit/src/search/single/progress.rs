@@ -40,8 +40,7 @@ impl OneName {
                         .runs
                         .is_tidy(state.server, state.tick, self.patience())?
                 {
-                    let what = "nobody wants the name any more, and a late comer is not served, or something remains";
-                    return Ok(Some(Rule::Remains.broken(what)));
+                    return Ok(Some(Rule::Remains.broken("a late comer")));
                 }
                 self.healthy.insert(key);
                 return Ok(None);
@@ -49,8 +48,7 @@ impl OneName {
             state = self.tick(state);
         }
         let waiter = self.waiters(state).next();
-        let what = "is never served, though nothing goes wrong any more";
-        Ok(waiter.map(|waiter| Rule::NotServed.broken(format!("{waiter} {what}"))))
+        Ok(waiter.map(|waiter| Rule::NotServed.broken(waiter)))
     }
 
     /// After so many ticks every lease has ended that was not renewed, and every grant to a waiter that has died.

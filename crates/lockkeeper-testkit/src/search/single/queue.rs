@@ -4,7 +4,7 @@ use anyhow::Result;
 use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Answer;
 
-use super::runs::{Run, Standing};
+use super::runs::{Run, Standing, Stands};
 use super::state::{Asked, Question, State, Told};
 use super::{OneName, TICKS};
 use crate::kinds::Claimant;
@@ -43,49 +43,41 @@ impl OneName {
         let converts = matches!(asked.question, Question::Convert { .. });
         let stays = |it: &Claimant| *it != asking || self.was_heard_lately(state, *it);
         for other in self.claimants() {
-            let place = self.runs.place_of(other);
-            let granted = before.left[place].is_none() && after.left[place].is_some();
+            let (stood, stands) = (before[other], after[other]);
             // One that converts has held already.
+            let granted = stood.left.is_none() && stands.left.is_some();
             let granted = granted && !(converts && other == asking);
             for passed in self.claimants().filter(|it| *it != other).filter(stays) {
-                let its = self.runs.place_of(passed);
-                let (Some(was), Some(is)) = (before.queued[its], after.queued[its]) else {
+                let (Some(was), Some(is)) = (before[passed].queued, after[passed].queued) else {
                     continue;
                 };
-                let granted = granted && !self.joins_past(before, after, other, was);
-                let behind = before.queued[place].is_none_or(|place| place > was);
-                let in_front = after.queued[place].is_some_and(|place| place < is);
+                // It may join one that held before the run, or stood in front.
+                let is_ahead = |it| {
+                    let Stands { left, queued, .. } = before[it];
+                    left.is_some() || queued.is_some_and(|place| place < was)
+                };
+                let granted = granted && !self.joins_one_that(other, after, is_ahead);
+                let behind = stood.queued.is_none_or(|place| place > was);
+                let in_front = stands.queued.is_some_and(|place| place < is);
                 if behind && (granted || in_front) {
-                    let what = format!("{other} has got past {passed} in the queue");
-                    return Some(Rule::PassedOver.broken(what));
+                    let by = format!("{passed}, and {other} is in front");
+                    return Some(Rule::PassedOver.broken(by));
                 }
             }
         }
         None
     }
 
-    /// Whether a claim holds with this one that did before the run, or stood in front of this place.
-    fn joins_past(&self, before: &Standing, after: &Standing, it: Claimant, passed: u64) -> bool {
-        self.joins_one_that(it, after, |place| {
-            before.left[place].is_some() || before.queued[place].is_some_and(|place| place < passed)
-        })
-    }
-
-    /// Whether a claim holds with this one that held before the run and does so still.
-    pub(super) fn joins(&self, before: &Standing, after: &Standing, it: Claimant) -> bool {
-        self.joins_one_that(it, after, |place| before.left[place].is_some())
-    }
-
-    fn joins_one_that(
+    /// Whether another claim of its owner holds with this one, of which the condition is true.
+    pub(super) fn joins_one_that(
         &self,
         claimant: Claimant,
         after: &Standing,
-        condition: impl Fn(usize) -> bool,
+        condition: impl Fn(Claimant) -> bool,
     ) -> bool {
-        self.claimants().any(|other| {
-            let place = self.runs.place_of(other);
-            self.kind.joins(claimant, other) && after.left[place].is_some() && condition(place)
-        })
+        let joined = |other| self.kind.joins(claimant, other) && after[other].left.is_some();
+        self.claimants()
+            .any(|other| joined(other) && condition(other))
     }
 
     /// Whether the claim waits and the server has heard of it so lately that it is alive. It may hold without knowing, and then
@@ -110,17 +102,14 @@ impl OneName {
         run: &Run,
     ) -> Option<Violation> {
         for claimant in self.claimants().filter(|claimant| *claimant != asking) {
-            let place = self.runs.place_of(claimant);
-            let (None, Some(left)) = (before.left[place], after.left[place]) else {
+            let (None, Some(left)) = (before[claimant].left, after[claimant].left) else {
                 continue;
             };
             if !run.grants.iter().any(|(told, _)| *told == claimant) {
-                let what = format!("{claimant} is granted, and its client is not told");
-                return Some(Rule::NotTold.broken(what));
+                return Some(Rule::NotTold.broken(claimant));
             }
             if left > self.bounds.waiter_ttl() {
-                let what = "is granted unasked, and for longer than the ttl of a waiter";
-                return Some(Rule::GrantedTooLong.broken(format!("{claimant} {what}")));
+                return Some(Rule::GrantedTooLong.broken(claimant));
             }
         }
         None
@@ -136,13 +125,11 @@ impl OneName {
             Question::Renew => false,
         };
         let is_next = |claimant: &Claimant| {
-            let place = self.runs.place_of(*claimant);
-            let reads_next =
-                after.queued[place] == Some(1) && after.reads(place) && !after.is_exclusive();
-            after.queued[place].is_some() && (after.is_free() || reads_next)
+            let Stands { queued, mode, .. } = after[*claimant];
+            let reads_next = queued == Some(1) && mode.reads() && !after.is_exclusive();
+            queued.is_some() && (after.is_free() || reads_next)
         };
         let waiter = self.claimants().find(is_next).filter(|_| advances)?;
-        let what = format!("{waiter} waits, nobody is in its way, and a script has let it be");
-        Some(Rule::NotAdvanced.broken(what))
+        Some(Rule::NotAdvanced.broken(waiter))
     }
 }

@@ -1,5 +1,6 @@
 //! What the server makes of requests: the number of its state, each run of a script remembered.
 
+use std::ops::Index;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,6 @@ use anyhow::{Context as _, Result};
 use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{ClaimId, Name};
-use lockkeeper_memory::Snapshot;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::{Asked, Message, Question, Told};
@@ -16,7 +16,7 @@ use super::{Bounds, MOST_CLIENTS, TICKS, claimants};
 use crate::kinds::{Claimant, KindModel, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
-use crate::search::state::{Interned, TAIL, owner};
+use crate::search::state::{TAIL, owner};
 
 /// What one run of a script changed.
 #[derive(Debug, Clone)]
@@ -29,31 +29,42 @@ pub(super) struct Run {
     pub(super) grants: Rc<[(Claimant, Message)]>,
 }
 
-/// What the server has of the claims, by their [places](Runs::place_of).
-#[derive(Debug, Default)]
+/// What the server has of a claim.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stands {
+    /// For how long it holds.
+    pub(super) left: Option<Duration>,
+    /// Its place in the queue, counted from one.
+    pub(super) queued: Option<u64>,
+    /// How it holds or waits.
+    pub(super) mode: Mode,
+}
+
+/// What the server has of all claims.
+#[derive(Debug)]
 pub(super) struct Standing {
-    /// For how long each holds.
-    pub(super) left: Vec<Option<Duration>>,
-    /// The place of each in the queue, counted from one.
-    pub(super) queued: Vec<Option<u64>>,
-    /// How each of them holds or waits.
-    pub(super) modes: Vec<Mode>,
+    attempts: u8,
+    claims: Vec<Stands>,
+}
+
+impl Index<Claimant> for Standing {
+    type Output = Stands;
+
+    fn index(&self, claimant: Claimant) -> &Stands {
+        &self.claims[usize::from(claimant.client * self.attempts + claimant.attempt)]
+    }
 }
 
 impl Standing {
     /// Whether nobody holds.
     pub(super) fn is_free(&self) -> bool {
-        self.left.iter().all(Option::is_none)
-    }
-
-    /// Whether the claim at this place holds, or waits, to read.
-    pub(super) fn reads(&self, place: usize) -> bool {
-        self.modes[place].reads()
+        self.claims.iter().all(|claim| claim.left.is_none())
     }
 
     /// Whether a claim holds that excludes all of other owners.
     pub(super) fn is_exclusive(&self) -> bool {
-        (0..self.left.len()).any(|place| self.left[place].is_some() && !self.reads(place))
+        let excludes = |claim: &Stands| claim.left.is_some() && !claim.mode.reads();
+        self.claims.iter().any(excludes)
     }
 }
 
@@ -63,12 +74,10 @@ pub(super) struct Runs {
     bounds: Bounds,
     read: Arc<dyn Protocol>,
     write: Arc<dyn Protocol>,
-    /// By client and attempt. The last client is none of the model's: a late comer.
-    claims: Vec<Vec<ClaimId>>,
+    /// One client more than there are has claims: a late comer.
+    claims: FxHashMap<Claimant, ClaimId>,
     server: Server,
-    snapshots: Interned<Snapshot>,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
-    later: FxHashMap<(u32, u8), u32>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
     renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
     /// States in which nobody wants the name any more and what remains of it is in nobody's way.
@@ -78,38 +87,35 @@ pub(super) struct Runs {
 impl Runs {
     /// With a server without keys: its state is number zero.
     pub(super) fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
-        let server = Server::new(TICKS, 0, patch)?;
+        let mut server = Server::new(TICKS, 0, patch)?;
         let name = Name::new("", "n")?;
         let protocol = |mode| kind.protocol(mode, name.clone(), Duration::ZERO);
         let (read, write) = (protocol(Mode::Read), protocol(Mode::Write));
-        let claims = |client| {
-            let owner = owner(client)?;
-            let claim = |attempt: u8| ClaimId::new(owner, attempt.into());
-            Ok((0..bounds.attempts()).map(claim).collect())
-        };
+        let mut claims = FxHashMap::default();
+        for claimant in claimants(bounds.clients + 1, bounds.attempts()) {
+            let owner = owner(claimant.client)?;
+            claims.insert(claimant, ClaimId::new(owner, claimant.attempt.into()));
+        }
         let channel = write.channel();
-        if write.queue().is_none() {
-            server.subscribe(&channel)?;
-        } else {
+        if kind.waits_in_a_queue {
             for client in 0..=bounds.clients {
                 server.subscribe(&format!("{channel}:0000000{client}{TAIL}"))?;
             }
+        } else {
+            server.subscribe(&channel)?;
         }
         if bounds.clock_behind {
             server.set_clock_behind(&name)?;
         }
-        let mut snapshots = Interned::default();
-        snapshots.number(server.snapshot());
+        server.number();
         Ok(Self {
             kind,
             bounds: bounds.clone(),
             read,
             write,
-            claims: (0..=bounds.clients).map(claims).collect::<Result<_>>()?,
+            claims,
             server,
-            snapshots,
             runs: FxHashMap::default(),
-            later: FxHashMap::default(),
             standings: FxHashMap::default(),
             renamed: FxHashMap::default(),
             tidy: FxHashSet::default(),
@@ -117,12 +123,7 @@ impl Runs {
     }
 
     pub(super) fn claim(&self, claimant: Claimant) -> &ClaimId {
-        claim_of(&self.claims, claimant)
-    }
-
-    /// Where a claim stands in a [`Standing`].
-    pub(super) fn place_of(&self, claimant: Claimant) -> usize {
-        usize::from(claimant.client * self.bounds.attempts() + claimant.attempt)
+        &self.claims[&claimant]
     }
 
     /// Runs the script that the protocol asks for.
@@ -138,7 +139,7 @@ impl Runs {
             return Ok(run.clone());
         }
         let call = self.script_call(claimant, asked)?;
-        self.restore(server, tick);
+        self.server.restore(server, tick);
         let told = match self.server.call(&call, asked.request, 1)?.as_deref() {
             None => Told::Refused,
             Some([Some(answer)]) => Told::Answer(*answer),
@@ -147,16 +148,16 @@ impl Runs {
         let (mut woke, mut grants) = (false, Vec::new());
         for (_, payload) in self.server.messages() {
             woke |= protocol::is_wake(&payload);
-            let mut all = claimants(self.bounds.clients, self.bounds.attempts());
-            grants.extend(protocol::Grant::read(&payload).and_then(|grant| {
-                let (token, request) = (grant.token, grant.request);
-                let claimant =
-                    all.find(|it| claim_of(&self.claims, *it).as_str() == grant.claim)?;
-                Some((claimant, Message { token, request }))
-            }));
+            let Some(grant) = protocol::Grant::read(&payload) else {
+                continue;
+            };
+            let (token, request) = (grant.token, grant.request);
+            let mut claims = self.claims.iter();
+            let granted = claims.find(|(_, claim)| claim.as_str() == grant.claim);
+            grants.extend(granted.map(|(claimant, _)| (*claimant, Message { token, request })));
         }
         let run = Run {
-            server: self.number(),
+            server: self.server.number(),
             told,
             woke,
             grants: grants.into(),
@@ -197,31 +198,17 @@ impl Runs {
         })
     }
 
-    fn restore(&self, server: u32, tick: u8) {
-        self.server.restore(tick, &self.snapshots.value(server));
-    }
-
-    fn number(&mut self) -> u32 {
-        self.snapshots.number(self.server.snapshot())
-    }
-
     /// The state without the key of the last token.
     pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
-        self.restore(server, tick);
+        self.server.restore(server, tick);
         let fence = self.write.name().part("fence");
         self.server.execute(&["DEL", &fence])?;
-        Ok(self.number())
+        Ok(self.server.number())
     }
 
     /// The state at a later tick, without what has expired.
     pub(super) fn later(&mut self, server: u32, tick: u8) -> u32 {
-        if let Some(later) = self.later.get(&(server, tick)) {
-            return *later;
-        }
-        self.restore(server, tick);
-        let later = self.number();
-        self.later.insert((server, tick), later);
-        later
+        self.server.later(server, tick)
     }
 
     /// Which claims hold and which wait on the server, as its own scripts tell.
@@ -230,40 +217,35 @@ impl Runs {
             return Ok(Rc::clone(standing));
         }
         // Questions change nothing.
-        self.restore(server, tick);
-        let mut standing = Standing::default();
-        for claimant in claimants(self.bounds.clients, self.bounds.attempts()) {
-            let place = self.queued(claimant)?;
-            let (mut left, mut held_in) = (None, Mode::Write);
-            for &mode in self.kind.modes() {
-                let holds = self
-                    .server
-                    .left(self.protocol(mode), self.claim(claimant))?;
-                if mode.reads() {
-                    let waits = place.is_some() && self.waits_to_read(claimant)?;
-                    held_in = if holds.is_some() || waits {
-                        Mode::Read
-                    } else {
-                        Mode::Write
-                    };
-                }
-                left = left.max(holds);
-            }
-            standing.left.push(left);
-            standing.queued.push(place);
-            standing.modes.push(held_in);
-        }
-        let standing = Rc::new(standing);
+        self.server.restore(server, tick);
+        let attempts = self.bounds.attempts();
+        let all = claimants(self.bounds.clients, attempts);
+        let claims = all.map(|claimant| self.stands(self.claim(claimant)));
+        let claims = claims.collect::<Result<_>>()?;
+        let standing = Rc::new(Standing { attempts, claims });
         self.standings.insert((server, tick), Rc::clone(&standing));
         Ok(standing)
     }
 
+    fn stands(&self, claim: &ClaimId) -> Result<Stands> {
+        let queued = self.queued(claim)?;
+        let (mut left, mut mode) = (self.server.left(&*self.write, claim)?, Mode::Write);
+        if self.kind.has_modes() {
+            let reads = self.server.left(&*self.read, claim)?;
+            if reads.is_some() || queued.is_some() && self.waits_to_read(claim)? {
+                mode = Mode::Read;
+            }
+            left = left.max(reads);
+        }
+        Ok(Stands { left, queued, mode })
+    }
+
     /// The place of a claim in the queue, if there is one.
-    fn queued(&self, claimant: Claimant) -> Result<Option<u64>> {
+    fn queued(&self, claim: &ClaimId) -> Result<Option<u64>> {
         let Some(queue) = self.write.queue() else {
             return Ok(None);
         };
-        let call = queue.position(self.claim(claimant).as_str());
+        let call = queue.position(claim.as_str());
         let reply = Reply::read(1, self.server.eval(&call, 1)?)?;
         let place = reply.field(1).and_then(Value::as_i64);
         let place = u64::try_from(place.context("a queue without places")?)?;
@@ -271,10 +253,9 @@ impl Runs {
     }
 
     /// Whether a claim in the queue waits to read: no script tells, so what they note is read.
-    fn waits_to_read(&self, claimant: Claimant) -> Result<bool> {
+    fn waits_to_read(&self, claim: &ClaimId) -> Result<bool> {
         let waiters = self.write.name().part("waiters");
-        let claim = self.claim(claimant).as_str();
-        let noted = self.server.execute(&["HGET", &waiters, claim])?;
+        let noted = self.server.execute(&["HGET", &waiters, claim.as_str()])?;
         Ok(noted.as_str().is_some_and(|noted| noted.ends_with(":read")))
     }
 
@@ -305,7 +286,7 @@ impl Runs {
                 if self.kind.has_modes() {
                     // What the readers had in common lives as long as the longest lease that any of them asked for.
                     tick += self.bounds.longest();
-                    server = self.later(server, tick);
+                    server = self.server.later(server, tick);
                 }
                 let tidy = !self.has_remains(server, tick);
                 if tidy {
@@ -314,15 +295,15 @@ impl Runs {
                 return Ok(tidy);
             }
             tick += 1;
-            server = self.later(server, tick);
+            server = self.server.later(server, tick);
         }
         Ok(false)
     }
 
     fn has_remains(&self, server: u32, tick: u8) -> bool {
-        self.restore(server, tick);
+        self.server.restore(server, tick);
         let name = self.write.name();
-        let claims = self.claims.iter().flatten();
+        let claims = self.claims.values();
         let tombstones: Vec<_> = claims.map(|claim| name.tombstone(claim)).collect();
         let fence = name.part("fence");
         let keys = self.server.keys();
@@ -335,16 +316,10 @@ impl Runs {
         if let Some(renamed) = self.renamed.get(&(server, names)) {
             return *renamed;
         }
-        let renamed = self.snapshots.value(server);
-        let renamed = renamed.renamed(|text| rename(text, names));
-        let renamed = self.snapshots.number(renamed);
+        let renamed = self.server.renamed(server, |text| rename(text, names));
         self.renamed.insert((server, names), renamed);
         renamed
     }
-}
-
-fn claim_of(claims: &[Vec<ClaimId>], claimant: Claimant) -> &ClaimId {
-    &claims[usize::from(claimant.client)][usize::from(claimant.attempt)]
 }
 
 /// Gives the clients in `text` other names.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use lockkeeper_core::FencingToken;
 
 use super::OneName;
-use super::runs::Standing;
+use super::runs::{Standing, Stands};
 use super::state::{Grant, State};
 use crate::kinds::{Claimant, Holder, Mode};
 use crate::search::rule::{Rule, Violation};
@@ -19,49 +19,32 @@ impl OneName {
         (claimant, token): (Claimant, FencingToken),
         converts: bool,
     ) -> Result<Option<Violation>> {
-        let place = self.runs.place_of(claimant);
-        let reads = after.reads(place);
+        let before = self.runs.standing(state.server, state.tick)?;
+        let reads = after[claimant].mode.reads();
         // The last one to read is there only if nobody has written since.
         let largest = state.last_read.or(state.last);
         let floor = if reads { state.last } else { largest };
-        let before = self.runs.standing(state.server, state.tick)?;
-        let again = before.left[place].is_some();
-        let equal_is_fine = again || self.holds_beside(after, claimant);
-        let not_larger = |last: Grant| token < last.token || token == last.token && !equal_is_fine;
+        let may_be_equal =
+            before[claimant].left.is_some() || self.joins_one_that(claimant, after, |_| true);
+        let not_larger = |last: Grant| token < last.token || token == last.token && !may_be_equal;
         if floor.is_some_and(not_larger) {
-            let what = "not larger than that of the grant before";
-            let what = format!("{claimant} is granted token {token}, which is {what}");
-            return Ok(Some(Rule::TokenNotLarger.broken(what)));
+            let by = format!("{claimant} with {token}");
+            return Ok(Some(Rule::TokenNotLarger.broken(by)));
         }
         let drawn = largest.is_some_and(|last| token > last.token);
         // One that comes to read by its turn is of the phase, whatever else its owner has.
-        let by_turn = reads && before.queued[place].is_some();
-        let joins = !converts && !by_turn && self.joins(&before, after, claimant);
-        let shares = reads && self.phase_goes_on(state.last_read, &before, after, claimant);
-        let what = || format!("{claimant} joins others and is granted token {token}, not theirs");
-        Ok((drawn && (joins || shares)).then(|| Rule::TokenNotShared.broken(what())))
-    }
-
-    /// Whether another claim of the same owner holds.
-    fn holds_beside(&self, after: &Standing, claimant: Claimant) -> bool {
-        self.claimants().any(|other| {
-            self.kind.joins(claimant, other) && after.left[self.runs.place_of(other)].is_some()
-        })
-    }
-
-    /// Whether the last one that was granted to read does so all the time, beside this claim.
-    fn phase_goes_on(
-        &self,
-        last: Option<Grant>,
-        before: &Standing,
-        after: &Standing,
-        claimant: Claimant,
-    ) -> bool {
-        last.is_some_and(|last| {
-            let place = self.runs.place_of(last.claimant);
-            let reads = |it: &Standing| it.left[place].is_some() && it.reads(place);
-            last.claimant != claimant && reads(before) && reads(after)
-        })
+        let by_turn = reads && before[claimant].queued.is_some();
+        let held_before = |other| before[other].left.is_some();
+        let joins = !converts && !by_turn && self.joins_one_that(claimant, after, held_before);
+        // The last one that was granted to read does so all the time.
+        let shares = |last: Grant| {
+            let reads = |it: Stands| it.left.is_some() && it.mode.reads();
+            let goes_on = reads(before[last.claimant]) && reads(after[last.claimant]);
+            last.claimant != claimant && goes_on
+        };
+        let shares = reads && state.last_read.is_some_and(shares);
+        let by = || format!("{claimant} with {token}");
+        Ok((drawn && (joins || shares)).then(|| Rule::TokenNotShared.broken(by())))
     }
 
     /// A claim is valid with a token although a larger one has been granted to one that excludes it.
@@ -79,9 +62,11 @@ impl OneName {
                 .iter()
                 .filter(|held| self.kind.is_passed(**held, later));
             if let Some((holder, smaller)) = passed.next() {
-                let what = format!("{} is valid with token {smaller}", holder.claimant);
-                let what = format!("{what}, and {claimant} has been granted {token}");
-                return Some(Rule::TokenPassed.broken(what));
+                let by = format!(
+                    "{} with {smaller}, {claimant} with {token}",
+                    holder.claimant
+                );
+                return Some(Rule::TokenPassed.broken(by));
             }
         }
         None
