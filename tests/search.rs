@@ -61,12 +61,14 @@ pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
     Ok(report.violation.map(|trace| trace.violation.rule))
 }
 
-/// One of them, for all together take minutes.
+/// One of each scope, for all together take minutes.
 #[test]
 fn a_mistake_in_a_script_is_caught() -> Result<()> {
     let all = searched::all();
-    let first = all.first().context("no mistakes")?;
-    assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
+    for kind in ["mutex", "multi"] {
+        let first = all.iter().find(|it| it.kind == kind).context(kind)?;
+        assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
+    }
     Ok(())
 }
 
@@ -91,13 +93,13 @@ fn every_mistake_is_caught_and_every_rule_catches_one() {
     println!("proved {} hunts of mutants", mistakes.len());
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
-    // No mistake that there is makes a claim valid again.
+    // No mistake that there is makes a claim valid again, or an answer unreadable.
     let rules = rules.into_inner().unwrap();
     let uncaught: Vec<_> = Rule::ALL
         .iter()
         .filter(|rule| !rules.contains(rule))
         .collect();
-    assert_eq!(uncaught, [&Rule::ValidAgain]);
+    assert_eq!(uncaught, [&Rule::ValidAgain, &Rule::Unreadable]);
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What can happen next: every step from a state.
 
+use std::rc::Rc;
+
 use anyhow::Result;
 use lockkeeper_core::claim::Claim;
+use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::quorum::{Round, Step};
 
@@ -12,6 +15,23 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
+/// A contender in a state.
+struct Here {
+    state: State,
+    client: u8,
+    contender: Rc<Contender>,
+}
+
+impl Here {
+    fn copy(&self) -> Contender {
+        Contender::clone(&self.contender)
+    }
+
+    const fn now(&self) -> Moment {
+        TICKS.moment(self.state.tick)
+    }
+}
+
 impl Majority {
     /// What a contender can do, and what can happen to it.
     pub(super) fn moves_of(
@@ -21,45 +41,51 @@ impl Majority {
         moves: &mut Moves<State>,
     ) -> Result<()> {
         let contender = self.contender(state, client);
-        let name = letter(client);
-        match contender.stage {
-            Stage::Idle if contender.begun < self.bounds.rounds[usize::from(client)] => {
-                let mut asking = Contender::clone(&contender);
-                self.begin(&mut asking, state, client);
-                let (next, broken) = self.with(state, client, asking)?;
-                moves.add(
-                    || format!("{name} begins round {}", contender.begun + 1),
-                    next,
-                    broken,
-                );
+        let here = Here {
+            state,
+            client,
+            contender,
+        };
+        let (name, begun) = (letter(client), here.contender.begun);
+        match here.contender.stage {
+            Stage::Idle if begun < self.bounds.rounds[usize::from(client)] => {
+                let to = (state, client, self.begun(&here));
+                self.add(moves, || format!("{name} begins round {}", begun + 1), to)?;
             }
             Stage::Held => {
-                let mut idle = Contender::clone(&contender);
-                idle.release(TICKS.moment(state.tick), |_| true);
+                let mut idle = here.copy();
+                idle.release(here.now(), |_| true);
                 idle.stage = Stage::Idle;
-                let (next, broken) = self.with(state, client, idle)?;
-                moves.add(|| format!("{name} lets go"), next, broken);
-                self.renew(state, client, &contender, moves)?;
+                self.add(moves, || format!("{name} lets go"), (state, client, idle))?;
+                if self.bounds.renews {
+                    self.renew(&here, moves)?;
+                }
             }
             _ => {}
         }
         for server in 0..SERVERS {
-            self.under_way(state, client, &contender, server, moves)?;
-            for &late in contender.requests[server].in_doubt.iter() {
+            self.under_way(&here, server, moves)?;
+            for &late in here.contender.requests[server].in_doubt.iter() {
                 let (round, asked) = late;
-                let (next, _) = self.execute(state, server, client, round, asked)?;
-                let mut contender = Contender::clone(&contender);
+                let (next, _) = self.execute(&here, server, late)?;
+                let mut contender = here.copy();
                 contender.requests[server].in_doubt.retain(|it| *it != late);
-                let (next, broken) = self.with(next, client, contender)?;
-                let step = || {
-                    format!(
-                        "{name}{}'s {asked:?} on {server} is executed late",
-                        round + 1
-                    )
-                };
-                moves.add(step, next, broken);
+                let step = || format!("{asked:?} of {name}{} on {server} comes late", round + 1);
+                self.add(moves, step, (next, client, contender))?;
             }
         }
+        Ok(())
+    }
+
+    /// A step to a state with this contender.
+    fn add(
+        &mut self,
+        moves: &mut Moves<State>,
+        step: impl FnOnce() -> String,
+        (state, client, contender): (State, u8, Contender),
+    ) -> Result<()> {
+        let (next, broken) = self.with(state, client, contender)?;
+        moves.add(step, next, broken);
         Ok(())
     }
 
@@ -76,9 +102,10 @@ impl Majority {
         Ok((state, violation))
     }
 
-    /// A contender asks all servers at once.
-    fn begin(&self, contender: &mut Contender, state: State, client: u8) {
-        let now = TICKS.moment(state.tick);
+    /// The contender asks all servers at once.
+    fn begun(&self, here: &Here) -> Contender {
+        let (client, now) = (here.client, here.now());
+        let mut contender = here.copy();
         contender.begun += 1;
         let attempt = contender.round();
         let id = self.runs.claim(Claimant { client, attempt });
@@ -90,86 +117,64 @@ impl Majority {
             contender.send(server, Asked::Acquire);
         }
         contender.stage = Stage::Asking(Round::new(self.quorum, self.runs.ttl(), MARGIN, now));
+        contender
     }
 
     /// A contender renews one of the claims that it holds.
-    fn renew(
-        &mut self,
-        state: State,
-        client: u8,
-        contender: &Contender,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        let now = TICKS.moment(state.tick);
-        let full = now.after(self.runs.ttl() - MARGIN);
-        let renews = self.bounds.renews;
-        for server in (0..SERVERS).filter(|_| renews) {
-            let deadline = contender.claims[server].deadline();
-            if contender.requests[server].under_way.is_some()
-                || deadline.is_none_or(|it| it >= full)
-            {
-                continue;
-            }
-            let mut renewed = contender.clone();
-            if renewed.claims[server]
-                .send(Verb::Renew, NUMBER, now)
-                .is_ok()
+    fn renew(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
+        let full = here.now().after(self.runs.ttl() - MARGIN);
+        for server in 0..SERVERS {
+            let mut renewed = here.copy();
+            let deadline = renewed.claims[server].deadline();
+            let due = deadline.is_some_and(|deadline| deadline < full);
+            if due
+                && renewed.requests[server].under_way.is_none()
+                && renewed.claims[server]
+                    .send(Verb::Renew, NUMBER, here.now())
+                    .is_ok()
             {
                 renewed.send(server, Asked::Renew);
-                let (next, broken) = self.with(state, client, renewed)?;
-                moves.add(
-                    || format!("{} renews on {server}", letter(client)),
-                    next,
-                    broken,
-                );
+                let step = || format!("{} renews on {server}", letter(here.client));
+                self.add(moves, step, (here.state, here.client, renewed))?;
             }
         }
         Ok(())
     }
 
     /// A request is executed and answered; or answered late, or given up.
-    fn under_way(
-        &mut self,
-        state: State,
-        client: u8,
-        contender: &Contender,
-        server: usize,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        let Some(UnderWay { asked, reply }) = contender.requests[server].under_way else {
+    fn under_way(&mut self, here: &Here, server: usize, moves: &mut Moves<State>) -> Result<()> {
+        let (state, client) = (here.state, here.client);
+        let Some(UnderWay { asked, reply }) = here.contender.requests[server].under_way else {
             return Ok(());
         };
-        let (round, what) = asked;
-        let step = |how: &str| format!("{}'s {what:?} on {server} {how}", letter(client));
-        let now = TICKS.moment(state.tick);
+        let (_, what) = asked;
+        let step = |how: &str| format!("{}'s {what:?} on {server} is {how}", letter(client));
         let faulty = |state: State| State {
             faults: state.faults + 1,
             ..state
         };
         let may_fail = state.faults < self.bounds.faults;
-        let mut hears = contender.clone();
+        let mut hears = here.copy();
         if let Some(answer) = reply {
-            hears.hear(server, what, answer, now);
-            let (next, broken) = self.with(state, client, hears)?;
-            moves.add(|| step("is answered at last"), next, broken);
+            hears.hear(server, what, answer, here.now());
+            self.add(moves, || step("answered at last"), (state, client, hears))?;
         } else {
-            let (executed, answer) = self.execute(state, server, client, round, what)?;
-            hears.hear(server, what, answer, now);
-            let (next, broken) = self.with(executed, client, hears)?;
-            moves.add(|| step(&format!("is answered by {answer:?}")), next, broken);
+            let (next, answer) = self.execute(here, server, asked)?;
+            hears.hear(server, what, answer, here.now());
+            let answered = || step(&format!("answered by {answer:?}"));
+            self.add(moves, answered, (next, client, hears))?;
             if may_fail {
-                let mut late = contender.clone();
+                let mut late = here.copy();
                 let reply = Some(answer);
                 late.requests[server].under_way = Some(UnderWay { asked, reply });
-                let (next, broken) = self.with(faulty(executed), client, late)?;
-                moves.add(|| step("is executed, the answer late"), next, broken);
+                let executed = || step("executed, the answer late");
+                self.add(moves, executed, (faulty(next), client, late))?;
             }
         }
         if may_fail {
-            let mut lost = contender.clone();
+            let mut lost = here.copy();
             lost.lose(server);
-            let (next, broken) = self.with(faulty(state), client, lost)?;
-            moves.add(|| step("is given up"), next, broken);
+            self.add(moves, || step("given up"), (faulty(state), client, lost))?;
         }
         Ok(())
     }
@@ -192,20 +197,19 @@ impl Majority {
                 requests.give_up();
             }
             contender.forget_round(Stage::Dead);
-            let (next, broken) = self.with(state, client, contender)?;
-            moves.add(|| format!("{} dies", letter(client)), next, broken);
+            let step = || format!("{} dies", letter(client));
+            self.add(moves, step, (state, client, contender))?;
         }
         Ok(())
     }
 
     fn execute(
         &mut self,
-        mut state: State,
+        here: &Here,
         server: usize,
-        client: u8,
-        attempt: u8,
-        asked: Asked,
+        (attempt, asked): (u8, Asked),
     ) -> Result<(State, Answer)> {
+        let (mut state, client) = (here.state, here.client);
         let keys = &mut state.servers[server];
         let claimant = Claimant { client, attempt };
         let (number, answer) = self.runs.run(server, *keys, state.tick, claimant, asked)?;

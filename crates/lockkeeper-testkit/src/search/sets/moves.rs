@@ -1,7 +1,10 @@
 //! What can happen next: every step from a state.
 
+use std::rc::Rc;
+
 use anyhow::Result;
 use lockkeeper_core::claim::Claim;
+use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::Verb;
 
 use super::contender::{Asked, Contender, Stage};
@@ -13,6 +16,23 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
+/// A contender in a state.
+struct Here {
+    state: State,
+    client: u8,
+    contender: Rc<Contender>,
+}
+
+impl Here {
+    fn copy(&self) -> Contender {
+        Contender::clone(&self.contender)
+    }
+
+    const fn now(&self) -> Moment {
+        TICKS.moment(self.state.tick)
+    }
+}
+
 impl SeveralNames {
     /// What a contender can do, and what can happen to it.
     pub(super) fn moves_of(
@@ -22,47 +42,40 @@ impl SeveralNames {
         moves: &mut Moves<State>,
     ) -> Result<()> {
         let contender = self.contender(state, client);
+        let here = Here {
+            state,
+            client,
+            contender,
+        };
         let name = letter(client);
-        let copy = || Contender::clone(&contender);
-        match contender.stage {
-            Stage::Idle if contender.begun < self.bounds.attempts => {
-                let mut asking = copy();
-                asking.begun += 1;
-                asking.stage = Stage::Asking;
-                let attempt = asking.attempt();
-                let claim = |&name: &usize| {
-                    let id = self.runs.claim(Claimant { client, attempt }, name);
-                    Claim::new(id, self.runs.ttl(), MARGIN)
-                };
-                asking.claims = self.set(client).iter().map(claim).collect();
-                self.send(state, client, asking, Asked::Acquire, moves)?;
-            }
-            Stage::Asking => {
-                self.release(state, client, copy(), moves)?;
-                self.send(state, client, copy(), Asked::Acquire, moves)?;
-            }
-            Stage::Held => {
-                self.release(state, client, copy(), moves)?;
-                self.renew(state, client, &contender, moves)?;
-            }
+        let stage = here.contender.stage;
+        if stage == Stage::Idle && here.contender.begun < self.bounds.attempts {
+            let asking = self.begun(&here);
+            self.send(&here, asking, Asked::Acquire, moves)?;
+        }
+        if let Stage::Asking | Stage::Held = stage {
+            let mut over = here.copy();
+            over.release(here.now());
+            let next = self.with(state, client, over)?;
+            moves.add(|| format!("{name} lets go, or gives up"), next, None);
+        }
+        match stage {
+            Stage::Asking => self.send(&here, here.copy(), Asked::Acquire, moves)?,
+            Stage::Held => self.renew(&here, moves)?,
             _ => {}
         }
-        self.under_way(state, client, &contender, moves)?;
-        for &(attempt, asked) in contender.requests.in_doubt.iter() {
-            let (next, contender, run, broken) =
-                self.execute(state, client, copy(), attempt, asked)?;
-            let next = self.with(next, client, contender)?;
+        self.under_way(&here, moves)?;
+        for &(attempt, asked) in here.contender.requests.in_doubt.iter() {
+            let (next, run, broken) =
+                self.execute(&here, here.copy(), attempt, asked, |it, _| it)?;
             let step = || {
-                let answers = &run.answers;
-                format!(
-                    "{name}{}'s {asked:?} is executed late: {answers:?}",
-                    attempt + 1
-                )
+                let (number, answers) = (attempt + 1, &run.answers);
+                format!("{name}{number}'s {asked:?} is executed late: {answers:?}")
             };
             moves.add(step, next, broken);
         }
-        if state.endings < self.bounds.endings && contender.stage != Stage::Dead {
-            let mut dead = copy();
+        if state.endings < self.bounds.endings && stage != Stage::Dead {
+            let mut dead = here.copy();
             dead.die();
             let mut next = self.with(state, client, dead)?;
             next.endings += 1;
@@ -77,41 +90,30 @@ impl SeveralNames {
         state.server = self.runs.later(state.server, state.tick);
         for client in 0..CONTENDERS as u8 {
             let mut contender = Contender::clone(&self.contender(state, client));
-            contender
-                .released
-                .retain(|&(_, _, until)| until >= state.tick);
+            let released = &mut contender.released;
+            released.retain(|&(.., until)| until >= state.tick);
             state = self.with(state, client, contender)?;
         }
         Ok(state)
     }
 
-    fn release(
-        &mut self,
-        state: State,
-        client: u8,
-        mut contender: Contender,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        contender.release(TICKS.moment(state.tick));
-        let next = self.with(state, client, contender)?;
-        moves.add(
-            || format!("{} lets go, or gives up", letter(client)),
-            next,
-            None,
-        );
-        Ok(())
+    fn begun(&self, here: &Here) -> Contender {
+        let (client, mut asking) = (here.client, here.copy());
+        asking.begun += 1;
+        asking.stage = Stage::Asking;
+        let attempt = asking.attempt();
+        let claim = |&name: &usize| {
+            let id = self.runs.claim(Claimant { client, attempt }, name);
+            Claim::new(id, self.runs.ttl(), MARGIN)
+        };
+        asking.claims = self.set(client).iter().map(claim).collect();
+        asking
     }
 
     /// Renews a part that is held.
-    fn renew(
-        &mut self,
-        state: State,
-        client: u8,
-        contender: &Contender,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        let full = TICKS.moment(state.tick).after(self.runs.ttl() - MARGIN);
-        for (part, claim) in contender.claims.iter().enumerate() {
+    fn renew(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
+        let full = here.now().after(self.runs.ttl() - MARGIN);
+        for (part, claim) in here.contender.claims.iter().enumerate() {
             if claim.deadline().is_none_or(|deadline| deadline >= full) {
                 continue;
             }
@@ -119,7 +121,7 @@ impl SeveralNames {
                 (Verb::Acquire, Some(token)) => Asked::Repeat(part, token),
                 _ => Asked::Renew(part),
             };
-            self.send(state, client, contender.clone(), asked, moves)?;
+            self.send(here, here.copy(), asked, moves)?;
         }
         Ok(())
     }
@@ -127,80 +129,66 @@ impl SeveralNames {
     /// A request goes well, or is in trouble.
     fn send(
         &mut self,
-        state: State,
-        client: u8,
+        here: &Here,
         contender: Contender,
         asked: Asked,
         moves: &mut Moves<State>,
     ) -> Result<()> {
-        let now = TICKS.moment(state.tick);
+        let (name, now) = (letter(here.client), here.now());
         let Some(sent) = contender.sent(asked, now) else {
             return Ok(());
         };
-        let name = letter(client);
-        if state.faults < self.bounds.faults {
-            let mut next = self.with(state, client, sent.clone())?;
+        if here.state.faults < self.bounds.faults {
+            let mut next = self.with(here.state, here.client, sent.clone())?;
             next.faults += 1;
-            moves.add(
-                || format!("{name} sends {asked:?}, which is on its way"),
-                next,
-                None,
-            );
+            let step = || format!("{name} sends {asked:?}, which is on its way");
+            moves.add(step, next, None);
         }
         let attempt = sent.attempt();
-        let (next, contender, run, broken) = self.execute(state, client, sent, attempt, asked)?;
-        let next = self.with(next, client, contender.heard(asked, &run.answers, now))?;
+        let heard = |it: Contender, run: &Run| it.heard(asked, &run.answers, now);
+        let (next, run, broken) = self.execute(here, sent, attempt, asked, heard)?;
         let step = || format!("{name} sends {asked:?} and hears {:?}", run.answers);
         moves.add(step, next, broken);
         Ok(())
     }
 
     /// What can become of a request in trouble.
-    fn under_way(
-        &mut self,
-        state: State,
-        client: u8,
-        contender: &Contender,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        let Some(UnderWay { asked, reply }) = contender.requests.under_way.clone() else {
+    fn under_way(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
+        let Some(UnderWay { asked, reply }) = here.contender.requests.under_way.clone() else {
             return Ok(());
         };
         let (attempt, what) = asked;
-        let name = letter(client);
+        let step = |how: &str| format!("{}'s {what:?} is {how}", letter(here.client));
         if let Some(answers) = reply {
-            let heard = contender.clone();
-            let heard = heard.heard(what, &answers, TICKS.moment(state.tick));
-            let next = self.with(state, client, heard)?;
-            moves.add(
-                || format!("{name}'s {what:?} is answered at last"),
-                next,
-                None,
-            );
+            let heard = here.copy().heard(what, &answers, here.now());
+            let next = self.with(here.state, here.client, heard)?;
+            moves.add(|| step("answered at last"), next, None);
         } else {
-            let (next, mut late, run, broken) =
-                self.execute(state, client, contender.clone(), attempt, what)?;
-            let reply = Some(run.answers);
-            late.requests.under_way = Some(UnderWay { asked, reply });
-            let next = self.with(next, client, late)?;
-            moves.add(|| format!("{name}'s {what:?} is executed"), next, broken);
+            let replied = |mut it: Contender, run: &Run| {
+                let reply = Some(run.answers.clone());
+                it.requests.under_way = Some(UnderWay { asked, reply });
+                it
+            };
+            let (next, _, broken) = self.execute(here, here.copy(), attempt, what, replied)?;
+            moves.add(|| step("executed"), next, broken);
         }
-        let mut lost = contender.clone();
+        let mut lost = here.copy();
         lost.give_up();
-        let next = self.with(state, client, lost)?;
-        moves.add(|| format!("{name}'s {what:?} is given up"), next, None);
+        let next = self.with(here.state, here.client, lost)?;
+        moves.add(|| step("given up"), next, None);
         Ok(())
     }
 
-    /// The server runs a script. The contender has noted what was released.
+    /// The server runs a script, and then something becomes of the contender, which has noted what was released.
     fn execute(
         &mut self,
-        state: State,
-        client: u8,
+        here: &Here,
         mut contender: Contender,
         attempt: u8,
         asked: Asked,
-    ) -> Result<(State, Contender, Run, Option<Violation>)> {
+        becomes: impl FnOnce(Contender, &Run) -> Contender,
+    ) -> Result<(State, Run, Option<Violation>)> {
+        let (state, client) = (here.state, here.client);
         let claimant = Claimant { client, attempt };
         let run = self.runs.run(state.server, state.tick, claimant, asked)?;
         let mut next = state;
@@ -228,7 +216,8 @@ impl SeveralNames {
         };
         let unreadable = run.answers.iter().any(Option::is_none);
         let unreadable = unreadable.then(|| Rule::Unreadable.broken(format!("{asked:?}")));
-        Ok((next, contender, run, broken.or(unreadable)))
+        let next = self.with(next, client, becomes(contender, &run))?;
+        Ok((next, run, broken.or(unreadable)))
     }
 
     /// The state with this contender, which has forgotten what makes no difference any more.
