@@ -157,21 +157,21 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
 /// Mutants of the scripts of the fair lock, which the simulation must find too.
 pub const FAIR: &[Mutant] = &[
     mutant(
-        "fair_leave_gives_no_turn",
+        "fair_release_gives_no_turn",
         &fair::RELEASE,
         "local told = advance(name)\n",
         "local told = '1'\n",
         Where::Queue,
     ),
     mutant(
-        "fair_leave_keeps_the_place",
+        "fair_release_keeps_the_place",
         &fair::RELEASE,
         "name.waits and withdraw(name, claim) > 0",
         "false",
         Where::Queue,
     ),
     mutant(
-        "fair_leave_tells_nobody",
+        "fair_release_tells_nobody",
         &fair::RELEASE,
         "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
         "return client and message and '1'",
@@ -213,7 +213,7 @@ pub const FAIR: &[Mutant] = &[
         Where::Queue,
     ),
     mutant(
-        "fair_acquire_ignores_the_mark",
+        "fair_acquire_ignores_the_tombstone",
         &fair::ACQUIRE,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
@@ -238,7 +238,7 @@ pub const ALL: &[Mutant] = &[
         Where::Small,
     ),
     mutant(
-        "mutex_acquire_ignores_the_mark",
+        "mutex_acquire_ignores_the_tombstone",
         &mutex::ACQUIRE,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
@@ -259,21 +259,21 @@ pub const ALL: &[Mutant] = &[
         Where::Small,
     ),
     mutant(
-        "mutex_leave_does_not_compare",
+        "mutex_release_does_not_compare",
         &mutex::RELEASE,
         "if claim ~= ARGV[2] then",
         "if not claim then",
         Where::Small,
     ),
     mutant(
-        "mutex_leave_wakes_nobody",
+        "mutex_release_wakes_nobody",
         &mutex::RELEASE,
         "wake(ARGV[3], 'free')",
         "'1'",
         Where::Small,
     ),
     mutant(
-        "mutex_leave_marked_leaves_no_mark",
+        "mutex_release_in_doubt_sets_no_tombstone",
         &mutex::RELEASE_IN_DOUBT,
         "redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])\n",
         "",
@@ -294,7 +294,7 @@ pub const ALL: &[Mutant] = &[
         Where::Forgetting,
     ),
     mutant(
-        "reentrant_acquire_ignores_the_mark",
+        "reentrant_acquire_ignores_the_tombstone",
         &reentrant::ACQUIRE,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
@@ -343,14 +343,14 @@ pub const ALL: &[Mutant] = &[
         Where::Small,
     ),
     mutant(
-        "reentrant_leave_takes_all_claims_out",
+        "reentrant_release_takes_all_claims_out",
         &reentrant::RELEASE,
         "  if rest > 0 then\n",
         "  if false then\n",
         Where::Small,
     ),
     mutant(
-        "reentrant_leave_wakes_nobody",
+        "reentrant_release_wakes_nobody",
         &reentrant::RELEASE,
         "return alive, 0, 0, channel and wake(channel, 'free') or '1'",
         "return alive, 0, 0, '1'",
@@ -371,14 +371,14 @@ pub const ALL: &[Mutant] = &[
         Where::Queue,
     ),
     mutant(
-        "fair_leave_grants_for_too_long",
+        "fair_release_grants_for_too_long",
         &fair::RELEASE,
         "grant(name, claim, owner_of(claim), first_hold(name, ends))",
         "grant(name, claim, owner_of(claim), 2 * first_hold(name, ends))",
         Where::Queue,
     ),
     mutant(
-        "fair_leave_leaves_facts_of_an_empty_queue",
+        "fair_release_leaves_facts_of_an_empty_queue",
         &fair::RELEASE,
         "  if not name.waits then\n    redis.call('DEL', name.waiters)\n  end\n  return gone",
         "  return gone",

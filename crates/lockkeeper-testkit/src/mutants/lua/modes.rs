@@ -7,7 +7,7 @@ use super::{Mutant, Where, mutant};
 /// Mutants of the scripts of the read-write lock, which the simulation must find too.
 pub const RWLOCK: &[Mutant] = &[
     mutant(
-        "rwlock_conversion_ignores_the_mark",
+        "rwlock_conversion_ignores_the_tombstone",
         &rwlock::CONVERT,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
@@ -21,14 +21,14 @@ pub const RWLOCK: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
-        "rwlock_conversion_leaves_the_old_claim",
+        "rwlock_conversion_keeps_the_old_claim",
         &rwlock::CONVERT,
         "  stop_reading(name, old, 0)\n",
         "  if name.read_until < 0 then\n    stop_reading(name, old, 0)\n  end\n",
         Where::Conversions,
     ),
     mutant(
-        "rwlock_conversion_leaves_no_mark",
+        "rwlock_conversion_sets_no_tombstone",
         &rwlock::CONVERT,
         "  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])\n",
         "",
@@ -56,7 +56,7 @@ pub const RWLOCK: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
-        "rwlock_acquire_ignores_the_mark",
+        "rwlock_acquire_ignores_the_tombstone",
         &rwlock::ACQUIRE,
         " or redis.call('EXISTS', KEYS[3]) == 1",
         "",
@@ -91,14 +91,14 @@ pub const RWLOCK: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
-        "rwlock_leave_of_a_reader_takes_all_out",
+        "rwlock_release_of_a_reader_takes_all_out",
         &rwlock::RELEASE,
         "  redis.call('ZREM', name.readers, claim, string.format('token:%s', claim))\n",
         "  redis.call('DEL', name.readers)\n",
         Where::Conversions,
     ),
     mutant(
-        "rwlock_leave_of_a_writer_forgets_the_readers_behind",
+        "rwlock_release_of_a_writer_forgets_the_readers_behind",
         &rwlock::RELEASE,
         "  share(name, claims, ttls)\n",
         "  share(name, { claims[1] }, ttls)\n",
@@ -130,7 +130,7 @@ pub(super) const SEARCHED: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
-        "rwlock_conversion_settles_nothing",
+        "rwlock_conversion_advances_nothing",
         &rwlock::CONVERT,
         "\nadvance(name)\n",
         "\n",

@@ -4,8 +4,8 @@ use lockkeeper_lua::multi;
 
 use super::{Mutant, Where, mutant};
 
-/// Mutants of the scripts of several names. That only one of the items of a leave makes its mark is none: an acquire of all of
-/// them is refused by any.
+/// Mutants of the scripts of several names. That only one of the items of a release sets its tombstone is none: an acquire of all
+/// of them is refused by any.
 pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_takes_what_is_free_though_one_is_refused",
@@ -36,7 +36,7 @@ pub const MULTI: &[Mutant] = &[
         Where::Sets,
     ),
     mutant(
-        "multi_acquire_ignores_the_mark",
+        "multi_acquire_ignores_the_tombstone",
         &multi::ACQUIRE,
         "return redis.call('EXISTS', gone) == 1 and 'GONE' or nil",
         "return nil",
@@ -64,35 +64,35 @@ pub const MULTI: &[Mutant] = &[
         Where::Sets,
     ),
     mutant(
-        "multi_leave_leaves_no_mark",
+        "multi_release_sets_no_tombstone",
         &multi::RELEASE,
         "    redis.call('SET', KEYS[2 * i], '1', 'PX', ARGV[5 * i])\n",
         "",
         Where::Sets,
     ),
     mutant(
-        "multi_leave_stops_at_the_first_that_was_gone",
+        "multi_release_stops_at_the_first_that_was_gone",
         &multi::RELEASE,
         "    reply[i + 2] = { 'NOT_HELD', holds }\n",
         "    reply[i + 2] = { 'NOT_HELD', holds }\n    break\n",
         Where::Sets,
     ),
     mutant(
-        "multi_leave_does_not_compare",
+        "multi_release_does_not_compare",
         &multi::RELEASE,
         "if whose ~= claim then",
         "if not whose then",
         Where::Sets,
     ),
     mutant(
-        "multi_leave_wakes_the_waiters_of_the_first_only",
+        "multi_release_wakes_the_waiters_of_the_first_only",
         &multi::RELEASE,
         "keep, channel)\n  else",
         "keep, ARGV[3])\n  else",
         Where::Sets,
     ),
     mutant(
-        "multi_leave_wakes_nobody",
+        "multi_release_wakes_nobody",
         &multi::RELEASE,
         "return true, 0, wake(channel, 'free')",
         "return true, 0, '1'",
