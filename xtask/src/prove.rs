@@ -52,7 +52,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Fails if a property does not hold, a mutant survives, or a search is unfinished.
+/// Fails if a rule is broken, a mutant survives, or a search is unfinished.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     if !options.arguments.is_empty() {
         let mut command = cargo();
