@@ -264,8 +264,12 @@ impl Plan {
         let mut random = Rng::with_seed(self.seed_of(5));
         if random.u8(..4) == 0 {
             self.unordered = random.bool();
+            // So often that they are seldom left out.
+            self.interval /= 2;
             for fault in [Fault::Freeze, Fault::Silence] {
-                self.faults.extend(random.bool().then_some(fault));
+                if random.bool() {
+                    self.faults.extend([fault; 2]);
+                }
             }
         }
     }
