@@ -260,7 +260,7 @@ const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::DropWithoutLeave, "a claim nobody wants", 1),
     (Mutant::WaiterNeverHeartbeats, "deaf to a gap", 2),
     (Mutant::DeafToGrants, "a grant nobody heard of", 1),
-    (Mutant::DeadlineFromAnswer, "two holders", 701),
+    (Mutant::DeadlineFromAnswer, "two holders", 1176),
     (Mutant::RequestsAbreast, "one request at a time", 47),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 2),
     (Mutant::ReleaseStopsAtFirstError, "a claim nobody wants", 2),
