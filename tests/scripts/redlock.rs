@@ -13,7 +13,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-use crate::scripts::vectors;
+use crate::scripts::single::vectors;
 
 vectors! { Scripts:
     a_free_name_is_granted_with_a_claim_and_a_fence_that_end

@@ -16,7 +16,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::processes::Holder;
+use crate::faults::processes::Holder;
 use crate::support::{client, faulty};
 
 pub(crate) const TTL: Duration = Duration::from_secs(6);

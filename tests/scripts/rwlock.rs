@@ -16,11 +16,11 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-use crate::fair_scripts::{
+use crate::scripts::fair::{
     A, A2, B, C, D, E, FENCE, Fair, MAIN, QUEUE, READERS, WAITER_TTL, WAITERS, number, text, token,
     waiting,
 };
-use crate::scripts::vectors;
+use crate::scripts::single::vectors;
 
 /// A third claim of the owner of `A`.
 const A3: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a3";

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use tokio::time::timeout;
 
-use crate::redlock::{MAIN, Servers, TTL};
+use crate::kinds::redlock::{MAIN, Servers, TTL};
 
 /// What others keep there has no end that anybody could wait for, and most servers let nobody listen.
 #[tokio::test(start_paused = true)]

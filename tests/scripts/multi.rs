@@ -12,7 +12,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-use crate::scripts::vectors;
+use crate::scripts::single::vectors;
 
 vectors! { Scripts:
     an_acquire_writes_under_each_name_what_its_kind_writes

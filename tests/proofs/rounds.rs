@@ -4,7 +4,7 @@
 use anyhow::Result;
 use lockkeeper_testkit::search::{Rounds, Scope};
 
-use crate::search::holds_everywhere;
+use crate::proofs::search::holds_everywhere;
 
 #[test]
 fn no_overlap_and_tokens_in_order_with_two_contenders() -> Result<()> {

@@ -193,7 +193,7 @@ async fn a_kept_hold_that_was_revoked_does_not_revoke_the_next_one() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_keeps_its_time_keeps_writers_out_and_lets_readers_in() -> Result<()> {
-    let (here, there) = crate::rwlock::two().await?;
+    let (here, there) = crate::kinds::rwlock::two().await?;
     let second = Duration::from_secs(1);
     let reading = here.read().min_hold(5 * second).await?;
     let released = reading.release().await?;

@@ -22,7 +22,7 @@ use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::processes::Holder;
+use crate::faults::processes::Holder;
 
 /// Names of each kind.
 const NAMES: usize = 2;

@@ -1,4 +1,4 @@
-//! The rights that [docs/wire-format.md](../docs/wire-format.md) names are enough, and it names them as they are tried here.
+//! The rights that [docs/wire-format.md](../../docs/wire-format.md) names are enough, and it names them as they are tried here.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::subject::Subject;
 use tokio::time::timeout;
 
-const DOCUMENT: &str = include_str!("../docs/wire-format.md");
+const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
 
 /// Far below the ttl: what comes within this came by a message.
 const SOON: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::multi::{TTL, all_free, held, mutexes};
+use crate::kinds::multi::{TTL, all_free, held, mutexes};
 use crate::support::{client, faulty};
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use lockkeeper_testkit::search::{Scope, Sets};
 
-use crate::search::holds_everywhere;
+use crate::proofs::search::holds_everywhere;
 
 #[test]
 fn sets_that_overlap_exclude_one_another_in_every_state_nearby() -> Result<()> {

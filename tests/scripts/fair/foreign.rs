@@ -158,7 +158,7 @@ async fn a_full_server_refuses_newcomers_and_serves_those_who_wait() -> Result<(
 /// Whoever sets up a server reads there what to allow.
 #[tokio::test]
 async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
-    const PAGE: &str = include_str!("../../docs/wire-format.md");
+    const PAGE: &str = include_str!("../../../docs/wire-format.md");
     let (_, rules) = PAGE.split_once("ACL SETUSER app").context("the rights")?;
     let (rules, _) = rules.split_once("```").context("their end")?;
     let rules = rules.replace("billing", "lockkeeper");

@@ -228,7 +228,7 @@ async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Res
     let text = owner.to_string();
     ensure!(text.parse::<Owner>()? == owner);
     let mut child =
-        crate::processes::Holder::start(&["reenter", &server.url(), "name", "500", &text])?;
+        crate::faults::processes::Holder::start(&["reenter", &server.url(), "name", "500", &text])?;
     let held = child.line().await?;
     ensure!(held == format!("held {}", outer.fencing_token()), "{held}");
     ensure!(holds(&server).await? == 2);

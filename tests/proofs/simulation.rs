@@ -354,7 +354,7 @@ const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 9] = [
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn what_is_beyond_the_guarantees_has_a_counter_example() {
-    let page = include_str!("../docs/guarantees.md");
+    let page = include_str!("../../docs/guarantees.md");
     for (beyond, workload, seed) in COUNTER_EXAMPLES {
         let first = (1..=PATIENCE).find(|&seed| {
             let options = Options {

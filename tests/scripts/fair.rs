@@ -20,7 +20,7 @@ use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-use crate::scripts::vectors;
+use crate::scripts::single::vectors;
 
 pub(crate) const MAIN: &str = "lockkeeper:name";
 pub(crate) const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";

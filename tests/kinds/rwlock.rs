@@ -12,7 +12,7 @@ use lockkeeper_testkit::site::Site as _;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::processes::Holder;
+use crate::faults::processes::Holder;
 use crate::support;
 
 const TTL: Duration = Duration::from_secs(30);

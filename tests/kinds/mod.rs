@@ -1,0 +1,23 @@
+//! What each kind of lock promises, by its public surface.
+
+mod contract;
+mod conversions;
+mod fair;
+mod min_hold;
+mod multi;
+mod multi_ends;
+mod redlock;
+mod redlock_leases;
+mod redlock_waiting;
+mod reentrant;
+mod rwlock;
+
+// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+#[cfg(test)]
+mod closing;
+#[cfg(test)]
+mod given_up;
+#[cfg(test)]
+mod tokens;
+#[cfg(test)]
+mod waiting;

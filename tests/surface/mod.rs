@@ -1,0 +1,9 @@
+//! What people and tools see: inspecting, revoking, listing, events, rights, bad input.
+
+mod admin;
+mod input;
+mod listing;
+mod observer;
+mod revocation;
+mod rights;
+mod tracing;
