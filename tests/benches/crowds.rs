@@ -16,8 +16,8 @@ use tokio::time::{sleep, timeout};
 use crate::meters::{count, own_memory, scripts, servers_memory, watch};
 use crate::pairs::micros;
 use crate::place::Place;
-use crate::rounds::Spread;
 use crate::report::Row;
+use crate::rounds::Spread;
 use crate::{Effort, PATIENCE};
 
 /// For each name.

@@ -25,8 +25,8 @@ use crate::Effort;
 use crate::bare::Bare;
 use crate::meters::{count, scripts};
 use crate::pairs::micros;
-use crate::rounds::{Spread, in_turns};
 use crate::report::{Row, Target};
+use crate::rounds::{Spread, in_turns};
 
 /// Waiters of a mutex at the same time.
 const WAITERS: [usize; 3] = [2, 16, 64];

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use crate::Effort;
 use crate::meters::{count, own_memory, servers_memory, watch};
 use crate::place::Place;
-use crate::rounds::Spread;
 use crate::report::{Row, Target};
+use crate::rounds::Spread;
 
 const PART: &str = "held";
 

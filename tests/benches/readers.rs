@@ -9,8 +9,8 @@ use lockkeeper_lua::rwlock;
 use lockkeeper_testkit::server::Server;
 use tokio::task::{JoinSet, yield_now};
 
-use crate::rounds::Spread;
 use crate::report::{Row, Target};
+use crate::rounds::Spread;
 use crate::slowlog::SlowLog;
 use crate::{Effort, PATIENCE};
 

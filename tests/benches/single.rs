@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::Effort;
 use crate::pairs::{Ground, Sample, Way};
-use crate::rounds::{Spread, in_turns};
 use crate::report::{Row, Target};
+use crate::rounds::{Spread, in_turns};
 
 const PART: &str = "single";
 

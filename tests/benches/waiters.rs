@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::meters::{Watched, count, own_memory, servers_memory, watch};
 use crate::pairs::micros;
-use crate::rounds::Spread;
 use crate::report::{Row, Target};
+use crate::rounds::Spread;
 use crate::slowlog::SlowLog;
 use crate::{Effort, PATIENCE};
 
