@@ -4,10 +4,10 @@
 //! in front, and a typed description of its contract; the README beside it has the rules and the table of statuses.
 //!
 //! ```
-//! use lockkeeper_lua::mutex;
+//! use lockkeeper_lua::lock;
 //!
-//! assert_eq!(mutex::RENEW.keys, ["main"]);
-//! assert_eq!(mutex::RENEW.args, ["request", "claim", "ttl"]);
+//! assert_eq!(lock::RENEW.keys, ["main"]);
+//! assert_eq!(lock::RENEW.args, ["request", "claim", "ttl"]);
 //! ```
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
@@ -20,181 +20,21 @@ pub use script::Script;
 use script::{pinned_sha1, pinned_sharded_sha1};
 pub use status::Status;
 
-/// One holder at a time.
-pub mod mutex {
+/// A name of any kind that one server decides: claims hold shares of it, and wait for them in a queue.
+pub mod lock {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Makes a claim the holder of a free name.
+    /// Lets a claim hold a name, or wait for it in turn.
     pub const ACQUIRE: Script = script!(
-        "mutex/acquire",
-        with ["clock", "fence", "holder", "lease"],
-        keys ["main", "fence", "tombstone"],
-        args ["request", "claim", "ttl", "floor", "token"],
-        replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
-    );
-
-    /// Arms the leases of claims that hold; a batch.
-    pub const RENEW: Script = script!(
-        "mutex/renew",
-        with ["holder", "lease"],
-        keys ["main"],
-        args ["request", "claim", "ttl"],
-        items [Status::Renewed, Status::Revoked, Status::Gone],
-    );
-
-    /// The claim goes, every acquire of it having been answered.
-    pub const RELEASE: Script = script!(
-        "mutex/release",
-        with ["holder", "wake", "cooldown"],
-        keys ["main"],
-        args ["request", "claim", "channel", "cooldown"],
-        replies [Status::Released, Status::Cooldown, Status::NotHeld],
-    );
-
-    /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
-    pub const RELEASE_IN_DOUBT: Script = script!(
-        "mutex/release_in_doubt",
-        with ["holder", "wake", "cooldown"],
-        keys ["main", "tombstone"],
-        args ["request", "claim", "channel", "cooldown", "ttl"],
-        replies [Status::Released, Status::Cooldown, Status::NotHeld],
-    );
-
-    /// Asks whether a claim holds; changes nothing.
-    pub const VERIFY: Script = script!(
-        "mutex/verify",
-        with ["holder"],
-        keys ["main"],
-        args ["request", "claim"],
-        replies [Status::Held, Status::Revoked, Status::Gone],
-    );
-}
-
-/// One holder at a time, which may come in again.
-pub mod reentrant {
-    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
-
-    /// Makes a claim a holder of a name that is free or its owner's.
-    pub const ACQUIRE: Script = script!(
-        "reentrant/acquire",
-        with ["clock", "fence", "lease", "holders"],
-        keys ["main", "fence", "tombstone"],
-        args ["request", "claim", "ttl", "floor", "token", "owner"],
-        replies [Status::Granted, Status::Busy, Status::Revoked, Status::Gone, Status::WrongKind],
-    );
-
-    /// Arms the leases of claims that hold; a batch.
-    pub const RENEW: Script = script!(
-        "reentrant/renew",
-        with ["clock", "lease", "member"],
-        keys ["main"],
-        args ["request", "claim", "ttl"],
-        items [Status::Renewed, Status::Revoked, Status::Gone],
-    );
-
-    /// The claim goes, every acquire of it having been answered.
-    pub const RELEASE: Script = script!(
-        "reentrant/release",
-        with ["clock", "lease", "wake", "holders", "take_out"],
-        keys ["main"],
-        args ["request", "claim", "channel", "cooldown"],
-        replies [Status::Released, Status::Cooldown, Status::NotHeld],
-    );
-
-    /// The claim goes while an acquire of it is unanswered, and leaves a mark that stops that acquire.
-    pub const RELEASE_IN_DOUBT: Script = script!(
-        "reentrant/release_in_doubt",
-        with ["clock", "lease", "wake", "holders", "take_out"],
-        keys ["main", "tombstone"],
-        args ["request", "claim", "channel", "cooldown", "ttl"],
-        replies [Status::Released, Status::Cooldown, Status::NotHeld],
-    );
-
-    /// Asks whether a claim holds; changes nothing.
-    pub const VERIFY: Script = script!(
-        "reentrant/verify",
-        with ["clock", "member"],
-        keys ["main"],
-        args ["request", "claim"],
-        replies [Status::Held, Status::Revoked, Status::Gone],
-    );
-}
-
-/// One holder at a time, first come, first served. Its leases are renewed and verified by the scripts of
-/// [`reentrant`]: under the main key lies the same.
-pub mod fair {
-    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
-
-    /// Makes a claim a holder of a name that is free or its owner's, or lets it wait in turn.
-    pub const ACQUIRE: Script = script!(
-        "fair/acquire",
+        "lock/acquire",
         with [
-            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "turn"
+            "clock", "token", "take_free", "client", "lease", "wake", "value", "members", "standing", "holding",
+            "admit", "settle", "queue", "waiters", "place", "turns", "enter"
         ],
-        keys ["main", "fence", "tombstone", "queue", "waiters"],
+        keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
-            "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit",
-        ],
-        replies [
-            Status::Granted,
-            Status::Waiting,
-            Status::Busy,
-            Status::QueueFull,
-            Status::More,
-            Status::Revoked,
-            Status::Gone,
-            Status::WrongKind,
-        ],
-    );
-
-    /// Claims that wait say that they are alive; a batch.
-    pub const HEARTBEAT: Script = script!(
-        "fair/heartbeat",
-        with [
-            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "turn"
-        ],
-        keys ["main", "fence", "queue", "waiters"],
-        args ["request", "claim", "ttl", "floor", "waiter_ttl", "channel"],
-        items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
-    );
-
-    /// The claim goes, whether it holds or waits, and the next in the queue holds.
-    pub const RELEASE: Script = script!(
-        "fair/release",
-        with [
-            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "turn"
-        ],
-        keys ["main", "fence", "tombstone", "queue", "waiters"],
-        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl"],
-        replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
-    );
-
-    /// How many wait, and where among them a claim is; changes nothing.
-    pub const QUEUE: Script = script!(
-        "fair/queue",
-        with [],
-        keys ["queue"],
-        args ["request", "claim"],
-        replies [Status::Queued, Status::WrongKind],
-    );
-}
-
-/// One owner that writes, or any number that read, first come, first served. The leases of writers are renewed and verified
-/// by the scripts of [`reentrant`]; the queue is asked about by [`fair::QUEUE`].
-pub mod rwlock {
-    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
-
-    /// Makes a claim a holder in its mode, if nobody excludes it, or lets it wait in turn.
-    pub const ACQUIRE: Script = script!(
-        "rwlock/acquire",
-        with [
-            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "stand", "hold", "readers",
-            "reading", "phase", "enter", "turns"
-        ],
-        keys ["main", "fence", "tombstone", "queue", "waiters", "readers"],
-        args [
-            "request", "claim", "ttl", "floor", "token", "owner", "waiter_ttl", "channel", "queue_limit", "mode",
-            "known",
+            "request", "claim", "ttl", "floor", "token", "kind", "share", "raise", "polled", "waiter_ttl", "channel",
+            "queue_limit", "reenters", "limit",
         ],
         replies [
             Status::Granted,
@@ -211,40 +51,71 @@ pub mod rwlock {
 
     /// Claims that wait say that they are alive; a batch.
     pub const HEARTBEAT: Script = script!(
-        "rwlock/heartbeat",
+        "lock/heartbeat",
         with [
-            "clock", "client", "fence", "lease", "wake", "holders", "queue", "place", "hold", "readers", "reading",
-            "phase", "enter", "turns"
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "queue", "waiters", "place", "turns", "heartbeat"
         ],
-        keys ["main", "fence", "queue", "waiters", "readers"],
-        args ["request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode"],
+        keys ["main", "counter", "holders", "queue", "state"],
+        args [
+            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "reenters", "limit",
+        ],
         items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
     );
 
-    /// The claim goes, whether it holds or waits, and the next in the queue hold.
+    /// Arms the leases of claims that hold alone; a batch.
+    pub const RENEW: Script = script!(
+        "lock/renew",
+        with ["lease", "value"],
+        keys ["main"],
+        args ["request", "claim", "ttl"],
+        items [Status::Renewed, Status::Inflated, Status::Revoked, Status::Gone],
+    );
+
+    /// Arms the leases of claims that hold inflated names; a batch.
+    pub const RENEW_INFLATED: Script = script!(
+        "lock/renew_inflated",
+        with ["clock", "client", "lease", "value", "members"],
+        keys ["main", "holders"],
+        args ["request", "claim", "ttl", "share"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim that holds alone goes, every acquire of it having been answered.
+    pub const RELEASE_THIN: Script = script!(
+        "lock/release_thin",
+        with ["wake", "value", "thin"],
+        keys ["main"],
+        args ["request", "claim", "channel", "cooldown"],
+        replies [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],
+    );
+
+    /// A claim goes, whether it holds or waits, and those in front of the queue hold.
     pub const RELEASE: Script = script!(
-        "rwlock/release",
+        "lock/release",
         with [
-            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
-            "reading", "phase", "turns"
+            "clock", "token", "client", "lease", "wake", "value", "thin", "members", "standing", "holding", "admit",
+            "settle", "queue", "waiters", "place", "turns"
         ],
-        keys ["main", "fence", "tombstone", "queue", "waiters", "readers"],
+        keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
-            "request", "claim", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl", "mode", "known",
+            "request", "claim", "kind", "share", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl",
+            "reenters", "limit",
         ],
         replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
     );
 
-    /// A claim goes and another of its owner holds in the other mode.
+    /// A claim goes and another of its owner holds with another share.
     pub const CONVERT: Script = script!(
-        "rwlock/convert",
+        "lock/convert",
         with [
-            "clock", "client", "fence", "lease", "wake", "holders", "take_out", "queue", "place", "hold", "readers",
-            "reading", "phase", "turns"
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "queue", "waiters", "place", "turns"
         ],
-        keys ["main", "fence", "tombstone", "queue", "waiters", "readers", "old_gone"],
+        keys ["main", "counter", "tombstone", "holders", "queue", "state", "old_tombstone"],
         args [
-            "request", "claim", "ttl", "floor", "waiter_ttl", "channel", "mode", "old", "tombstone_ttl",
+            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "limit", "old", "old_share",
+            "tombstone_ttl",
         ],
         replies [
             Status::Granted,
@@ -256,36 +127,36 @@ pub mod rwlock {
         ],
     );
 
-    /// Arms the leases of claims that read; a batch.
-    pub const RENEW_READ: Script = script!(
-        "rwlock/renew_read",
-        with ["clock", "lease", "reader"],
-        keys ["readers"],
-        args ["request", "claim", "ttl"],
-        items [Status::Renewed, Status::Revoked, Status::Gone],
+    /// Asks whether a claim holds; changes nothing.
+    pub const VERIFY: Script = script!(
+        "lock/verify",
+        with ["clock", "client", "value", "members", "standing", "holding"],
+        keys ["main", "holders"],
+        args ["request", "claim", "share"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
     );
 
-    /// Asks whether a claim reads; changes nothing.
-    pub const VERIFY_READ: Script = script!(
-        "rwlock/verify_read",
-        with ["clock", "reader"],
-        keys ["readers"],
-        args ["request", "claim"],
-        replies [Status::Held, Status::Revoked, Status::Gone],
+    /// How many wait, and where among them a claim is; changes nothing.
+    pub const QUEUE: Script = script!(
+        "lock/queue",
+        with ["members"],
+        keys ["queue"],
+        args ["request", "claim", "share"],
+        replies [Status::Queued, Status::WrongKind],
     );
 }
 
-/// One holder at a time by a majority of several servers, on each of which the claim lies as a [`mutex`]'s does: it is
-/// renewed, left for and verified by the scripts of that.
+/// One holder at a time by a majority of several servers, on each of which the claim lies as that of any
+/// [`lock`]: it is renewed, released and verified by the scripts of that.
 pub mod redlock {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes a claim the holder of a name that is free on this server, if the server takes part.
     pub const ACQUIRE: Script = script!(
         "redlock/acquire",
-        with ["clock", "fence", "holder", "lease", "uptime"],
-        keys ["main", "fence", "tombstone"],
-        args ["request", "claim", "ttl", "floor", "longest"],
+        with ["clock", "token", "lease", "value", "uptime"],
+        keys ["main", "counter", "tombstone"],
+        args ["request", "claim", "ttl", "floor", "longest", "polled"],
         replies [
             Status::Granted,
             Status::Busy,
@@ -299,24 +170,27 @@ pub mod redlock {
     /// Writes a token back where the claim holds.
     pub const RAISE: Script = script!(
         "redlock/raise",
-        with ["clock", "fence", "holder"],
-        keys ["main", "fence"],
-        args ["request", "claim", "ttl", "token"],
+        with ["clock", "token", "value"],
+        keys ["main", "counter"],
+        args ["request", "claim", "token"],
         replies [Status::Raised, Status::Revoked, Status::Gone],
     );
 }
 
-/// Several names, each a [`mutex`] or a [`reentrant`] lock, taken all or none. Leases are renewed and verified by the scripts of
-/// each kind: under each name lies what that kind writes.
+/// Several names, each of a kind whose claims take all of it and do not queue, taken all or none. Under each name lies what its kind
+/// writes, and the scripts of [`lock`] arm and verify the leases.
 pub mod multi {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes claims holders of free names, all of them or none; a batch.
     pub const ACQUIRE: Script = script!(
         "multi/acquire",
-        with ["clock", "client", "fence", "lease", "wake", "holder", "holders", "hold", "several"],
-        keys ["main", "fence", "tombstone"],
-        args ["request", "claim", "ttl", "floor", "kind"],
+        with [
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "queue", "waiters", "place", "turns", "enter", "several"
+        ],
+        keys ["main", "counter", "tombstone", "holders", "queue", "state"],
+        args ["request", "claim", "ttl", "floor", "kind", "reenters", "polls", "polled"],
         items [
             Status::Granted,
             Status::Free,
@@ -330,8 +204,11 @@ pub mod multi {
     /// Claims go, each from a name of its own; a batch.
     pub const RELEASE: Script = script!(
         "multi/release",
-        with ["clock", "lease", "holder", "holders", "wake", "cooldown", "take_text", "take_out"],
-        keys ["main", "tombstone"],
+        with [
+            "clock", "token", "client", "lease", "wake", "value", "thin", "members", "standing", "holding", "admit",
+            "settle"
+        ],
+        keys ["main", "tombstone", "holders", "queue", "state"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "kind"],
         items [Status::Released, Status::Cooldown, Status::NotHeld],
     );
@@ -344,8 +221,8 @@ pub mod name {
     /// What a name holds; changes nothing.
     pub const INSPECT: Script = script!(
         "name/inspect",
-        with ["clock", "holder", "holders", "listeners", "client", "any"],
-        keys ["main", "fence", "queue", "readers"],
+        with ["clock", "client", "value", "members", "standing", "listeners", "any"],
+        keys ["main", "holders", "queue", "state"],
         args ["request", "channel"],
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
@@ -353,8 +230,10 @@ pub mod name {
     /// Tells who holds a name to let it go.
     pub const REVOKE: Script = script!(
         "name/revoke",
-        with ["clock", "holder", "holders", "client", "any", "tell"],
-        keys ["main", "readers"],
+        with [
+            "clock", "client", "wake", "value", "members", "standing", "holding", "settle", "any", "tell"
+        ],
+        keys ["main", "holders", "queue", "state"],
         args ["request"],
         replies [Status::Told, Status::Free, Status::WrongKind],
     );
@@ -362,8 +241,10 @@ pub mod name {
     /// Takes a name from its holder by force.
     pub const FREE: Script = script!(
         "name/free",
-        with ["clock", "holder", "holders", "wake", "client", "any", "tell"],
-        keys ["main", "readers"],
+        with [
+            "clock", "client", "wake", "value", "members", "standing", "holding", "settle", "any", "tell"
+        ],
+        keys ["main", "holders", "queue", "state"],
         args ["request", "claim", "channel"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
@@ -426,7 +307,7 @@ pub mod client {
     /// Who a client is; changes nothing.
     pub const LABEL: Script = script!(
         "client/label",
-        with ["holder"],
+        with ["value"],
         keys ["client"],
         args ["request"],
         replies [Status::Known, Status::Gone],
@@ -435,26 +316,15 @@ pub mod client {
 
 /// Every script there is.
 pub const ALL: &[&Script] = &[
-    &mutex::ACQUIRE,
-    &mutex::RENEW,
-    &mutex::RELEASE,
-    &mutex::RELEASE_IN_DOUBT,
-    &mutex::VERIFY,
-    &reentrant::ACQUIRE,
-    &reentrant::RENEW,
-    &reentrant::RELEASE,
-    &reentrant::RELEASE_IN_DOUBT,
-    &reentrant::VERIFY,
-    &fair::ACQUIRE,
-    &fair::HEARTBEAT,
-    &fair::RELEASE,
-    &fair::QUEUE,
-    &rwlock::ACQUIRE,
-    &rwlock::HEARTBEAT,
-    &rwlock::RELEASE,
-    &rwlock::CONVERT,
-    &rwlock::RENEW_READ,
-    &rwlock::VERIFY_READ,
+    &lock::ACQUIRE,
+    &lock::HEARTBEAT,
+    &lock::RENEW,
+    &lock::RENEW_INFLATED,
+    &lock::RELEASE_THIN,
+    &lock::RELEASE,
+    &lock::CONVERT,
+    &lock::VERIFY,
+    &lock::QUEUE,
     &redlock::ACQUIRE,
     &redlock::RAISE,
     &multi::ACQUIRE,

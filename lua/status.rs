@@ -16,6 +16,8 @@ pub enum Status {
     WouldDeadlock,
     /// There is more to do: the script is to be run again at once.
     More,
+    /// The name is inflated: another script is to be run at once.
+    Inflated,
     /// The claim holds and its lease has been armed.
     Renewed,
     /// The claim holds, and the next token of the name on this server is larger than the one in the request.
@@ -66,6 +68,7 @@ impl Status {
         Self::QueueFull,
         Self::WouldDeadlock,
         Self::More,
+        Self::Inflated,
         Self::Renewed,
         Self::Raised,
         Self::Held,
@@ -97,6 +100,7 @@ impl Status {
             Self::QueueFull => "QUEUE_FULL",
             Self::WouldDeadlock => "WOULD_DEADLOCK",
             Self::More => "MORE",
+            Self::Inflated => "INFLATED",
             Self::Renewed => "RENEWED",
             Self::Raised => "RAISED",
             Self::Held => "HELD",

@@ -6,7 +6,7 @@
 -- REPLY GONE  it has not introduced itself, or too long ago
 -- PUBLISH nothing
 
-local label, fault = read_claim(KEYS[1], AS_A_WRITE)
+local label, fault = read_value(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end

@@ -1,41 +1,45 @@
--- name/revoke: tells who holds a name to let it go. The claims hold until they leave or their leases end, and are renewed no
+-- name/revoke: tells those who hold a name to let it go. The claims hold until they leave or their leases end, and are renewed no
 -- more; each claim's client is told. Run again it tells them again.
 --
--- KEYS[1] main     of any kind
--- KEYS[2] readers  of a read-write lock, a ZSET
+-- KEYS[1] main     the value of one claim, or a marker, see shared/value
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
+-- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
 -- REPLY TOLD claims  so many claims were revoked
 -- REPLY FREE         nobody holds
 -- REPLY WRONG_KIND   the name holds no lock, or another library's, which has no word for it
 -- PUBLISH channel of each claim's client: revoked <claim>
 
-local held, fault = read_any(KEYS[1], KEYS[2], math.floor(server_now() / 1000))
+local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
+local readable, fault = read_standing(name, true)
 if fault then
   return fault
 end
-if not held then
+if not readable then
   return { ARGV[1], 'WRONG_KIND' }
 end
-for _, entry in ipairs(held.claims) do
-  if not client_of(entry[1]) then
-    return { ARGV[1], 'WRONG_KIND' }
-  end
-end
 local told = 0
-for _, entry in ipairs(held.claims) do
-  local claim, state = entry[1], entry[3]
-  if state ~= 'kept' then
-    if entry[4] == 'read' then
-      redis.call('ZADD', KEYS[2], -1, 'revoked')
-    elseif held.kind ~= 'mutex' then
-      redis.call('HSET', KEYS[1], 'revoked', '1')
-    elseif state == 'held' then
-      redis.call('SET', KEYS[1], string.format('revoked:%s', claim), 'KEEPTTL')
-    end
+for _, entry in ipairs(standing(name)) do
+  local claim, state, share = entry[1], entry[3], entry[4]
+  if state ~= 'cooldown' then
     tell_client(claim, string.format('revoked %s', claim))
     told = told + 1
   end
+  if state == 'held' and name.alone then
+    local value = value_of(name.found, share, claim, name.token, name.polled and 'rp' or 'r')
+    redis.call('SET', name.main, value, 'KEEPTTL')
+  elseif state == 'held' then
+    local member = member_of('', share, claim)
+    redis.call('ZADD', name.holders, redis.call('ZMSCORE', name.holders, member)[1], member_of('r', share, claim))
+    redis.call('ZREM', name.holders, member)
+    -- Where claims share a token nobody joins those who are to go.
+    name.changed, name.revoked = true, name.token ~= nil
+  end
 end
+-- An empty queue is not read: what nobody stands under any more, the next acquisition takes away.
+name.waits = true
+settle(name)
 if told == 0 then
   return { ARGV[1], 'FREE' }
 end

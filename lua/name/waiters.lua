@@ -1,7 +1,7 @@
 -- name/waiters: a page of those who wait for a name in a queue, in order, those counted who have died and were not dropped
 -- yet. Changes nothing.
 --
--- KEYS[1] queue    ZSET: <claim> -> its ticket
+-- KEYS[1] queue    ZSET: <share>:<claim> -> its ticket
 -- ARGV[1] request  echoed
 -- ARGV[2] first    the place where the page begins, 0 for the next to hold
 -- ARGV[3] last     the place where it ends
@@ -18,4 +18,8 @@ end
 if fault then
   return fault
 end
-return { ARGV[1], 'WAITERS', redis.call('ZRANGE', KEYS[1], ARGV[2], ARGV[3]) }
+local claims = redis.call('ZRANGE', KEYS[1], ARGV[2], ARGV[3])
+for i, member in ipairs(claims) do
+  claims[i] = string.match(member, '^[x%d]+:(.*)$') or member
+end
+return { ARGV[1], 'WAITERS', claims }

@@ -1,15 +1,16 @@
 -- redlock/acquire: makes the claim the holder of a free name on this server, one of several whose majority decides. A server
--- that has been up for less than the longest ttl may have lost claims that are still believed in: it grants nothing. Run
+-- that has been up for less than the longest ttl may have lost claims that are still valid: it grants nothing. Run
 -- again by the holder it arms the ttl again.
 --
--- KEYS[1] main       the holder's claim, a string
--- KEYS[2] fence      the last token drawn for the name on this server, or written back to it
--- KEYS[3] tombstone  the tombstone of a release that overtook this claim's acquire
+-- KEYS[1] main       the value of one claim, see shared/value
+-- KEYS[2] counter    the last token drawn by any name of the slot on this server, or written back to it
+-- KEYS[3] tombstone  of a release that overtook this claim's acquire
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen on any of the servers
 -- ARGV[5] longest    the longest ttl that anybody uses, ms
+-- ARGV[6] polled     1 if others of the client poll the name
 -- REPLY GRANTED token     this server's: the grant takes the largest of a majority
 -- REPLY BUSY left         ms until the holder's lease ends; negative when it never does
 -- REPLY QUARANTINED left  ms until this server takes part again
@@ -18,25 +19,24 @@
 -- REPLY WRONG_KIND        the name holds another kind's data
 -- PUBLISH nothing
 
-local ttl = tonumber(ARGV[3])
-local holder, fault = read_claim(KEYS[1], 'GET')
+local value, fault = read_value(KEYS[1], 'GET')
 if fault then
   return fault
 end
-
-if holder == ARGV[2] then
-  arm(KEYS[1], ttl)
-  arm(KEYS[2], fence_memory(ttl))
-  local token = redis.call('GET', KEYS[2])
-  return { ARGV[1], 'GRANTED', token or draw_token(KEYS[2], ARGV[4], ttl, server_now()) }
-end
-if holder == nil then
+local kind, _, claim, token, flags = claim_of(value)
+if value == nil or is_marker(value) or kind and kind ~= 'redlock' then
   return { ARGV[1], 'WRONG_KIND' }
 end
-if holder then
-  local claim, state = claim_in(holder)
-  if claim == ARGV[2] and state == 'revoked' then
-    return { ARGV[1], 'REVOKED' }
+if claim == ARGV[2] and string.find(flags, 'r', 1, true) then
+  return { ARGV[1], 'REVOKED' }
+end
+if claim == ARGV[2] and not string.find(flags, 'c', 1, true) then
+  arm(KEYS[1], tonumber(ARGV[3]))
+  return { ARGV[1], 'GRANTED', token }
+end
+if value then
+  if kind and not string.find(flags, 'p', 1, true) then
+    redis.call('SET', KEYS[1], polled(value), 'KEEPTTL')
   end
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
 end
@@ -47,6 +47,7 @@ end
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-local token = draw_token(KEYS[2], ARGV[4], ttl, server_now())
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return { ARGV[1], 'GRANTED', token }
+local drawn = draw_token(KEYS[2], ARGV[4], server_now())
+local granted = value_of('redlock', 'x', ARGV[2], drawn, ARGV[6] == '1' and 'p' or '')
+redis.call('SET', KEYS[1], granted, 'PX', ARGV[3])
+return { ARGV[1], 'GRANTED', drawn }

@@ -2,33 +2,29 @@
 -- there next draws a larger one. Where the claim does not hold nothing is written: somebody else may have drawn since.
 -- Arms nothing, and lowers nothing.
 --
--- KEYS[1] main     the holder's claim, a string
--- KEYS[2] fence    the last token drawn for the name on this server, or written back to it
+-- KEYS[1] main     the value of one claim, see shared/value
+-- KEYS[2] counter  the last token drawn by any name of the slot on this server, or written back to it
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
--- ARGV[3] ttl      of the lease, ms
--- ARGV[4] token    the largest of a majority
+-- ARGV[3] token    the largest of a majority
 -- REPLY RAISED   the claim holds, and the next token here is larger
 -- REPLY REVOKED  the claim holds and is revoked; nothing is written
 -- REPLY GONE     expired, deleted, or somebody else's; nothing is written
 -- PUBLISH nothing
 
-local holder, fault = read_claim(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end
-local claim, state = claim_in(holder)
-if claim ~= ARGV[2] or state == 'kept' then
+local kind, share, claim, token, flags = claim_of(value)
+if claim ~= ARGV[2] or string.find(flags, 'c', 1, true) then
   return { ARGV[1], 'GONE' }
 end
-if state == 'revoked' then
+if string.find(flags, 'r', 1, true) then
   return { ARGV[1], 'REVOKED' }
 end
-local token = token_number(ARGV[4])
-if token > token_number(redis.call('GET', KEYS[2])) then
-  -- Another server's clock may be ahead of this one's: kept until this one has caught up, and the usual time more.
-  local ahead = math.max(math.ceil((token - server_now()) / 1000), 0)
-  local memory = fence_memory(tonumber(ARGV[3])) + ahead
-  redis.call('SET', KEYS[2], ARGV[4], 'PX', string.format('%.0f', memory))
+if token_number(ARGV[3]) > token_number(token) then
+  redis.call('SET', KEYS[1], value_of(kind, share, claim, ARGV[3], flags), 'KEEPTTL')
 end
+raise_counter(KEYS[2], ARGV[3], server_now())
 return { ARGV[1], 'RAISED' }

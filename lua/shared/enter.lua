@@ -1,50 +1,34 @@
--- shared/enter: a claim comes to hold a name that one owner writes or many read, see shared/phase.
+-- shared/enter: a claim comes to a name that has been read, see shared/queue.
 
--- Lets `claim`, which may wait, hold `name` in `mode` for `ttl` ms beside its owner, which writes. Its token.
-local function come_in(name, claim, mode, ttl)
-  if mode == 'write' then
-    hold(name, claim, ttl)
-    return name.held.token
+-- Reads `name` for an acquisition, and takes away what is left where nobody stands and nobody waits, whatever its kind was. Whether
+-- the name can be used for its kind. The second value is any error of the server, to be returned as it is.
+local function read_for(name, as_a_write)
+  local readable, fault = read_name(name, as_a_write)
+  if readable and name.inflated and not is_taken(name) and not name.waits and not name.more then
+    forget(name)
   end
-  if name.waits then
-    withdraw(name, claim)
-  end
-  nest(name, claim, ttl, name.held.token)
-  return name.held.token
+  return readable and (name.found or name.kind) == name.kind, fault
 end
 
--- Lets `claim` of `owner`, which does not hold, hold `name` in `mode` for `ttl` ms if nothing keeps it out: nobody who holds
--- excludes it, and it passes nobody but beside its own owner, whose claims are looked for if that is `known` to have some.
--- Its token; or nil, and the status to answer unless it is to wait.
-local function enter(name, claim, owner, mode, ttl, known)
-  if lets_in(name, owner) then
-    return come_in(name, claim, mode, ttl)
+-- Lets `claim` hold `name` for `ttl` ms, at least if it does already; `polled` says that others of its client poll the name. It is let
+-- in if its owner holds, and otherwise if it fits and nobody waits. Its token; or nil, and whether it would wait for its own owner.
+local function enter(name, share, claim, ttl, polled_by_client)
+  local ends, flag = lease_of(name, share, claim)
+  if ends > name.now and flag == '' then
+    go_on(name, share, claim, ends, ttl)
+    return token_of(name, share, claim)
   end
-  local read = known and reads_of(name, owner)[1]
-  if read and mode == 'write' then
-    return nil, 'WOULD_DEADLOCK'
+  local of_owner = beside(name, claim)
+  local nested = lets_in(name, owner_of(claim)) or share ~= 'x' and of_owner and not name.revoked
+  if not nested and share == 'x' and of_owner then
+    return nil, true
   end
-  if not name.queued or not name.fenced then
-    return nil, 'WRONG_KIND'
+  if not nested and (name.waits or name.more or not fits(name, share)) then
+    return nil, false
   end
-  local _, token = read_of(name, read or claim)
-  if read and token and not name.read_revoked then
-    if name.waits then
-      withdraw(name, claim)
-    end
-    nest(name, claim, ttl, token)
-    return token
+  if name.waits then
+    withdraw(name, member_of('', share, claim))
   end
-  if name.more or name.held.taken or name.waits then
-    return nil, name.more and 'MORE' or nil
-  end
-  if mode == 'read' and not name.read_revoked then
-    share(name, { claim }, { ttl })
-    return name.read_token
-  end
-  if mode == 'write' and not name.reading then
-    forget_dead(name)
-    grant(name, claim, owner, ttl)
-    return name.held.token
-  end
+  name.polled = name.polled or polled_by_client
+  return admit(name, share, claim, ttl)
 end

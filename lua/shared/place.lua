@@ -1,64 +1,52 @@
--- shared/place: the places in a queue, see shared/queue.
+-- shared/place: one waiter in a queue, see shared/queue.
 
--- The first waiters of `name`, which has some, up to the one of rank `last`; their entries; how many dead are in front.
-local function first_waiters(name, last)
-  local claims = redis.call('ZRANGE', name.queue, 0, last)
-  local entries = redis.call('HMGET', name.waiters, unpack(claims))
-  for i = 1, #claims do
-    if is_alive(name, entries[i]) then
-      return claims, entries, i - 1
-    end
-  end
-  return claims, entries, #claims
-end
-
--- For how long the waiter that is alive until `ends` holds `name` at first, ms: its client counts on its own waiter ttl, which
--- may be longer than the caller's.
-local function first_hold(name, ends)
-  return math.max(name.waiter_ttl, ends - name.now)
-end
-
--- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
--- if that is one alive, its last executed request, its mode, and until when it is alive.
-local function next_waiter(name)
-  -- Most often the first is alive and known, and a long queue need not be read.
-  local claims, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
-  if not name.head then
-    claims, entries, dead = first_waiters(name, 0)
-  end
-  if dead > 0 then
-    claims, entries, dead = first_waiters(name, budget)
-    name.more = dead > budget
-    local dropped = math.min(dead, budget)
-    if dropped > 0 then
-      withdraw(name, unpack(claims, 1, dropped))
-      budget = budget - dropped
-    end
-  end
-  local ends, request, mode = read_waiter(entries[dead + 1])
-  return claims[dead + 1], request, mode, ends
-end
-
--- The place of `claim` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it. Its `entry`
--- is read unless given.
-local function place_of(name, claim, entry)
-  local rank = name.waits and redis.call('ZRANK', name.queue, claim)
+-- The place of the waiter `member` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it. Its
+-- `entry` is read unless given.
+local function place_of(name, member, entry)
+  local rank = name.waits and redis.call('ZRANK', name.queue, member)
   if not rank then
     return nil
   end
   if entry == nil then
-    entry = redis.call('HGET', name.waiters, claim)
+    entry = redis.call('HGET', name.state, select(3, parts_of(member)))
   end
   if not is_alive(name, entry) then
-    withdraw(name, claim)
+    withdraw(name, member)
     return nil
   end
   return rank + 1
 end
 
--- Notes that the waiter `claim` of `name` is alive, as this `request` says; of a kind with modes, which it waits for.
-local function hear(name, claim, request, mode)
-  local before = read_waiter(redis.call('HGET', name.waiters, claim)) or 0
+-- Notes that the waiter `claim` of `name` is alive, as this `request` says.
+local function hear(name, claim, request)
+  local before = read_waiter(redis.call('HGET', name.state, claim)) or 0
   local ends = math.max(before, name.now + name.waiter_ttl)
-  redis.call('HSET', name.waiters, claim, string.format(mode and '%.0f:%s:%s' or '%.0f:%s', ends, request, mode))
+  redis.call('HSET', name.state, claim, string.format('%.0f:%s', ends, request))
+end
+
+-- Lets `claim` wait for `name`, and writes that down: its place is kept, or it joins at the end if fewer than `limit` wait, negative: any
+-- number. What `request` is answered.
+local function stand(name, share, claim, request, limit)
+  local member = member_of('', share, claim)
+  local left, place = left_of(name), place_of(name, member)
+  if place then
+    hear(name, claim, request)
+    settle(name)
+    return { request, 'WAITING', left, place }
+  end
+  local length = name.inflated and redis.call('ZCARD', name.queue) or 0
+  if limit > 0 and length >= limit then
+    return { request, 'QUEUE_FULL', length }
+  end
+  if name.alone then
+    inflate(name)
+  end
+  local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
+  redis.call('ZADD', name.queue, text_of(tonumber(last[2] or 0) + 1), member)
+  name.fresh = name.fresh or not name.waits
+  name.waits = true
+  mark_seen(name)
+  hear(name, claim, request)
+  settle(name)
+  return { request, 'WAITING', left, length + 1 }
 end

@@ -1,26 +1,29 @@
--- shared/queue: who waits for a name. `queue` is a ZSET of claims by ticket; `waiters` a HASH with, for each of them, `<server
--- ms until which it is alive>:<number of its last executed request>`, followed by `:<mode>` if its kind has modes, and two
--- facts: `seen`, when a script last looked, and `grace`, `<from>:<until>:<gaps>`. A `name` here is a table: its keys,
--- `waiter_ttl`, and `now` in ms.
-
--- How many dead waiters one run drops, whatever its items: a script must not hold up the server.
-local budget = 256
+-- shared/queue: the claims that wait for an inflated name, see shared/standing. `queue` is a ZSET: `<share>:<claim>` -> its ticket.
+-- `state` has for each of them `<claim>` -> `<server ms until which it is alive>:<number of its last executed request>`, and two
+-- facts: `seen`, when a script last looked, and `grace`, `<from>:<until>:<gaps>`. A `name` has also `waiter_ttl`, and the stem
+-- `channel` of the channels on which clients are told of grants.
 
 -- After so many gaps in a row it is rather that hardly anybody asks, and the waiters of before are dead.
 local GAPS_IN_A_ROW = 3
 
--- How long a queue outlives its last change, ms, at least: longer than a failover takes, so that waiters keep their order.
-local QUEUE_MEMORY = 600000
-
--- For how much longer it is armed, ms, so that not every script must do so again.
-local ARMED_AHEAD = 60000
+-- The claims of members of the queue.
+local function claims_of(members)
+  local claims = {}
+  for i, member in ipairs(members) do
+    claims[i] = select(3, parts_of(member))
+  end
+  return claims
+end
 
 -- Reads whether anybody `waits` for `name`, and who is in grace: if nobody looked for half a waiter's ttl, then nobody could
 -- have been heard, and who was alive when last seen counts as alive for one ttl more. False if a key holds another type. The
 -- second value is any other error of the server, to be returned as it is.
 local function read_queue(name)
+  if not name.inflated then
+    return true
+  end
   local heads = redis.pcall('ZRANGE', name.queue, 0, 0)
-  local facts = heads.err and heads or redis.pcall('HMGET', name.waiters, 'seen', 'grace', heads[1] or 'seen')
+  local facts = heads.err and heads or redis.pcall('HMGET', name.state, 'seen', 'grace', claims_of(heads)[1] or 'seen')
   if facts.err then
     return false, not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or nil
   end
@@ -40,40 +43,23 @@ local function read_queue(name)
   return true
 end
 
--- Notes that the queue of `name`, which is not empty, has been looked at, and keeps it for long enough.
+-- Reads who stands under `name` and who waits for it: false if other types lie under its keys, or another library's value. The
+-- second value is any other error of the server, to be returned as it is.
+local function read_name(name, as_a_write)
+  local readable, fault = read_standing(name, as_a_write)
+  if not readable then
+    return false, fault
+  end
+  if name.inflated then
+    bury(name)
+  end
+  return read_queue(name)
+end
+
+-- Notes that the queue of `name`, which is not empty, has been looked at.
 local function mark_seen(name)
-  redis.call('HSET', name.waiters, 'seen', string.format('%.0f', name.now))
+  redis.call('HSET', name.state, 'seen', text_of(name.now))
   if name.grace then
-    redis.call('HSET', name.waiters, 'grace', name.grace)
+    redis.call('HSET', name.state, 'grace', name.grace)
   end
-  local memory = math.max(QUEUE_MEMORY, 2 * name.waiter_ttl)
-  for _, key in ipairs({ name.queue, name.waiters }) do
-    if redis.call('PTTL', key) < memory then
-      redis.call('PEXPIRE', key, string.format('%.0f', memory + ARMED_AHEAD))
-    end
-  end
-end
-
--- Until when the waiter with this `entry` is alive by its own word, its last executed request and its mode, empty if its kind
--- has none; nil if there is no such entry.
-local function read_waiter(entry)
-  local ends, request, mode = string.match(entry or '', '^(%d+):([^:]*):?(.*)$')
-  return tonumber(ends or ''), request, mode
-end
-
-local function is_alive(name, entry)
-  local ends = read_waiter(entry)
-  return ends ~= nil and (ends >= name.now or ends >= name.grace_from)
-end
-
--- Takes claims out of the queue of `name`; how many were in it. Of an empty queue nothing is remembered.
-local function withdraw(name, ...)
-  local gone = redis.call('ZREM', name.queue, ...)
-  redis.call('HDEL', name.waiters, ...)
-  name.head = nil
-  name.waits = redis.call('EXISTS', name.queue) == 1
-  if not name.waits then
-    redis.call('DEL', name.waiters)
-  end
-  return gone
 end

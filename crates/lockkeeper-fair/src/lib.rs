@@ -4,19 +4,21 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-mod protocol;
-
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, TryAcquire};
-use protocol::FairProtocol;
 
 /// What a fair lock called `name` asks and how it reads the answers: for models of the lock that drive the same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
-    Arc::new(FairProtocol::new(name))
+    Arc::new(of_name(name))
+}
+
+const fn of_name(name: Name) -> LockProtocol {
+    let fair = LockProtocol::new(name, Kind::new("fair"));
+    fair.reentrant().queueing()
 }
 
 /// A lock with one owner at a time, who gets in by the order of asking.
@@ -70,7 +72,7 @@ pub struct FairLock(Target);
 impl FairLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Target::new(client, name, FairProtocol::new))
+        Self(Target::new(client, name, of_name))
     }
 
     /// Acquires, waiting in the queue for as long as it takes unless told otherwise. With an

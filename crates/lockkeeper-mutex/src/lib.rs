@@ -4,14 +4,11 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-mod protocol;
-
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
-use protocol::MutexProtocol;
 
 /// A lock with one holder at a time, whoever it is.
 ///
@@ -61,7 +58,7 @@ pub struct Mutex(Target);
 impl Mutex {
     /// The mutex called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Target::new(client, name, MutexProtocol::new))
+        Self(Target::new(client, name, of_name))
     }
 
     /// Acquires, waiting for as long as it takes unless told otherwise.
@@ -143,7 +140,11 @@ impl Mutex {
 #[doc(hidden)]
 #[must_use]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
-    Arc::new(MutexProtocol::new(name))
+    Arc::new(of_name(name))
+}
+
+const fn of_name(name: Name) -> LockProtocol {
+    LockProtocol::new(name, Kind::new("mutex"))
 }
 
 impl Lock for Mutex {

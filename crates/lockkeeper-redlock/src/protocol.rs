@@ -1,8 +1,10 @@
 use std::time::Duration;
 
-use lockkeeper_core::protocol::{MajorityMember, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{LockProtocol, MajorityMember, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{FencingToken, Kind, Name};
-use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_lua::redlock;
+
+const KIND: Kind = Kind::new("redlock");
 
 /// The keys and scripts of one server of a Redlock: one string key with the holder's claim, as of a mutex.
 ///
@@ -11,13 +13,20 @@ use lockkeeper_lua::{mutex, redlock};
 #[derive(Debug)]
 pub(crate) struct RedlockProtocol {
     name: Name,
+    /// Of a single lock of this kind, for all but its acquisition.
+    plain: LockProtocol,
     /// The longest ttl that anybody uses: for so long a server that was started again grants nothing.
     longest: Duration,
 }
 
 impl RedlockProtocol {
-    pub(crate) const fn new(name: Name, longest: Duration) -> Self {
-        Self { name, longest }
+    pub(crate) fn new(name: Name, longest: Duration) -> Self {
+        let plain = LockProtocol::new(name.clone(), KIND);
+        Self {
+            name,
+            plain,
+            longest,
+        }
     }
 
     fn main(&self) -> String {
@@ -27,7 +36,7 @@ impl RedlockProtocol {
 
 impl Protocol for RedlockProtocol {
     fn kind(&self) -> Kind {
-        Kind::new("redlock")
+        KIND
     }
 
     fn name(&self) -> &Name {
@@ -40,7 +49,7 @@ impl Protocol for RedlockProtocol {
             &redlock::ACQUIRE,
             [
                 self.main(),
-                self.name.part("fence"),
+                self.name.counter(),
                 self.name.tombstone(ask.claim),
             ],
             [
@@ -48,24 +57,21 @@ impl Protocol for RedlockProtocol {
                 ask.ttl_ms(),
                 ask.floor.to_string(),
                 longest.to_string(),
+                u8::from(ask.polled).to_string(),
             ],
         )
     }
 
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.renewal(&mutex::RENEW, &self.name)
+        self.plain.renew(ask)
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
-        if overtakes {
-            ask.release_in_doubt(&mutex::RELEASE_IN_DOUBT, &self.name)
-        } else {
-            ask.release(&mutex::RELEASE, &self.name)
-        }
+        self.plain.release(ask, overtakes)
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.question(&mutex::VERIFY, &self.name)
+        self.plain.verify(ask)
     }
 
     fn majority(&self) -> Option<&dyn MajorityMember> {
@@ -78,8 +84,8 @@ impl MajorityMember for RedlockProtocol {
         let claim = ask.claim.as_str().to_owned();
         ScriptCall::new(
             &redlock::RAISE,
-            [self.main(), self.name.part("fence")],
-            [claim, ask.ttl_ms(), token.to_string()],
+            [self.main(), self.name.counter()],
+            [claim, token.to_string()],
         )
     }
 }

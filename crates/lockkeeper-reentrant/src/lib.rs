@@ -4,16 +4,13 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-mod protocol;
-
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcquire};
 #[cfg(doc)]
 use lockkeeper_core::{Lease, Owner};
-use protocol::ReentrantProtocol;
 
 /// A lock with one owner at a time, who may hold it several times over.
 ///
@@ -67,7 +64,7 @@ pub struct ReentrantLock(Target);
 impl ReentrantLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        Self(Target::new(client, name, ReentrantProtocol::new))
+        Self(Target::new(client, name, of_name))
     }
 
     /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
@@ -142,7 +139,11 @@ impl ReentrantLock {
 #[doc(hidden)]
 #[must_use]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
-    Arc::new(ReentrantProtocol::new(name))
+    Arc::new(of_name(name))
+}
+
+const fn of_name(name: Name) -> LockProtocol {
+    LockProtocol::new(name, Kind::new("reentrant")).reentrant()
 }
 
 impl Lock for ReentrantLock {

@@ -2,7 +2,7 @@ use lockkeeper_core::{Converted, Result};
 
 #[cfg(doc)]
 use crate::RwLock;
-use crate::protocol::RwProtocol;
+use crate::{reading, writing};
 
 lockkeeper_core::guard! {
     /// One hold of a [`RwLock`] to read. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last one the next in the
@@ -125,7 +125,7 @@ impl ReadGuard {
     /// ```
     pub async fn try_upgrade(self) -> Result<Upgrade> {
         // Whoever is to write excludes whomever a reader does: as long as either is on the server nobody comes in.
-        Ok(match self.0.convert(RwProtocol::writing, true).await? {
+        Ok(match self.0.convert(writing, true).await? {
             Converted::Done(hold) => Upgrade::Write(WriteGuard(hold)),
             Converted::Refused(hold) => Upgrade::Busy(Self(hold)),
         })
@@ -195,8 +195,8 @@ impl WriteGuard {
     /// # }
     /// ```
     pub async fn read(&self) -> Result<ReadGuard> {
-        let reading = self.0.reenter_by(RwProtocol::reading).await;
-        reading.map(ReadGuard)
+        let again = self.0.reenter_by(reading).await;
+        again.map(ReadGuard)
     }
 
     /// Becomes a reader, with nobody in between. The readers in front of the queue come in with it, the writer behind them does
@@ -219,7 +219,7 @@ impl WriteGuard {
     /// See [`RwLock`].
     pub async fn downgrade(self) -> Result<ReadGuard> {
         let name = self.name().to_owned();
-        match self.0.convert(RwProtocol::reading, false).await? {
+        match self.0.convert(reading, false).await? {
             Converted::Done(hold) => Ok(ReadGuard(hold)),
             Converted::Refused(_) => Err(lockkeeper_core::Error::not_held(name)),
         }

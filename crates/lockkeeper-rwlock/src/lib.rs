@@ -5,28 +5,41 @@
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod guard;
-mod protocol;
 
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol, Share};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, TryAcquire};
 
 pub use guard::{ReadGuard, Upgrade, WriteGuard};
-use protocol::RwProtocol;
 
 /// What readers of a lock called `name` ask and how they read the answers: for models of the lock that drive the same
 /// protocol.
 #[doc(hidden)]
 pub fn read_protocol(name: Name) -> Arc<dyn Protocol> {
-    Arc::new(RwProtocol::reading(name))
+    Arc::new(reading(name))
 }
 
 /// The same for writers.
 #[doc(hidden)]
 pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
-    Arc::new(RwProtocol::writing(name))
+    Arc::new(writing(name))
+}
+
+/// Together with others.
+pub(crate) const fn reading(name: Name) -> LockProtocol {
+    of_name(name).in_mode(Share::Parts(1), Share::Whole, "rwlock/read")
+}
+
+/// Alone.
+pub(crate) const fn writing(name: Name) -> LockProtocol {
+    of_name(name).in_mode(Share::Whole, Share::Parts(1), "rwlock/write")
+}
+
+const fn of_name(name: Name) -> LockProtocol {
+    let lock = LockProtocol::new(name, Kind::new("rwlock"));
+    lock.reentrant().queueing()
 }
 
 /// A lock that many may hold to read, or one to write, who get in by the order of asking.
@@ -100,8 +113,8 @@ pub struct RwLock {
 impl RwLock {
     /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
-        let read = Target::new(client, name, RwProtocol::reading);
-        let write = read.by(RwProtocol::writing);
+        let read = Target::new(client, name, reading);
+        let write = read.by(writing);
         Self { read, write }
     }
 

@@ -79,7 +79,7 @@ impl Part {
             state: match holder.state {
                 HolderState::Held => "held",
                 HolderState::Revoked => "revoked",
-                HolderState::Kept => "kept",
+                HolderState::Cooldown => "cooldown",
                 _ => "unknown",
             },
             ..Self::new(

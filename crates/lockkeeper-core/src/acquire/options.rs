@@ -46,7 +46,6 @@ impl Options {
     pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
         terms.bound_hold(self.min_hold, self.max_hold)?;
-        terms.known_owner = self.owner.is_some();
         if protocol.queue().is_some() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
             terms.queue_limit = self.max_queue;

@@ -1,6 +1,7 @@
 //! A round over real servers: what [`quorum`](crate::quorum) decides is carried out here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -92,6 +93,7 @@ impl Acquisition {
             Ok(hold) => return Ok(Asked::Granted(hold)),
             Err(missed) => missed,
         };
+        stage.contended.store(true, Ordering::Relaxed);
         let now = stage.clock().now();
         let busy = |until: Option<Moment>| Busy {
             seats: missed.shut.iter().map(|&seat| (seat, None)).collect(),
@@ -146,7 +148,7 @@ impl Acquisition {
         let arm = |seat: &Seat| {
             let part = seat
                 .engine
-                .arm(id.clone(), &seat.protocol, seat.terms, None);
+                .arm(id.clone(), &seat.protocol, stage.terms(seat), None);
             Unreleased {
                 engine: Arc::clone(&seat.engine),
                 parts: vec![part],

@@ -1,6 +1,7 @@
 //! One stage of an acquisition: what is asked for together, and what the answers say.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -50,6 +51,8 @@ pub(super) struct Stage {
     /// For how long the servers may be out of reach: for one ttl, because no lease of this client would have outlived that, and
     /// in any case for as long as the caller would wait.
     pub(super) patience: Duration,
+    /// Others were in the way: until it is acquired its client may be polling its names.
+    pub(super) contended: AtomicBool,
 }
 
 /// What an attempt to acquire a stage has brought.
@@ -121,7 +124,6 @@ impl Stage {
             for target in targets {
                 let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));
                 let mut seat = Seat::new(target, shared, &options, &mut owners)?;
-                seat.terms.known_owner |= several;
                 if several || options.min_replicas > 0 {
                     // A part that is given back is not kept from anybody; the whole is, once it is complete.
                     seat.terms.min_hold = None;
@@ -144,11 +146,18 @@ impl Stage {
                 seats,
                 quorum,
                 patience,
+                contended: AtomicBool::new(false),
             });
         }
         check_queue_limit(&made, options.max_queue)?;
         let deferred = several || options.min_replicas > 0;
         Ok((made, options.min_hold.filter(|_| deferred)))
+    }
+
+    /// What is agreed for the next claim of this seat.
+    pub(super) fn terms(&self, seat: &Seat) -> Terms {
+        let polled = self.contended.load(Ordering::Relaxed);
+        Terms { polled, ..seat.terms }
     }
 
     pub(super) fn first(&self) -> &Seat {
@@ -254,7 +263,7 @@ impl Stage {
         let engine = &self.first().engine;
         let arm = |seat: &Seat| {
             let id = engine.claim(seat.owner);
-            engine.arm(id, &seat.protocol, seat.terms, None)
+            engine.arm(id, &seat.protocol, self.terms(seat), None)
         };
         Unreleased {
             engine: Arc::clone(engine),

@@ -1,6 +1,7 @@
 //! The one loop by which every acquisition waits: ask, wait for the turn to ask again, ask again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -176,6 +177,7 @@ impl Acquisition {
                 Asked::Granted(Hold::begin(claims, tokens, parts.len(), self.waited()))
             }
             Read::Busy(busy) => {
+                stage.contended.store(true, Ordering::Relaxed);
                 let nothing_there = parts
                     .iter()
                     .all(|part| part.claim().release_needed() == ReleaseNeeded::None);

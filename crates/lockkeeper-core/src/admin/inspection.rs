@@ -109,19 +109,13 @@ pub enum HolderState {
     /// It holds, has been told to leave, and is not renewed.
     Revoked,
     /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
-    Kept,
+    Cooldown,
 }
 
 /// Looks at a name.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || {
-        let keys = [
-            name.main().to_owned(),
-            name.part("fence"),
-            name.part("queue"),
-            name.part("readers"),
-        ];
-        ScriptCall::new(&name::INSPECT, keys, [name.part("wake")])
+        ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")])
     };
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
@@ -135,6 +129,12 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         holder.label = labels.of(engine, name, holder.owner).await?;
     }
     Ok(seen)
+}
+
+/// The keys of all that stands under a name, and of who waits.
+fn keys_of(name: &Name) -> [String; 4] {
+    let [holders, queue, state] = ["holders", "queue", "state"].map(|part| name.part(part));
+    [name.main().to_owned(), holders, queue, state]
 }
 
 /// Who waits for a name in a queue, in order, `most` at most.
@@ -220,7 +220,9 @@ fn holder(fields: &Value) -> Option<Holder> {
     let Value::List(fields) = fields else {
         return None;
     };
-    let ([claim, left, state], mode) = fields.split_first_chunk()?;
+    let [claim, left, state, share] = &fields[..] else {
+        return None;
+    };
     let Value::Bytes(claim) = claim else {
         return None;
     };
@@ -235,10 +237,10 @@ fn holder(fields: &Value) -> Option<Holder> {
         state: match state.as_str()? {
             "held" => HolderState::Held,
             "revoked" => HolderState::Revoked,
-            "kept" => HolderState::Kept,
+            "cooldown" => HolderState::Cooldown,
             _ => return None,
         },
-        shared: mode.first().and_then(Value::as_str) == Some("read"),
+        shared: share.as_str()? != "x",
     })
 }
 
@@ -264,8 +266,7 @@ fn as_label(text: &str) -> String {
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || {
-        let keys = [name.main().to_owned(), name.part("readers")];
-        ScriptCall::new(&name::REVOKE, keys, [])
+        ScriptCall::new(&name::REVOKE, keys_of(name), [])
     };
     let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
     let told = match reply.status() {
@@ -281,8 +282,7 @@ pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
 pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
     let item = || {
         let args = [claim.to_owned(), name.part("wake")];
-        let keys = [name.main().to_owned(), name.part("readers")];
-        ScriptCall::new(&name::FREE, keys, args)
+        ScriptCall::new(&name::FREE, keys_of(name), args)
     };
     let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {

@@ -53,6 +53,8 @@ pub struct Claim {
     pending: Option<Pending>,
     /// The server may hold something for this claim.
     present: bool,
+    /// The name may be inflated, for all that is known.
+    inflated: bool,
     /// An acquire was given up and may be executed any time later.
     acquire_in_doubt: bool,
     /// A leave was given up and may have been executed.
@@ -99,6 +101,7 @@ impl Claim {
             phase: Phase::Asking,
             pending: None,
             present: false,
+            inflated: true,
             acquire_in_doubt: false,
             release_in_doubt: false,
             queue: None,
@@ -125,6 +128,11 @@ impl Claim {
             Phase::Held { deadline, .. } => Some(deadline),
             _ => None,
         }
+    }
+
+    /// Whether the name may be inflated: not if the claim was granted at once, and nothing else has been heard since.
+    pub const fn may_be_inflated(&self) -> bool {
+        self.inflated
     }
 
     /// When the granting request was sent; `None` before the grant.
@@ -307,6 +315,7 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         self.granted = Some(sent);
+        self.inflated = self.phase == Phase::Waiting;
         self.begin_cooldown(now);
         self.upkeep_granted(deadline, self.phase == Phase::Waiting, now);
         self.queue = None;
@@ -334,6 +343,10 @@ impl Claim {
                 self.lost(self.reason(now))
             }
             (Verb::Renew, Answer::Renewed) => self.renewed(pending, token, deadline),
+            (Verb::Renew, Answer::Inflated) => {
+                self.inflated = true;
+                Verdict::More
+            }
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(again)) if again == token => {
                 self.renewed(pending, token, deadline)
             }
@@ -380,6 +393,11 @@ impl Claim {
                 Verdict::Released { told: false, holds }
             }
             Answer::NotHeld { .. } => Verdict::WasGone,
+            // Nothing was done.
+            Answer::Inflated => {
+                self.inflated = true;
+                return Verdict::More;
+            }
             // It has left; those behind it are not yet served.
             Answer::More => {
                 self.release_in_doubt = true;

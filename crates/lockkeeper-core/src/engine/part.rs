@@ -17,7 +17,7 @@ use crate::seam::protocol::Protocol;
 use crate::words::ending::{LossReason, Lost};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
-use crate::words::owner::{ClaimId, Owner};
+use crate::words::owner::ClaimId;
 
 /// A claim with all that goes with it, shared by its guard, its leases, the renewer and the releaser.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub(crate) struct Part {
     /// The way to its server.
     pub(crate) requester: Arc<Requester>,
     claim: Mutex<Claim>,
-    /// The owner is known to others than this claim.
-    known_owner: AtomicBool,
+    /// Somebody else was in the way when it asked: others of its client may be polling the name.
+    polled: AtomicBool,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
     /// Notified when the claim comes to another phase, above all when its validity ends.
@@ -75,7 +75,7 @@ impl Part {
             predecessor: None,
             requester,
             claim: Mutex::new(claim),
-            known_owner: AtomicBool::new(terms.known_owner),
+            polled: AtomicBool::new(terms.polled),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
@@ -120,22 +120,19 @@ impl Part {
         self.requester.clock.now()
     }
 
-    /// The owner, to be handed out: from now on it may have other claims.
-    pub(crate) fn hand_out_owner(&self) -> Owner {
-        self.known_owner.store(true, Ordering::Relaxed);
-        self.id.owner()
+    /// Somebody else was in the way.
+    pub(crate) fn was_refused(&self) {
+        self.polled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the owner may have other claims.
-    pub(crate) fn has_known_owner(&self) -> bool {
-        self.known_owner.load(Ordering::Relaxed)
+    /// Whether others of its client may be polling the name.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled.load(Ordering::Relaxed)
     }
 
     /// Lets the claim replace `old`, and limits it to what that was limited to.
     pub(crate) fn in_place_of(mut self, old: &Arc<Self>) -> Self {
         self.lock().succeed(&old.claim());
-        self.known_owner
-            .store(old.has_known_owner(), Ordering::Relaxed);
         self.predecessor = Some((old.id.clone(), Arc::downgrade(old)));
         self
     }

@@ -296,9 +296,9 @@ impl Requester {
     }
 
     fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
-        let (token, cooldown_until) = {
+        let (token, cooldown_until, inflated) = {
             let claim = part.claim();
-            (claim.token(), claim.cooldown_until())
+            (claim.token(), claim.cooldown_until(), claim.may_be_inflated())
         };
         let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floor.load(Ordering::Relaxed);
@@ -306,7 +306,8 @@ impl Requester {
         RequestContext::new(&part.id, terms.ttl, floor, token)
             .cooling_down(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit)
-            .of_known_owner(part.has_known_owner())
+            .on_inflated(inflated)
+            .polling(part.is_polled())
     }
 
     fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {
@@ -414,6 +415,9 @@ impl Requester {
         });
         if let Some(event) = happened {
             part.tell(event);
+        }
+        if let Ok(Verdict::Busy(_)) = outcome {
+            part.was_refused();
         }
         // Told by a message that overtook the answer.
         if let Ok(Verdict::Granted(token)) = outcome {

@@ -188,7 +188,7 @@ impl Settings {
             queue_limit: None,
             max_hold: None,
             min_hold: None,
-            known_owner: true,
+            polled: false,
             wait_until: None,
         })
     }

@@ -29,8 +29,8 @@ pub(crate) struct Terms {
     pub(crate) queue_limit: Option<u64>,
     /// How long nobody else may hold from the grant on.
     pub(crate) min_hold: Option<Duration>,
-    /// The owner was not made for this claim alone.
-    pub(crate) known_owner: bool,
+    /// Others of the client may be polling the name.
+    pub(crate) polled: bool,
     /// When the acquisition stops waiting; `None`: never.
     pub(crate) wait_until: Option<Moment>,
 }

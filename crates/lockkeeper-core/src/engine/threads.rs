@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lockkeeper_lua::mutex;
 use shuttle::thread;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -23,7 +22,7 @@ use crate::engine::requester::Requester;
 use crate::engine::settings::Settings;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{LeaseEvent, Observation, Observed, Observer};
-use crate::seam::protocol::{Grant, Protocol, Queue, RequestContext, ScriptCall};
+use crate::seam::protocol::{Grant, LockProtocol};
 use crate::seam::store::{Call, Event, Reply, Store};
 use crate::words::agenda::Notice;
 use crate::words::answer::{Answer, Verb};
@@ -75,50 +74,6 @@ pub const SCENES: &[Scene] = &[
         renewed_while_due,
     ),
 ];
-
-#[derive(Debug)]
-struct Kindless(Name);
-
-impl Protocol for Kindless {
-    fn kind(&self) -> Kind {
-        Kind::new("scene")
-    }
-
-    fn name(&self) -> &Name {
-        &self.0
-    }
-
-    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.question(&mutex::VERIFY, &self.0)
-    }
-
-    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.renewal(&mutex::RENEW, &self.0)
-    }
-
-    fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
-        ask.release(&mutex::RELEASE, &self.0)
-    }
-
-    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.question(&mutex::VERIFY, &self.0)
-    }
-
-    fn queue(&self) -> Option<&dyn Queue> {
-        Some(self)
-    }
-}
-
-impl Queue for Kindless {
-    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ask.renewal(&mutex::RENEW, &self.0)
-    }
-
-    fn position(&self, claim: &str) -> ScriptCall {
-        let main = self.0.main().to_owned();
-        ScriptCall::new(&mutex::VERIFY, [main], [claim.to_owned()])
-    }
-}
 
 /// A store without a server and a clock that is set.
 #[derive(Debug, Clone, Default)]
@@ -203,7 +158,7 @@ impl Stage {
         terms.wait_until = Some(at(5000));
         let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
         let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
-        let part = Part::new(1, id, Arc::new(Kindless(name)), terms, requester);
+        let part = Part::new(1, id, Arc::new(LockProtocol::new(name, Kind::new("scene")).queueing()), terms, requester);
         let stage = Self {
             clock,
             part: Arc::new(part),

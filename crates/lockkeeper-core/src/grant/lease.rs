@@ -107,7 +107,7 @@ impl Lease {
 
     /// Who holds; of several locks held together, the owner of the first.
     pub fn owner(&self) -> Owner {
-        self.part().hand_out_owner()
+        self.part().id.owner()
     }
 
     /// The number to hand to whatever the lock protects, so that it can refuse a holder that came before the last.

@@ -3,7 +3,7 @@
 //! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
 //! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
 
-mod common;
+mod lock;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use crate::seam::store::{Reply, Value};
 use crate::words::name::Name;
 use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;
+
+pub use lock::{LockProtocol, Share};
 
 pub use crate::words::answer::{Answer, Verb};
 pub use crate::words::kind::Kind;
@@ -99,8 +101,10 @@ pub struct RequestContext<'a> {
     pub waiter_ttl: Duration,
     /// How many may wait, this claim included; `None`: any number.
     pub queue_limit: Option<u64>,
-    /// Whether the owner may have other claims: it was given, or handed out, and not made for this claim alone.
-    pub known_owner: bool,
+    /// Whether the name may be inflated, as far as is known.
+    pub inflated: bool,
+    /// Whether others of this client may be polling the name.
+    pub polled: bool,
 }
 
 impl<'a> RequestContext<'a> {
@@ -119,7 +123,8 @@ impl<'a> RequestContext<'a> {
             cooldown: Duration::ZERO,
             waiter_ttl: Duration::ZERO,
             queue_limit: None,
-            known_owner: true,
+            inflated: true,
+            polled: false,
         }
     }
 
@@ -131,16 +136,18 @@ impl<'a> RequestContext<'a> {
         self
     }
 
-    /// The same for an owner that is known to others, or not.
+    /// The same for a name that may be inflated, or not.
     #[must_use]
-    pub const fn of_known_owner(mut self, known: bool) -> Self {
-        self.known_owner = known;
+    pub const fn on_inflated(mut self, inflated: bool) -> Self {
+        self.inflated = inflated;
         self
     }
 
-    /// Whether the owner is known to others, as a script takes it: 1 or 0.
-    pub fn known_owner(&self) -> String {
-        u8::from(self.known_owner).to_string()
+    /// The same for a claim that others of its client poll beside.
+    #[must_use]
+    pub const fn polling(mut self, polled: bool) -> Self {
+        self.polled = polled;
+        self
     }
 
     /// The waiter's ttl as a script takes it, whole milliseconds.
@@ -233,6 +240,7 @@ impl Answer {
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
             Status::More => Self::More,
+            Status::Inflated => Self::Inflated,
             Status::Renewed => Self::Renewed,
             Status::Held => Self::Held(Duration::from_millis(number()?.try_into().unwrap_or(0))),
             Status::Released => Self::Released {
@@ -306,14 +314,14 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Makes the claim a holder, if it can be one now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Arms the claim's lease again: an item of a batch script, with exactly one key.
+    /// Arms the claim's lease again: an item of a batch script.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;
 
     /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
     /// must then see to it that it creates nothing.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall;
 
-    /// Asks whether the claim holds; changes nothing. Exactly one key.
+    /// Asks whether the claim holds; changes nothing.
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
 
     /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.

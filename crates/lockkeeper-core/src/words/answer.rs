@@ -40,6 +40,8 @@ pub enum Answer {
     WouldDeadlock,
     /// The server has more to do: the same is to be asked again at once.
     More,
+    /// The name is inflated: another script is to be run at once.
+    Inflated,
     /// The claim holds and its lease has been armed.
     Renewed,
     /// The claim holds, and the next token on this server is larger than the one that was written back.

@@ -9,5 +9,6 @@ pub(crate) mod moment;
 pub(crate) mod name;
 pub(crate) mod owner;
 pub(crate) mod rules;
+pub(crate) mod slot;
 pub(crate) mod store_error;
 pub(crate) mod token;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::words::error::{Error, Result};
 use crate::words::owner::ClaimId;
+use crate::words::slot::{hash_tag, slot_of, tag_of};
 
 /// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.
 const LONGEST: usize = 1024;
@@ -23,10 +24,10 @@ pub(crate) const DERIVED: &str = "lockkeeper.";
 ///
 /// let name = Name::new("lockkeeper", "invoice:42")?;
 /// assert_eq!(name.main(), "lockkeeper:invoice:42");
-/// assert_eq!(name.part("fence"), "lockkeeper.fence:{lockkeeper:invoice:42}");
+/// assert_eq!(name.part("queue"), "lockkeeper.queue:{lockkeeper:invoice:42}");
 ///
 /// let tagged = Name::new("lockkeeper", "{customer:7}:a")?;
-/// assert_eq!(tagged.part("fence"), "lockkeeper.fence.{customer:7}:{lockkeeper:{{customer:7}:a}");
+/// assert_eq!(tagged.part("queue"), "lockkeeper.queue.{customer:7}:{lockkeeper:{{customer:7}:a}");
 /// # Ok::<(), lockkeeper_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +138,13 @@ impl Name {
         self.part("grant")
     }
 
-    /// The mark of a leave that overtook an acquire of this claim.
+    /// The counter from which the name draws its tokens: one for all names of a slot, whatever their namespaces, for two of these
+    /// can name one main key.
+    pub fn counter(&self) -> String {
+        format!("{DERIVED}fence:{{{}}}", tag_of(slot_of(&self.main)))
+    }
+
+    /// The tombstone of a release that overtook an acquire of this claim.
     pub fn tombstone(&self, claim: &ClaimId) -> String {
         self.part("gone") + ":" + claim.as_str()
     }
@@ -185,40 +192,18 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What Redis hashes instead of the whole key: the text between the first `{` and the next `}`, unless it is empty.
-/// Source: the cluster specification, "Hash tags".
-fn hash_tag(key: &str) -> Option<&str> {
-    let (_, rest) = key.split_once('{')?;
-    let (tag, _) = rest.split_once('}')?;
-    (!tag.is_empty()).then_some(tag)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// The slot of a key as the cluster specification defines it, by a CRC of its own.
-    fn slot(key: &str) -> u16 {
-        let hashed = hash_tag(key).unwrap_or(key);
-        crc::Crc::<u16>::new(&crc::CRC_16_XMODEM).checksum(hashed.as_bytes()) % 16384
-    }
-
     fn keys(name: &Name) -> Vec<String> {
         let mut keys = vec![name.main().to_owned()];
-        keys.extend(["fence", "gone", "wake"].map(|part| name.part(part)));
+        keys.extend(["holders", "queue", "state", "gone", "wake"].map(|part| name.part(part)));
         // The channel of the grants to one client.
         keys.push(name.part("grant") + ":0c5e7a4e-6b1f-4a53-8a51-3f4f52d4a8c9");
         keys
-    }
-
-    #[test]
-    fn the_slot_function_is_the_one_of_redis() {
-        // CLUSTER KEYSLOT of redis-server 7.0.
-        assert_eq!(slot("foo"), 12182);
-        assert_eq!(slot("{user1000}.following"), slot("user1000"));
-        assert_eq!(slot("somekey"), 11058);
     }
 
     #[test]
@@ -268,7 +253,7 @@ mod tests {
         fn all_keys_of_a_name_lie_in_one_slot(namespace in "[a-z{}:]{0,4}", name in any_name()) {
             if let Ok(name) = Name::new(&namespace, &name) {
                 for key in keys(&name) {
-                    prop_assert_eq!(slot(&key), slot(name.main()), "{}", key);
+                    prop_assert_eq!(slot_of(&key), slot_of(name.main()), "{}", key);
                 }
             }
         }

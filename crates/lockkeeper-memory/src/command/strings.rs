@@ -17,6 +17,28 @@ pub(super) fn getex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     get(database, args)
 }
 
+/// `MGET key …`: what is no string is as if it were not there.
+pub(super) fn mget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let text = |key: &Vec<u8>| match database.keyspace.text(key) {
+        Ok(Some(text)) => Resp::Bulk(text.clone()),
+        _ => Resp::Nil,
+    };
+    Ok(Resp::Array(args.iter().map(text).collect()))
+}
+
+/// `INCR key`
+pub(super) fn incr(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let key = &args[0];
+    let before = database.keyspace.text(key)?;
+    let before = before.map_or(Ok(0), |text| integer(text))?;
+    let Some(number) = before.checked_add(1) else {
+        return Err(Refusal::of("ERR increment or decrement would overflow"));
+    };
+    let data = Data::Text(number.to_string().into_bytes());
+    database.keyspace.put(key, data, Expiry::Keep);
+    Ok(Resp::Integer(number))
+}
+
 /// `SET key value [NX | XX] [PX milliseconds | KEEPTTL]`
 pub(super) fn set(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let [key, value, options @ ..] = args else {

@@ -24,6 +24,7 @@ pub(super) struct Batch {
 struct Alike {
     script: &'static str,
     verb: Verb,
+    inflated: bool,
     group: u32,
     timeout: Duration,
 }
@@ -46,6 +47,7 @@ pub(super) fn gather(
         let alike = Alike {
             script: part.protocol.batch(),
             verb,
+            inflated: part.claim().may_be_inflated(),
             group,
             timeout: part.terms.timeout,
         };

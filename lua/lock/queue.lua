@@ -1,10 +1,10 @@
--- fair/queue: how many wait for a name, and where among them a claim is, those counted who have died and were not dropped
--- yet. Changes nothing.
+-- lock/queue: how many wait for a name, and where among them a claim is. Changes nothing.
 --
--- KEYS[1] queue    ZSET: <claim> -> its ticket
+-- KEYS[1] queue    ZSET: <share>:<claim> -> its ticket
 -- ARGV[1] request  echoed
--- ARGV[2] claim    empty if only the length is wanted
--- REPLY QUEUED length place  so many wait; the claim's place among them, 1 for the next, 0 if it does not wait
+-- ARGV[2] claim    empty: no claim
+-- ARGV[3] share    of the claim
+-- REPLY QUEUED length place  place: of the claim, 1 for the next, 0 if it has none
 -- REPLY WRONG_KIND           the key holds another type
 -- PUBLISH nothing
 
@@ -17,5 +17,5 @@ end
 if fault then
   return fault
 end
-local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
+local rank = redis.call('ZRANK', KEYS[1], member_of('', ARGV[3], ARGV[2]))
 return { ARGV[1], 'QUEUED', redis.call('ZCARD', KEYS[1]), rank and rank + 1 or 0 }

@@ -1,0 +1,305 @@
+//! The protocol of every kind that one server decides: claims hold shares of a name, alone or beside one another.
+
+use lockkeeper_lua::{lock, multi};
+
+use crate::seam::protocol::{
+    Joint, Kind, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
+};
+use crate::words::name::Name;
+use crate::words::owner::ClaimId;
+
+/// How much of a name a claim takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+pub enum Share {
+    /// All of it.
+    Whole,
+    /// So many parts, beside others.
+    Parts(u32),
+}
+
+impl Share {
+    /// The share as a script takes it.
+    fn text(self) -> String {
+        match self {
+            Self::Whole => "x".to_owned(),
+            Self::Parts(parts) => parts.to_string(),
+        }
+    }
+}
+
+/// One name of a kind that one server decides, for claims with one share of it.
+#[derive(Debug)]
+pub struct LockProtocol {
+    name: Name,
+    kind: Kind,
+    share: Share,
+    /// Another share that the same kind gives, and what requests are called by.
+    modes: Option<(Share, &'static str)>,
+    reenters: bool,
+    queues: bool,
+}
+
+impl LockProtocol {
+    /// Of a kind whose claims take all of the name, and ask again when it is free.
+    pub const fn new(name: Name, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            share: Share::Whole,
+            modes: None,
+            reenters: false,
+            queues: false,
+        }
+    }
+
+    /// An owner that holds is let in again.
+    #[must_use]
+    pub const fn reentrant(mut self) -> Self {
+        self.reenters = true;
+        self
+    }
+
+    /// Claims wait in a queue.
+    #[must_use]
+    pub const fn queueing(mut self) -> Self {
+        self.queues = true;
+        self
+    }
+
+    /// Claims take this share, and may be converted to those that take the `other`; `mode` is what this one is called.
+    #[must_use]
+    pub const fn in_mode(mut self, share: Share, other: Share, mode: &'static str) -> Self {
+        self.share = share;
+        self.modes = Some((other, mode));
+        self
+    }
+
+    fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+
+    /// The keys of everything that may change who holds and who waits.
+    fn keys(&self, claim: &ClaimId) -> [String; 6] {
+        [
+            self.main(),
+            self.name.counter(),
+            self.name.tombstone(claim),
+            self.name.part("holders"),
+            self.name.part("queue"),
+            self.name.part("state"),
+        ]
+    }
+
+    fn channel(&self) -> String {
+        match self.queues {
+            true => self.name.grants(),
+            false => self.name.wakes(),
+        }
+    }
+
+    fn kind_text(&self) -> String {
+        self.kind.as_str().to_owned()
+    }
+}
+
+fn flag(is_set: bool) -> String {
+    u8::from(is_set).to_string()
+}
+
+/// For how long a tombstone stops a request that may still be executed, as a script takes it: 0 if none may be.
+fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> String {
+    match in_doubt {
+        true => ask.ttl_ms(),
+        false => "0".to_owned(),
+    }
+}
+
+/// Parts of a name that has no end of them.
+const NO_LIMIT: &str = "0";
+
+impl Protocol for LockProtocol {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let queue_limit = match (self.queues, ask.queue_limit) {
+            (false, None) => "poll".to_owned(),
+            _ => ask.queue_limit(),
+        };
+        ScriptCall::new(
+            &lock::ACQUIRE,
+            self.keys(ask.claim),
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                ask.token(),
+                self.kind_text(),
+                self.share.text(),
+                flag(true),
+                flag(ask.polled),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                queue_limit,
+                flag(self.reenters),
+                NO_LIMIT.to_owned(),
+            ],
+        )
+    }
+
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let (claim, ttl) = (ask.claim.as_str().to_owned(), ask.ttl_ms());
+        if ask.inflated {
+            let keys = [self.main(), self.name.part("holders")];
+            ScriptCall::new(&lock::RENEW_INFLATED, keys, [claim, ttl, self.share.text()])
+        } else {
+            ScriptCall::new(&lock::RENEW, [self.main()], [claim, ttl])
+        }
+    }
+
+    fn release(&self, ask: RequestContext<'_>, in_doubt: bool) -> ScriptCall {
+        let claim = ask.claim.as_str().to_owned();
+        if !ask.inflated && !in_doubt {
+            let args = [claim, self.channel(), ask.cooldown_ms()];
+            return ScriptCall::new(&lock::RELEASE_THIN, [self.main()], args);
+        }
+        ScriptCall::new(
+            &lock::RELEASE,
+            self.keys(ask.claim),
+            [
+                claim,
+                self.kind_text(),
+                self.share.text(),
+                self.channel(),
+                ask.cooldown_ms(),
+                tombstone_ttl(ask, in_doubt),
+                ask.floor.to_string(),
+                ask.waiter_ttl_ms(),
+                flag(self.reenters),
+                NO_LIMIT.to_owned(),
+            ],
+        )
+    }
+
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let keys = [self.main(), self.name.part("holders")];
+        let args = [ask.claim.as_str().to_owned(), self.share.text()];
+        ScriptCall::new(&lock::VERIFY, keys, args)
+    }
+
+    fn reenters(&self) -> bool {
+        self.reenters
+    }
+
+    fn queue(&self) -> Option<&dyn Queue> {
+        self.queues.then_some(self)
+    }
+
+    fn modes(&self) -> Option<&dyn Modes> {
+        self.modes.is_some().then_some(self)
+    }
+
+    fn joint(&self) -> Option<&dyn Joint> {
+        (!self.queues).then_some(self)
+    }
+}
+
+impl Queue for LockProtocol {
+    fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
+        ScriptCall::new(
+            &lock::HEARTBEAT,
+            [
+                self.main(),
+                self.name.counter(),
+                self.name.part("holders"),
+                self.name.part("queue"),
+                self.name.part("state"),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                self.kind_text(),
+                self.share.text(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                flag(self.reenters),
+                NO_LIMIT.to_owned(),
+            ],
+        )
+    }
+
+    fn position(&self, claim: &str) -> ScriptCall {
+        let args = [claim.to_owned(), self.share.text()];
+        ScriptCall::new(&lock::QUEUE, [self.name.part("queue")], args)
+    }
+}
+
+impl Modes for LockProtocol {
+    fn batch(&self) -> &'static str {
+        self.modes.map_or(self.kind.as_str(), |(_, mode)| mode)
+    }
+
+    fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, in_doubt: bool) -> ScriptCall {
+        let keys = self.keys(ask.claim).into_iter();
+        let old_share = self.modes.map_or(self.share, |(other, _)| other);
+        ScriptCall::new(
+            &lock::CONVERT,
+            keys.chain([self.name.tombstone(old)]),
+            [
+                ask.claim.as_str().to_owned(),
+                ask.ttl_ms(),
+                ask.floor.to_string(),
+                self.kind_text(),
+                self.share.text(),
+                ask.waiter_ttl_ms(),
+                self.channel(),
+                NO_LIMIT.to_owned(),
+                old.as_str().to_owned(),
+                old_share.text(),
+                tombstone_ttl(ask, in_doubt),
+            ],
+        )
+    }
+}
+
+impl Joint for LockProtocol {
+    fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
+        let claim = ask.claim.as_str().to_owned();
+        match verb {
+            Together::Acquire => ScriptCall::new(
+                &multi::ACQUIRE,
+                self.keys(ask.claim),
+                [
+                    claim,
+                    ask.ttl_ms(),
+                    ask.floor.to_string(),
+                    self.kind_text(),
+                    flag(self.reenters),
+                    flag(ask.queue_limit.is_none()),
+                    flag(ask.polled),
+                ],
+            ),
+            Together::Release { overtakes } => {
+                let [main, _, tombstone, holders, queue, state] = self.keys(ask.claim);
+                ScriptCall::new(
+                    &multi::RELEASE,
+                    [main, tombstone, holders, queue, state],
+                    [
+                        claim,
+                        self.name.wakes(),
+                        ask.cooldown_ms(),
+                        tombstone_ttl(ask, overtakes),
+                        self.kind_text(),
+                    ],
+                )
+            }
+        }
+    }
+}

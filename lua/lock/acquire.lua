@@ -1,0 +1,78 @@
+-- lock/acquire: lets the claim hold a name that is free, or that its share fits beside those who hold, or that its owner holds; or lets
+-- it wait in turn. Run again by a holder it arms that claim's lease again, by a waiter it keeps the place: nobody passes a waiter
+-- alive but an owner that holds.
+--
+-- KEYS[1] main          the value of one claim, or a marker, see shared/value
+-- KEYS[2] counter       the last token drawn by any name of the slot
+-- KEYS[3] tombstone     of a release that overtook this claim's acquire
+-- KEYS[4] holders       ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[5] queue         ZSET: <share>:<claim> -> its ticket
+-- KEYS[6] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- ARGV[1] request       echoed
+-- ARGV[2] claim
+-- ARGV[3] ttl           of the lease, ms
+-- ARGV[4] floor         the largest token the caller has seen
+-- ARGV[5] token         of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[6] kind
+-- ARGV[7] share         x: all of the name; a number: so many parts
+-- ARGV[8] raise         0 if the counter was raised a moment ago on this connection
+-- ARGV[9] polled        1 if others of the client poll the name
+-- ARGV[10] waiter_ttl   for how long a waiter is alive without a word, ms
+-- ARGV[11] channel      where those who poll listen; of a kind with a queue, what the channels of grants begin with
+-- ARGV[12] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
+-- ARGV[13] reenters     1 if an owner that holds is let in again
+-- ARGV[14] limit        how many parts there are; 0: no end of them
+-- REPLY GRANTED token
+-- REPLY WAITING left position  ms until the last lease of the holders ends; the place in the queue, 1 for the next
+-- REPLY BUSY left              the claim is not to wait; left as above; negative: without end
+-- REPLY QUEUE_FULL length      so many wait
+-- REPLY WOULD_DEADLOCK         it would wait for another claim of its own owner
+-- REPLY MORE                   the run has done as much as it may for others: to be run again at once
+-- REPLY REVOKED                the claim holds, is revoked, and is not armed again
+-- REPLY GONE                   this claim has left and must not come back, or it does not hold with that token
+-- REPLY WRONG_KIND             the name holds another kind's data, or one of its keys another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+
+local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
+local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
+name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[10]), ARGV[11]
+name.reenters, name.limit = ARGV[13] == '1', limit_of(ARGV[14])
+-- A repeat is a renewal, and is read like one.
+local usable, fault = read_for(name, ARGV[5] ~= '0')
+if fault then
+  return fault
+end
+if not usable and name.foreign and share == 'x' and not name.reenters then
+  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
+end
+if not usable then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+local ends, flag = lease_of(name, share, claim)
+if ends > name.now and flag == 'r' then
+  return { ARGV[1], 'REVOKED' }
+end
+local holds = ends > name.now and flag == ''
+if ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) or redis.call('EXISTS', KEYS[3]) == 1 then
+  return { ARGV[1], 'GONE' }
+end
+advance(name)
+local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[9] == '1')
+local polls = ARGV[12] == 'poll'
+if not granted and not waits_for_itself and not name.more and not polls and ARGV[12] ~= '0' then
+  return stand(name, share, claim, ARGV[1], tonumber(ARGV[12]))
+end
+if polls and not granted then
+  ask_for_wake(name)
+end
+settle(name)
+if granted then
+  return { ARGV[1], 'GRANTED', granted }
+end
+if waits_for_itself then
+  return { ARGV[1], 'WOULD_DEADLOCK' }
+end
+if name.more then
+  return { ARGV[1], 'MORE' }
+end
+return { ARGV[1], 'BUSY', left_of(name) }

@@ -1,0 +1,78 @@
+-- lock/convert: a claim that holds goes, and another of its owner holds with another share, with nobody in between. From all of the name to
+-- parts of it always; those in front of the queue who fit beside follow it in. From parts to all only if nobody else stands there: else it
+-- changes nothing. Run again it answers the same; a copy that is late finds neither claim.
+--
+-- KEYS[1] main            the value of one claim, or a marker, see shared/value
+-- KEYS[2] counter         the last token drawn by any name of the slot
+-- KEYS[3] tombstone       of a release of the new claim that overtook this conversion
+-- KEYS[4] holders         ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[5] queue           ZSET: <share>:<claim> -> its ticket
+-- KEYS[6] state           HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[7] old_tombstone   of the old claim
+-- ARGV[1] request         echoed
+-- ARGV[2] claim           the new one
+-- ARGV[3] ttl             of its lease, ms
+-- ARGV[4] floor           the largest token the caller has seen
+-- ARGV[5] kind
+-- ARGV[6] share           of the new claim; x: all of the name; a number: so many parts
+-- ARGV[7] waiter_ttl      for how long a waiter is alive without a word, ms
+-- ARGV[8] channel         what the channels begin with on which clients are told of grants
+-- ARGV[9] limit           how many parts there are; 0: no end of them
+-- ARGV[10] old            the old claim
+-- ARGV[11] old_share
+-- ARGV[12] tombstone_ttl  of the old claim's tombstone, ms; 0: every acquire of it was answered, no tombstone
+-- REPLY GRANTED token the new claim holds, the old one does not
+-- REPLY BUSY left   the old claim holds on, as others stand there; the last of their leases ends in so many ms
+-- REPLY MORE        converted, but others are not yet served: to be run again at once
+-- REPLY REVOKED     the claim that holds is revoked; nothing is converted
+-- REPLY GONE        neither holds
+-- REPLY WRONG_KIND  the name holds another kind's data, or one of its keys another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+
+local claim, share, ttl, old, old_share = ARGV[2], ARGV[6], tonumber(ARGV[3]), ARGV[10], ARGV[11]
+local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6], reenters = true }
+name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[5], tonumber(ARGV[7]), ARGV[8]
+name.limit = limit_of(ARGV[9])
+local readable, fault = read_name(name, true)
+if fault then
+  return fault
+end
+if not readable or name.found and name.found ~= name.kind then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+local ends, flag = lease_of(name, share, claim)
+local token
+local old_ends, old_flag = lease_of(name, old_share, old)
+local converted, holds = ends > name.now and flag ~= 'c', old_ends > name.now and old_flag ~= 'c'
+if not converted and (not holds or redis.call('EXISTS', KEYS[3]) == 1) then
+  return { ARGV[1], 'GONE' }
+end
+if converted and flag == 'r' or not converted and old_flag == 'r' then
+  return { ARGV[1], 'REVOKED' }
+end
+local is_alone = name.exclusive == 0 and name.parts == tonumber(old_share)
+if not converted and share == 'x' and not is_alone and not lets_in(name, owner_of(claim)) then
+  settle(name)
+  return { ARGV[1], 'BUSY', left_of(name) }
+end
+if ARGV[12] ~= '0' then
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[12])
+end
+-- The lease lasts as long as the old one would have.
+local lasts = math.max(ttl, old_ends - name.now)
+if converted then
+  token = token_of(name, share, claim)
+  go_on(name, share, claim, ends, ttl)
+elseif name.alone then
+  name.alone = nil
+  token = admit(name, share, claim, lasts)
+else
+  dismiss(name, old_share, old, 0)
+  token = admit(name, share, claim, lasts)
+end
+advance(name)
+settle(name)
+if name.more then
+  return { ARGV[1], 'MORE' }
+end
+return { ARGV[1], 'GRANTED', token }

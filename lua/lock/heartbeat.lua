@@ -1,0 +1,60 @@
+-- lock/heartbeat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that
+-- neither holds nor waits, or was silent for too long, is gone. The queue of a name is advanced once, whatever the number of
+-- its items. What one item meets, another type under its keys for example, changes nothing for the others.
+--
+-- KEYS[5i-4] main        the value of one claim, or a marker, see shared/value
+-- KEYS[5i-3] counter     the last token drawn by any name of the slot
+-- KEYS[5i-2] holders     ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[5i-1] queue       ZSET: <share>:<claim> -> its ticket
+-- KEYS[5i] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- ARGV[1] request        echoed
+-- ARGV[9i-7] claim
+-- ARGV[9i-6] ttl         of the lease, if it is granted, ms
+-- ARGV[9i-5] floor       the largest token the caller has seen
+-- ARGV[9i-4] kind
+-- ARGV[9i-3] share       x: all of the name; a number: so many parts
+-- ARGV[9i-2] waiter_ttl  for how long a waiter is alive without a word, ms
+-- ARGV[9i-1] channel     what the channels begin with on which clients are told of grants
+-- ARGV[9i] reenters      1 if an owner that holds is let in again
+-- ARGV[9i+1] limit       how many parts there are; 0: no end of them
+-- REPLY DONE outcome…   one for each item, in order; one with fields is a list
+-- ITEM GRANTED token  the claim holds, by its turn or because its owner does; its lease is armed
+-- ITEM WAITING place  in the queue, 1 for the next
+-- ITEM MORE           waiting, but the run has done as much as it may for others: to be run again at once
+-- ITEM REVOKED        the claim holds, is revoked, and is not armed
+-- ITEM GONE           it does not wait, and does not hold
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+
+local reply = { ARGV[1], 'DONE' }
+local names, by_main = {}, {}
+for i = 1, #KEYS / 5 do
+  local name = by_main[KEYS[5 * i - 4]]
+  if not name then
+    name = { main = KEYS[5 * i - 4], counter = KEYS[5 * i - 3], holders = KEYS[5 * i - 2] }
+    name.queue, name.state, name.items, name.claims = KEYS[5 * i - 1], KEYS[5 * i], {}, {}
+    name.floor, name.kind = ARGV[9 * i - 5], ARGV[9 * i - 4]
+    name.waiter_ttl, name.channel = tonumber(ARGV[9 * i - 2]), ARGV[9 * i - 1]
+    name.reenters, name.limit = ARGV[9 * i] == '1', limit_of(ARGV[9 * i + 1])
+    by_main[name.main], names[#names + 1] = name, name
+  end
+  name.items[#name.items + 1], name.claims[#name.claims + 1] = i, ARGV[9 * i - 7]
+end
+for _, name in ipairs(names) do
+  local readable, fault = read_name(name, true)
+  if fault then
+    return fault
+  end
+  readable = readable and name.found == name.kind
+  if readable then
+    advance(name)
+  end
+  local entries = readable and name.waits and redis.call('HMGET', name.state, unpack(name.claims)) or {}
+  for n, i in ipairs(name.items) do
+    local claim, share, entry = name.claims[n], ARGV[9 * i - 3], entries[n] or false
+    reply[i + 2] = readable and beat(name, share, claim, tonumber(ARGV[9 * i - 6]), entry, ARGV[1]) or 'GONE'
+  end
+  if readable then
+    settle(name)
+  end
+end
+return reply

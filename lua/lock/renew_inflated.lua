@@ -1,0 +1,51 @@
+-- lock/renew_inflated: arms the leases of claims that hold names which may be inflated, each item a name and a claim. Never creates: a claim that is
+-- not there is gone. What one item meets, another type under its keys for example, changes nothing for the others.
+--
+-- KEYS[2i-1] main     the value of one claim, or a marker, see shared/value
+-- KEYS[2i] holders    ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- ARGV[1] request     echoed
+-- ARGV[3i-1] claim
+-- ARGV[3i] ttl        of the lease, ms
+-- ARGV[3i+1] share    x: all of the name; a number: so many parts
+-- REPLY DONE outcome…  one for each item, in order
+-- ITEM RENEWED
+-- ITEM REVOKED   the claim holds, is revoked, and is not armed again
+-- ITEM GONE      expired, deleted, or it has left
+-- PUBLISH nothing
+
+local reply = { ARGV[1], 'DONE' }
+local now = math.floor(server_now() / 1000)
+for i = 1, #KEYS / 2 do
+  local value, fault = read_value(KEYS[2 * i - 1], AS_A_WRITE)
+  if fault then
+    return fault
+  end
+  local claim, ttl, share = ARGV[3 * i - 1], tonumber(ARGV[3 * i]), ARGV[3 * i + 1]
+  local member, revoked = member_of('', share, claim), member_of('r', share, claim)
+  local found = is_marker(value) and redis.pcall('ZMSCORE', KEYS[2 * i], member, revoked) or {}
+  fault = found.err and not string.find(found.err, 'WRONGTYPE', 1, true) and found
+  if fault then
+    return fault
+  end
+  local _, _, alone, _, flags = claim_of(value)
+  if alone == claim and not string.find(flags, '[rc]') then
+    arm(KEYS[2 * i - 1], ttl)
+    reply[i + 2] = 'RENEWED'
+  elseif alone == claim and string.find(flags, 'r', 1, true) then
+    reply[i + 2] = 'REVOKED'
+  elseif tonumber(found[1] or 0) > now then
+    redis.call('ZADD', KEYS[2 * i], text_of(math.max(tonumber(found[1]), now + ttl)), member)
+    -- The marker must not end before what it marks.
+    for _, key in ipairs({ KEYS[2 * i - 1], KEYS[2 * i] }) do
+      if redis.call('PTTL', key) < math.max(MEMORY, ttl) then
+        redis.call('PEXPIRE', key, text_of(math.max(2 * MEMORY, ttl)))
+      end
+    end
+    reply[i + 2] = 'RENEWED'
+  elseif tonumber(found[2] or 0) > now then
+    reply[i + 2] = 'REVOKED'
+  else
+    reply[i + 2] = 'GONE'
+  end
+end
+return reply

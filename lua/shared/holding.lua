@@ -1,0 +1,66 @@
+-- shared/holding: who stands under a name that has been read, see shared/standing, and who may come to it.
+
+-- Whether anybody stands under `name`.
+local function is_taken(name)
+  return name.exclusive > 0 or name.parts > 0
+end
+
+-- For how long anybody stands under `name` at least, ms; negative: without an end.
+local function left_of(name)
+  if name.alone then
+    return name.alone.left
+  end
+  local last = redis.call('ZRANGE', name.holders, -1, -1, 'WITHSCORES')
+  return math.max(tonumber(last[2] or 0) - name.now, 0)
+end
+
+-- The end of the lease of `claim` with this share, 0 if it does not stand there; and its flag.
+local function lease_of(name, share, claim)
+  local alone = name.alone
+  if alone then
+    local same = alone.claim == claim and alone.share == share
+    return same and alone.ends or 0, alone.flag
+  end
+  local flags, members = { '', 'r', 'c' }, {}
+  for i, flag in ipairs(flags) do
+    members[i] = member_of(flag, share, claim)
+  end
+  local found = name.inflated and redis.call('ZMSCORE', name.holders, unpack(members)) or {}
+  for i, flag in ipairs(flags) do
+    if found[i] then
+      return tonumber(found[i]), flag
+    end
+  end
+  return 0, ''
+end
+
+-- The token of `claim`, which holds `name` with this share.
+local function token_of(name, share, claim)
+  local shared = name.alone or share == 'x'
+  return shared and name.token or own(name, claim, 0)
+end
+
+-- Whether `owner` holds all of `name` and may hold more of it.
+local function lets_in(name, owner)
+  return name.reenters and name.owner == owner and not name.revoked
+end
+
+-- Whether a newcomer with this share fits beside those who stand under `name`.
+local function fits(name, share)
+  if share == 'x' or name.exclusive > 0 then
+    return not is_taken(name)
+  end
+  return not name.revoked and name.parts + tonumber(share) <= name.limit
+end
+
+-- The token of the claims of the owner of `claim` that take parts of `name`, if it has some, and how many those are.
+local function beside(name, claim)
+  local alone = name.alone
+  if not name.reenters or name.parts == 0 then
+    return nil, 0
+  elseif not alone then
+    return own(name, claim, 0)
+  end
+  local same = alone.flag ~= 'c' and owner_of(alone.claim) == owner_of(claim)
+  return same and alone.token or nil, same and 1 or 0
+end

@@ -1,0 +1,59 @@
+-- shared/members: the claims under an inflated name and how they are counted, see shared/standing.
+
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
+-- How many parts may be taken, as an argument says it.
+local function limit_of(text)
+  return text == '0' and math.huge or tonumber(text)
+end
+
+-- The flag, the share and the claim of a member of `holders`, or of the queue.
+local function parts_of(member)
+  return string.match(member, '^([rc]?)([x%d]+):(.*)$')
+end
+
+-- The member of `holders` for a claim, or without a flag that of the queue.
+local function member_of(flag, share, claim)
+  return string.format('%s%s:%s', flag, share, claim)
+end
+
+-- The field of `state` for a claim that takes parts.
+local function own_field(name, claim)
+  return string.format('o:%s', name.reenters and owner_of(claim) or claim)
+end
+
+-- The token of the claims that count with `claim`, which takes parts, if there are any, and how many there are; so many `more`
+-- count from now on, with that token or else with this one.
+local function own(name, claim, more, token)
+  local field = own_field(name, claim)
+  local claims, of_old = string.match(redis.call('HGET', name.state, field) or '', '^(%d+) (%d+)$')
+  local count = tonumber(claims or 0) + more
+  token = of_old or token
+  if more ~= 0 and count > 0 then
+    redis.call('HSET', name.state, field, string.format('%.0f %s', count, token))
+  elseif more ~= 0 then
+    redis.call('HDEL', name.state, field)
+  end
+  return token, count
+end
+
+-- Takes a claim out of the counts; its flag and share as in its member.
+local function uncount(name, flag, share, claim)
+  name.changed = true
+  if share == 'x' then
+    name.exclusive = name.exclusive - 1
+    name.live = name.live - (flag == 'c' and 0 or 1)
+  else
+    name.parts = name.parts - tonumber(share)
+    if flag ~= 'c' then
+      own(name, claim, -1)
+    end
+  end
+  name.owner = name.live > 0 and name.owner or nil
+  if name.exclusive == 0 and (share == 'x' or name.parts == 0) then
+    name.token = nil
+    name.revoked = name.revoked and name.parts > 0
+  end
+end

@@ -1,0 +1,67 @@
+-- shared/settle: what has become of a name is written down, see shared/standing.
+
+-- How many dead claims one run takes out: a script must not hold up the server.
+local DEAD_HOLDERS = 128
+
+-- Takes away what is left under a `name` that is free.
+local function forget(name)
+  redis.call('DEL', name.main, name.holders, name.queue, name.state)
+  name.found, name.inflated = nil, false
+end
+
+-- Notes that the caller polls `name` and is to be told when it is free.
+local function ask_for_wake(name)
+  if name.alone and not name.polled then
+    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')
+  end
+  name.changed, name.polled = name.changed or not name.polled, true
+end
+
+-- Writes the marker of the inflated `name`, if it has changed.
+local function save(name)
+  if name.changed then
+    local flags = table.concat({ '-', name.reenters and 'e' or '', name.revoked and 'r' or '', name.polled and 'p' or '' })
+    local counts = string.format('%.0f %.0f %.0f', name.exclusive, name.live, name.parts)
+    local words = { name.found or name.kind, '*', counts, name.token or '0', flags, name.owner or '-' }
+    redis.call('SET', name.main, table.concat(words, ' '), 'KEEPTTL')
+    name.changed = false
+  end
+end
+
+-- Takes out claims of the inflated `name` whose leases have ended, and sets `more` if there may be others.
+local function bury(name)
+  local dead = redis.call('ZRANGEBYSCORE', name.holders, '0', text_of(name.now), 'LIMIT', 0, DEAD_HOLDERS)
+  name.more = #dead == DEAD_HOLDERS
+  if #dead > 0 then
+    redis.call('ZREM', name.holders, unpack(dead))
+    for _, member in ipairs(dead) do
+      uncount(name, parts_of(member))
+    end
+    save(name)
+  end
+end
+
+-- Writes down what has become of the inflated `name`, and keeps its keys for long enough.
+local function keep(name)
+  local life = math.max(MEMORY, name.longest or 0)
+  save(name)
+  if name.fresh or name.left < life then
+    life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
+    for _, key in ipairs({ name.main, name.holders, name.queue, name.state }) do
+      redis.call('PEXPIRE', key, life)
+    end
+  end
+end
+
+-- The same of any `name`. When nobody stands there and nobody waits it is free, and those who poll it are told: '0' if the server
+-- refused that message.
+local function settle(name)
+  if name.inflated and not is_taken(name) and not name.waits then
+    forget(name)
+    return name.polled and wake(name.channel, 'free') or '1'
+  end
+  if name.inflated then
+    keep(name)
+  end
+  return '1'
+end

@@ -1,0 +1,20 @@
+-- shared/take_free: the acquisition of a free name, in front of everything that only other names need. It stands before the
+-- functions of the other fragments, which cost time to make.
+
+if ARGV[5] == '0' then
+  local found = redis.call('MGET', KEYS[1], KEYS[3])
+  if not found[1] and not found[2] then
+    local token = ARGV[8] == '0' and redis.call('INCR', KEYS[2])
+    if token and token > tonumber(ARGV[4]) then
+      token = string.format('%.0f', token)
+    else
+      token = draw_token(KEYS[2], ARGV[4], server_now())
+    end
+    local value = table.concat({ ARGV[6], ' ', ARGV[7], ' ', ARGV[2], ' ', token, ARGV[9] == '1' and 'p' or nil })
+    -- Another type is read as if nothing were there, and is not overwritten.
+    if redis.call('SET', KEYS[1], value, 'PX', ARGV[3], 'NX') then
+      return { ARGV[1], 'GRANTED', token }
+    end
+    return { ARGV[1], 'WRONG_KIND' }
+  end
+end
