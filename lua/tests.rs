@@ -57,8 +57,7 @@ const ANSWERING: [(&str, &str); 3] = [
 ];
 
 /// The fragments that are the beginning of a script.
-const BEGINNINGS: [(&str, &str); 1] =
-    [("lock/acquire", include_str!("shared/take_free.lua"))];
+const BEGINNINGS: [(&str, &str); 1] = [("lock/acquire", include_str!("shared/take_free.lua"))];
 
 fn lua_files(folder: &Path) -> Vec<(String, String)> {
     let mut files = Vec::new();
@@ -199,14 +198,14 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
         );
         // Besides replies a script may return an error of the server as it is.
         let returns = code.matches("return ").count() - code.matches("return fault").count();
-        let echoes = ["return { ARGV[1], ", "return stand(name, share, claim, ARGV[1], "]
-            .map(|echo| code.matches(echo).count());
+        let echoes = [
+            "return { ARGV[1], ",
+            "return stand(name, share, claim, ARGV[1], ",
+        ]
+        .map(|echo| code.matches(echo).count());
         if script.batch {
             assert!(
-                returns == 1
-                    && code
-                        .trim_start()
-                        .contains("= { ARGV[1], 'DONE' }"),
+                returns == 1 && code.trim_start().contains("= { ARGV[1], 'DONE' }"),
                 "{}: a batch returns one reply, with its echo",
                 script.name
             );

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
 use lockkeeper_core::Name;
 use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_lua::{Status, fair};
+use lockkeeper_lua::{Status, lock};
 use lockkeeper_testkit::server::Server;
 use tokio::time::{sleep, timeout};
 
@@ -30,7 +30,7 @@ pub(crate) struct Bare {
 impl Bare {
     /// Connects, subscribes, and teaches the server the scripts.
     pub(crate) async fn start(server: &Server) -> Result<Self> {
-        for script in [&fair::ACQUIRE, &fair::RELEASE] {
+        for script in [&lock::ACQUIRE, &lock::RELEASE] {
             let load = ["SCRIPT", "LOAD", script.source];
             server.command(&load).await?;
         }
@@ -113,7 +113,7 @@ impl Bare {
             &self.name.part("grant"),
             "-1",
         ];
-        ScriptCall::new(&fair::ACQUIRE, self.keys(&claim), args.map(str::to_owned))
+        ScriptCall::new(&lock::ACQUIRE, self.keys(&claim), args.map(str::to_owned))
     }
 
     fn leave(&self, number: u64) -> ScriptCall {
@@ -126,7 +126,7 @@ impl Bare {
             "0",
             WAITER_TTL_MS,
         ];
-        ScriptCall::new(&fair::RELEASE, self.keys(&claim), args.map(str::to_owned))
+        ScriptCall::new(&lock::RELEASE, self.keys(&claim), args.map(str::to_owned))
     }
 
     fn keys(&self, claim: &str) -> [String; 5] {

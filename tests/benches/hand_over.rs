@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Guard, Mutex};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
-use lockkeeper_lua::{Status, mutex};
+use lockkeeper_lua::{Status, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::subject::Subject;
@@ -301,7 +301,7 @@ async fn round_trips(store: &Arc<dyn Store>, number: usize) -> Result<Vec<Durati
     let mut times = Vec::with_capacity(number);
     for request in 0..u64::try_from(number)? {
         let keys = ["lockkeeper:round trip".to_owned()];
-        let item = ScriptCall::new(&mutex::VERIFY, keys, ["nobody".to_owned()]);
+        let item = ScriptCall::new(&lock::VERIFY, keys, ["nobody".to_owned()]);
         // By its text the first time, so that the server knows the script.
         let form = if request == 0 {
             Form::Source

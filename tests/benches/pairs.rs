@@ -15,7 +15,7 @@ use lockkeeper::{Client, Mutex};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_core::{ClaimId, Name};
-use lockkeeper_lua::{Script, Status, mutex};
+use lockkeeper_lua::{Script, Status, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 
@@ -108,7 +108,7 @@ impl Ground {
         );
         let main = name.main().to_owned();
         let acquire = ScriptCall::new(
-            &mutex::ACQUIRE,
+            &lock::ACQUIRE,
             [
                 main.clone(),
                 name.part("fence"),
@@ -123,7 +123,7 @@ impl Ground {
             ],
         );
         let leave = ScriptCall::new(
-            &mutex::RELEASE,
+            &lock::RELEASE_THIN,
             [main],
             [claim.to_string(), name.part("wake"), "0".to_owned()],
         );

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use lockkeeper::RwLock;
-use lockkeeper_lua::rwlock;
+use lockkeeper_lua::lock;
 use lockkeeper_testkit::server::Server;
 use tokio::task::{JoinSet, yield_now};
 
@@ -59,8 +59,8 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
             guards.push(guard);
         }
         entered.push((last - start).as_secs_f64());
-        leaves.extend(log.of(&rwlock::RELEASE).await?);
-        heartbeats.extend(log.of(&rwlock::HEARTBEAT).await?);
+        leaves.extend(log.of(&lock::RELEASE).await?);
+        heartbeats.extend(log.of(&lock::HEARTBEAT).await?);
         log.stop().await?;
         let token = guards.first().map(|guard| guard.fencing_token());
         ensure!(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairGuard, FairLock};
-use lockkeeper_lua::fair;
+use lockkeeper_lua::lock;
 use lockkeeper_testkit::server::Server;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
@@ -177,13 +177,13 @@ impl<'a> Crowd<'a> {
     async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
         self.log.start().await?;
         self.join(self.waiting.len() + TIMED).await?;
-        let acquires = self.log.of(&fair::ACQUIRE).await?;
+        let acquires = self.log.of(&lock::ACQUIRE).await?;
         self.log.start().await?;
         sleep(PERIODS / 3).await;
-        let heartbeats = self.log.of(&fair::HEARTBEAT).await?;
+        let heartbeats = self.log.of(&lock::HEARTBEAT).await?;
         self.log.start().await?;
         let hand_overs = self.hand_on(TIMED).await?;
-        let leaves = self.log.of(&fair::RELEASE).await?;
+        let leaves = self.log.of(&lock::RELEASE).await?;
         self.log.stop().await?;
         Ok(vec![
             ("acquire script", acquires),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, LeaseState, Mutex, Released};
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -30,7 +30,7 @@ async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
 async fn an_acquire_that_ran_before_the_connection_was_cut_has_the_effect_of_once() -> Result<()> {
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
-    proxy.lose_reply_to(mutex::ACQUIRE.sha1);
+    proxy.lose_reply_to(lock::ACQUIRE.sha1);
     let guard = timeout(SOON, Mutex::new(&client, "name").acquire().into_future()).await??;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     let fence = server
@@ -59,7 +59,7 @@ async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Resu
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
-    proxy.lose_reply_to(mutex::RELEASE.sha1);
+    proxy.lose_reply_to(lock::RELEASE_THIN.sha1);
     ensure!(timeout(SOON, guard.release()).await?? == Released::Free);
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     Ok(())

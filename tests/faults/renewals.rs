@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, FairLock, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{fair, mutex};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
@@ -68,7 +68,7 @@ async fn a_thousand_leases_are_renewed_nine_times_in_three_ttls_a_hundred_at_a_t
     tokio::time::sleep(TTL * 3).await;
     ensure!(guards.iter().all(|guard| guard.state() == LeaseState::Held));
     // Nine periods of a third of a ttl, each in batches of a hundred; a tenth more for phases that begin anew.
-    let scripts = store.sent(&mutex::RENEW);
+    let scripts = store.sent(&lock::RENEW);
     ensure!((90..=140).contains(&scripts), "{scripts} scripts");
     Ok(())
 }
@@ -87,11 +87,11 @@ async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renew
     }
     // Taught by a first round of renewals; then the whole and its first half are refused.
     tokio::time::sleep(TTL / 2).await;
-    let before = store.sent(&mutex::RENEW);
-    store.plan(&mutex::RENEW, Fate::Refuse("TRYAGAIN several keys"));
-    store.plan(&mutex::RENEW, Fate::Refuse("TRYAGAIN several keys"));
+    let before = store.sent(&lock::RENEW);
+    store.plan(&lock::RENEW, Fate::Refuse("TRYAGAIN several keys"));
+    store.plan(&lock::RENEW, Fate::Refuse("TRYAGAIN several keys"));
     tokio::time::sleep(TTL / 3).await;
-    let sent = store.sent(&mutex::RENEW) - before;
+    let sent = store.sent(&lock::RENEW) - before;
     ensure!(
         sent == 5,
         "one of 8, one of 4, two of 2, one of 4: not {sent}"
@@ -116,7 +116,7 @@ async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> R
     // which goes out at once.
     tokio::time::sleep(TTL / 2).await;
     for fate in [Fate::LoseReply, Fate::Pass, Fate::LoseReply] {
-        store.plan(&mutex::RENEW, fate);
+        store.plan(&lock::RENEW, fate);
     }
     let count = |state| guards.iter().filter(|guard| guard.state() == state).count();
     // It goes out within a period and is waited for; the other 50 leases know nothing of it.
@@ -170,7 +170,7 @@ async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<
     let expired = LeaseState::Lost(LossReason::Expired);
     ensure!(far.iter().all(|guard| guard.state() == expired));
 
-    let batches = store.keys_sent(&mutex::RENEW);
+    let batches = store.keys_sent(&lock::RENEW);
     ensure!(batches.iter().any(|keys| keys.len() >= 30), "{batches:?}");
     for keys in batches {
         let group = |key: &String| store.group(key);
@@ -217,11 +217,11 @@ async fn a_server_that_cannot_save_is_asked_again_by_whole_batches() -> Result<(
         guards.push(Mutex::new(&client, &name).acquire().await?);
     }
     tokio::time::sleep(TTL / 2).await;
-    let before = store.sent(&mutex::RENEW);
-    store.plan(&mutex::RENEW, Fate::Refuse(CANNOT_SAVE));
-    store.plan(&mutex::RENEW, Fate::Refuse(CANNOT_SAVE));
+    let before = store.sent(&lock::RENEW);
+    store.plan(&lock::RENEW, Fate::Refuse(CANNOT_SAVE));
+    store.plan(&lock::RENEW, Fate::Refuse(CANNOT_SAVE));
     tokio::time::sleep(TTL).await;
-    let sent = store.sent(&mutex::RENEW) - before;
+    let sent = store.sent(&lock::RENEW) - before;
     ensure!(sent <= 6, "{sent} requests for a hundred leases");
     ensure!(guards.iter().all(|guard| guard.ensure_held().is_ok()));
     Ok(())
@@ -236,9 +236,9 @@ async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() ->
         CANNOT_SAVE,
         "OOM command not allowed when used memory > 'maxmemory'.",
     ] {
-        store.plan(&mutex::ACQUIRE, Fate::Refuse(refusal));
+        store.plan(&lock::ACQUIRE, Fate::Refuse(refusal));
         let guard = lock.acquire().wait_for(TTL).await?;
-        store.plan(&mutex::RELEASE, Fate::Refuse(refusal));
+        store.plan(&lock::RELEASE_THIN, Fate::Refuse(refusal));
         guard.release().await?;
         ensure!(server.command(&["EXISTS", "lockkeeper:name"]).await? == "0");
     }
@@ -270,7 +270,7 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
         let ttl = HEARTBEAT * 3 + millis(60) * number;
         guards.push(lock.acquire().ttl(ttl).await?);
     }
-    store.slow_down(&mutex::RENEW, millis(950));
+    store.slow_down(&lock::RENEW, millis(950));
     tokio::time::sleep(millis(800)).await;
     let lock = FairLock::new(&client, "queue");
     let mut waiters = Vec::new();
@@ -281,16 +281,16 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
         }
     }
     tokio::time::sleep(HEARTBEAT - millis(20)).await;
-    let before = store.sent(&fair::HEARTBEAT);
+    let before = store.sent(&lock::HEARTBEAT);
     tokio::time::sleep(millis(60)).await;
     ensure!(
-        store.sent(&fair::HEARTBEAT) == before,
+        store.sent(&lock::HEARTBEAT) == before,
         "nothing holds the batch back"
     );
     waiters[0].abort();
     tokio::time::sleep(millis(500)).await;
     ensure!(
-        store.sent(&fair::HEARTBEAT) > before,
+        store.sent(&lock::HEARTBEAT) > before,
         "no heartbeat was sent"
     );
     Ok(())

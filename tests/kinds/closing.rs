@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper::{Client, Error, Mutex};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::gated::GatedStore;
@@ -63,14 +63,14 @@ async fn nothing_goes_on_after_closing() {
         .await
         .unwrap();
     for _ in 0..8 {
-        store.plan(&mutex::RELEASE, Fate::LoseRequest);
+        store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     }
     drop(guard);
     assert_eq!(client.close().await.unconfirmed, 1);
     drop(client);
-    let before = store.sent(&mutex::RELEASE);
+    let before = store.sent(&lock::RELEASE_THIN);
     tokio::time::sleep(TTL * 100).await;
-    assert_eq!(store.sent(&mutex::RELEASE), before);
+    assert_eq!(store.sent(&lock::RELEASE_THIN), before);
     assert_eq!(
         tokio::runtime::Handle::current()
             .metrics()
@@ -150,7 +150,7 @@ async fn a_release_takes_no_longer_than_the_release_timeout() {
         .build(Arc::clone(&store) as Arc<dyn Store>)
         .unwrap();
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    store.plan(&mutex::RELEASE, Fate::LoseRequest);
+    store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     let begun = Instant::now();
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, Error::Backend { .. }), "{error}");
@@ -176,7 +176,7 @@ fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
     let guard = second.block_on(async { Mutex::new(&client, "dead").acquire().await.unwrap() });
     store.silence("dead");
     drop(guard);
-    second.block_on(store.wait_sent(&mutex::RELEASE, 1));
+    second.block_on(store.wait_sent(&lock::RELEASE_THIN, 1));
     drop(first);
     second.block_on(async {
         let refused = Mutex::new(&client, "name").acquire().await.map(drop);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use lockkeeper::{Client, Error, LeaseState, ReadGuard, RwLock, Upgrade, WriteGuard};
-use lockkeeper_lua::rwlock;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::gated::{GatedStore, drop_after};
@@ -175,14 +175,14 @@ async fn a_conversion_without_an_answer_is_repeated_and_has_the_effect_of_one() 
         let lock = RwLock::new(&client, "name");
         let writing = lock.write().await?;
         let mut last = writing.fencing_token();
-        store.plan(&rwlock::CONVERT, fate);
+        store.plan(&lock::CONVERT, fate);
         let reading = writing.downgrade().await?;
         ensure!(reading.fencing_token() > last, "{fate:?}");
         last = reading.fencing_token();
         let other = lock.read().await?;
         ensure!(other.fencing_token() == last, "{fate:?}");
         other.release().await?;
-        store.plan(&rwlock::CONVERT, fate);
+        store.plan(&lock::CONVERT, fate);
         let writing = writes(reading.try_upgrade().await?)?;
         ensure!(writing.fencing_token() > last, "{fate:?}");
         sleep(3 * TTL).await;
@@ -205,7 +205,7 @@ async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() 
         let lock = RwLock::new(&client, "name");
         let (reading, other) = (lock.read().await?, lock.read().await?);
         let lease = (*reading).clone();
-        store.plan(&rwlock::CONVERT, fate);
+        store.plan(&lock::CONVERT, fate);
         let refused = reading.try_upgrade().await;
         ensure!(
             matches!(refused, Err(Error::Backend { .. })),
@@ -228,7 +228,7 @@ async fn an_upgrade_that_is_refused_after_a_request_that_was_not_sent_reads_on()
     let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let (reading, other) = (lock.read().await?, lock.read().await?);
-    store.plan(&rwlock::CONVERT, Fate::NotSent);
+    store.plan(&lock::CONVERT, Fate::NotSent);
     let reading = reads_on(reading.try_upgrade().await?)?;
     sleep(3 * TTL).await;
     reading.verify().await?;
@@ -244,7 +244,7 @@ async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_not
     let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.plan(&rwlock::CONVERT, Fate::Keep);
+    store.plan(&lock::CONVERT, Fate::Keep);
     let reading = writing.downgrade().await?;
     let writing = writes(reading.try_upgrade().await?)?;
     let late = server.store().await?;
@@ -263,7 +263,7 @@ async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothi
         let server = MemoryStore::new();
         let (client, store) = faulty(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
-        store.plan(&rwlock::CONVERT, Fate::Keep);
+        store.plan(&lock::CONVERT, Fate::Keep);
         // Given up while the first request is on its way.
         if upgrades {
             let swapping = lock.read().await?.try_upgrade();
@@ -272,7 +272,7 @@ async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothi
             let swapping = lock.write().await?.downgrade();
             ensure!(timeout(AT_ONCE, swapping).await.is_err());
         }
-        store.wait_sent(&rwlock::RELEASE, 2).await;
+        store.wait_sent(&lock::RELEASE, 2).await;
         sleep(AT_ONCE).await;
         let late = server.store().await?;
         store.deliver(&*late).await;
@@ -337,10 +337,10 @@ async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
     store.slow_down(
-        &lockkeeper_lua::reentrant::RENEW,
+        &lockkeeper_lua::lock::RENEW,
         Duration::from_millis(500),
     );
-    store.wait_sent(&lockkeeper_lua::reentrant::RENEW, 1).await;
+    store.wait_sent(&lockkeeper_lua::lock::RENEW, 1).await;
     let reading = writing.downgrade().await?;
     reading.verify().await?;
     sleep(3 * TTL).await;
@@ -354,9 +354,9 @@ async fn a_client_that_closes_during_a_conversion_leaves_nothing_behind() -> Res
     let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.slow_down(&rwlock::CONVERT, Duration::from_millis(300));
+    store.slow_down(&lock::CONVERT, Duration::from_millis(300));
     let swapping = tokio::spawn(writing.downgrade());
-    store.wait_sent(&rwlock::CONVERT, 1).await;
+    store.wait_sent(&lock::CONVERT, 1).await;
     client.close().await;
     let refused = swapping.await?;
     ensure!(matches!(refused, Err(Error::Closed)), "{refused:?}");

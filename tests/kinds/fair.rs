@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
     Client, Error, FairGuard, FairLock, FencingToken, LeaseState, LossReason, Released,
 };
-use lockkeeper_lua::{fair, reentrant};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
@@ -110,7 +110,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         // Teaches the server the scripts.
         lock.acquire().await?.release().await?;
         let guard = lock.acquire().await?;
-        let before = (store.sent(&fair::ACQUIRE), store.sent(&fair::RELEASE));
+        let before = (store.sent(&lock::ACQUIRE), store.sent(&lock::RELEASE));
         let mut waiters = JoinSet::new();
         for _ in 0..number {
             let lock = lock.clone();
@@ -121,7 +121,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         while let Some(waiter) = waiters.join_next().await {
             ensure!(waiter?? == Released::Free);
         }
-        let after = (store.sent(&fair::ACQUIRE), store.sent(&fair::RELEASE));
+        let after = (store.sent(&lock::ACQUIRE), store.sent(&lock::RELEASE));
         let number = usize::try_from(number)?;
         ensure!(
             after.0 - before.0 == number,
@@ -259,10 +259,10 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
     // The heartbeat that follows the subscription was the last one that arrived.
     sleep(Duration::from_millis(10)).await;
     for _ in 0..10 {
-        store.plan(&fair::HEARTBEAT, Fate::LoseRequest);
+        store.plan(&lock::HEARTBEAT, Fate::LoseRequest);
     }
     for _ in 0..20 {
-        store.plan(&reentrant::RENEW, Fate::LoseRequest);
+        store.plan(&lock::RENEW, Fate::LoseRequest);
     }
     sleep(Duration::from_secs(5)).await;
     guard.release().await?;
@@ -458,7 +458,7 @@ async fn a_grant_that_overtakes_the_answer_is_heard_though_nobody_else_waits_any
     ensure!(lock.acquire().wait_for(second).await.is_err());
     // The subscription lingers for five seconds.
     sleep(Duration::from_millis(4_900)).await;
-    store.slow_down(&fair::ACQUIRE, second);
+    store.slow_down(&lock::ACQUIRE, second);
     let begun = Instant::now();
     let acquiring = tokio::spawn(lock.acquire().into_future());
     sleep(second / 2).await;

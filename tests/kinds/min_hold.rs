@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{HolderState, Mutex, ReentrantLock, Released};
-use lockkeeper_lua::{mutex, reentrant};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use tokio::time::{Instant, sleep};
@@ -61,7 +61,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         let shortest = Duration::from_secs(20);
         let started = Instant::now();
         let released = if reenters {
-            faulty.plan(&reentrant::RELEASE, Fate::LoseReply);
+            faulty.plan(&lock::RELEASE_THIN, Fate::LoseReply);
             let guard = lock
                 .acquire()
                 .owner(&client.new_owner())
@@ -69,7 +69,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
                 .await?;
             guard.release().await?
         } else {
-            faulty.plan(&mutex::RELEASE, Fate::LoseReply);
+            faulty.plan(&lock::RELEASE_THIN, Fate::LoseReply);
             mutex.acquire().min_hold(shortest).await?.release().await?
         };
         ensure!(matches!(released, Released::Kept(_)), "{released:?}");
@@ -118,12 +118,12 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
         let other = self::client(&server, TTL).await?;
         let (acquire, renew, marked) = if reenters {
             (
-                &reentrant::ACQUIRE,
-                &reentrant::RENEW,
-                &reentrant::RELEASE_IN_DOUBT,
+                &lock::ACQUIRE,
+                &lock::RENEW,
+                &lock::RELEASE,
             )
         } else {
-            (&mutex::ACQUIRE, &mutex::RENEW, &mutex::RELEASE_IN_DOUBT)
+            (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE)
         };
         let shortest = Duration::from_secs(20);
         store.plan(acquire, Fate::Keep);

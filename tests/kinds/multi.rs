@@ -8,7 +8,7 @@ use lockkeeper::{
     Client, End, Error, FairLock, LeaseState, LossReason, MultiLock, Mutex, ReentrantLock,
     Released, RwLock,
 };
-use lockkeeper_lua::{fair, multi, mutex, reentrant};
+use lockkeeper_lua::{lock, multi};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
@@ -84,7 +84,7 @@ async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result
     let (client, store) = faulty(&server, TTL)?;
     for names in [1, 2, 16, 128] {
         let (acquire, leave) = match names {
-            1 => (&mutex::ACQUIRE, &mutex::RELEASE),
+            1 => (&lock::ACQUIRE, &lock::RELEASE_THIN),
             _ => (&multi::ACQUIRE, &multi::RELEASE),
         };
         let lock = mutexes(&client, 0..names)?;
@@ -106,7 +106,7 @@ async fn members_are_renewed_together_by_a_script_of_each_kind() -> Result<()> {
     let reentrant = (0..16).map(|name| ReentrantLock::new(&client, &format!("r{name}")).target());
     let guard = MultiLock::new(mutexes.chain(reentrant))?.acquire().await?;
     guard.run(sleep(TTL * 3)).await?;
-    for renew in [&mutex::RENEW, &reentrant::RENEW] {
+    for renew in [&lock::RENEW, &lock::RENEW] {
         let sent = store.keys_sent(renew);
         ensure!((8..=12).contains(&sent.len()), "{} requests", sent.len());
         ensure!(sent.iter().all(|keys| keys.len() == 16), "{sent:?}");
@@ -293,8 +293,8 @@ async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<(
     let (client, store) = faulty(&server, TTL)?;
     for script in [
         &multi::ACQUIRE,
-        &fair::ACQUIRE,
-        &mutex::ACQUIRE,
+        &lock::ACQUIRE,
+        &lock::ACQUIRE,
         &multi::RELEASE,
     ] {
         store.slow_down(script, Duration::from_millis(3));

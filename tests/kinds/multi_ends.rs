@@ -13,7 +13,7 @@ use lockkeeper::{
 };
 use lockkeeper_core::clock::{Clock, Moment};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{multi, mutex};
+use lockkeeper_lua::{lock, multi};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::server::Server;
@@ -36,7 +36,7 @@ async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> 
         all_free(&server).await?;
         ensure!(store.sent(&multi::RELEASE) == before + 1, "{names} names");
     }
-    ensure!(store.sent(&mutex::RELEASE) == 0, "some left by themselves");
+    ensure!(store.sent(&lock::RELEASE_THIN) == 0, "some left by themselves");
     ensure!(client.close().await.confirmed == 2 + 16 + 128);
     Ok(())
 }
@@ -53,7 +53,7 @@ async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
     ensure!(late.is_err(), "it was answered");
     all_free(&server).await?;
     ensure!(store.sent(&multi::RELEASE) == before + 1);
-    ensure!(store.sent(&mutex::RELEASE_IN_DOUBT) == 0);
+    ensure!(store.sent(&lock::RELEASE) == 0);
     Ok(())
 }
 

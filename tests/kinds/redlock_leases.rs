@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, Released};
-use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_lua::{lock, redlock};
 use lockkeeper_testkit::faulty::Fate;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -49,8 +49,8 @@ async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<(
     let servers = Servers::new();
     let process = servers.process()?;
     let guard = process.acquired().await?;
-    process.links[0].plan(&mutex::RELEASE, Fate::NotSent);
-    process.links[1].plan(&mutex::RELEASE, Fate::LoseRequest);
+    process.links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
+    process.links[1].plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     ensure!(guard.release().await? == Released::Free);
     // The rest is told in the background.
     sleep(TTL / 4).await;

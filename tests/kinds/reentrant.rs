@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
-use lockkeeper_lua::reentrant;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
@@ -188,7 +188,7 @@ async fn an_acquire_run_twice_counts_once() -> Result<()> {
     let (client, store) = faulty(&server, TTL)?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     lock.acquire().owner(&owner).await?.release().await?;
-    store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = lock.acquire().owner(&owner).await?;
     ensure!(
         guard.release().await? == Released::Free,

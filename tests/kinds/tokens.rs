@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper::{Client, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{Status, mutex};
+use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
@@ -109,7 +109,7 @@ async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
         .ttl(TTL)
         .build(Arc::clone(&store) as Arc<dyn Store>)
         .unwrap();
-    store.plan(&mutex::ACQUIRE, Fate::Keep);
+    store.plan(&lock::ACQUIRE, Fate::Keep);
     let guard = Mutex::new(&held_by, "name").acquire().await.unwrap();
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
     let newer = token(&client(&server), "name").await;
@@ -145,8 +145,8 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
         .ttl(TTL)
         .build(Arc::clone(&store) as Arc<dyn Store>)
         .unwrap();
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
     let outlived = guard.run(tokio::time::sleep(TTL * 5)).await;
     assert!(outlived.is_ok(), "{outlived:?}");
@@ -156,7 +156,7 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
         tokio::time::sleep(Duration::from_secs(3)).await;
         guard.verify().await.unwrap();
     }
-    assert_eq!(store.sent(&mutex::RENEW), 0, "only the acquire is repeated");
+    assert_eq!(store.sent(&lock::RENEW), 0, "only the acquire is repeated");
     // Lost by the server and brought back by nobody: the next repeat draws another token.
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
     server.command(&["DEL", FENCE]).await.unwrap();

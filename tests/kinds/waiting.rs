@@ -6,7 +6,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex};
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
@@ -47,9 +47,9 @@ async fn a_poller_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the
     let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let mut idle = Box::pin(lock.acquire().into_future());
-    store.plan(&mutex::ACQUIRE, Fate::Pass);
-    store.plan(&mutex::ACQUIRE, Fate::Pass);
-    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+    store.plan(&lock::ACQUIRE, Fate::Pass);
+    store.plan(&lock::ACQUIRE, Fate::Pass);
+    store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     // Two looks by itself, the third for the message, whose request is under way when it is polled no more.
     let _ = tokio::time::timeout(Duration::from_millis(50), &mut idle).await;
     guard.release().await.unwrap();
@@ -110,10 +110,10 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
             tokio::spawn(async move { (lock.acquire().await.is_err(), Instant::now()) })
         })
         .collect();
-    store.wait_sent(&mutex::ACQUIRE, 2).await;
+    store.wait_sent(&lock::ACQUIRE, 2).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     for _ in 0..10_000 {
-        store.plan(&mutex::ACQUIRE, Fate::NotSent);
+        store.plan(&lock::ACQUIRE, Fate::NotSent);
     }
     let begun = Instant::now();
     for waiter in waiters {
@@ -181,12 +181,12 @@ async fn waiting_for_zero_asks_once_even_if_others_wait() {
         let lock = lock.clone();
         async move { lock.acquire().await.map(drop) }
     });
-    store.wait_sent(&mutex::ACQUIRE, 2).await;
+    store.wait_sent(&lock::ACQUIRE, 2).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
-    let before = store.sent(&mutex::ACQUIRE);
+    let before = store.sent(&lock::ACQUIRE);
     let zero = lock.acquire().wait_for(Duration::ZERO).await;
     assert!(matches!(zero, Err(Error::Timeout { .. })), "{zero:?}");
-    assert_eq!(store.sent(&mutex::ACQUIRE) - before, 1);
+    assert_eq!(store.sent(&lock::ACQUIRE) - before, 1);
     assert!(!waiter.is_finished());
 }
 
@@ -194,7 +194,7 @@ async fn waiting_for_zero_asks_once_even_if_others_wait() {
 async fn a_wait_ends_in_time_on_a_silent_server() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
-    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+    store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     let begun = Instant::now();
     let wait = Duration::from_millis(10);
     let error = Mutex::new(&client, "name")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store as _, Value};
-use lockkeeper_lua::{mutex, name, reentrant};
+use lockkeeper_lua::{lock, name};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep};
@@ -89,25 +89,25 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                     args.push(holder.clone());
                 }
                 let script = if reenters {
-                    &reentrant::ACQUIRE
+                    &lock::ACQUIRE
                 } else {
-                    &mutex::ACQUIRE
+                    &lock::ACQUIRE
                 };
                 ScriptCall::new(script, [main(), "fence".to_owned(), gone()], args)
             }
             4 => {
                 let script = if reenters {
-                    &reentrant::RENEW
+                    &lock::RENEW
                 } else {
-                    &mutex::RENEW
+                    &lock::RENEW
                 };
                 ScriptCall::new(script, [main()], [id.clone(), text(ttl)])
             }
             5 | 6 => {
                 let script = if reenters {
-                    &reentrant::RELEASE_IN_DOUBT
+                    &lock::RELEASE
                 } else {
-                    &mutex::RELEASE_IN_DOUBT
+                    &lock::RELEASE
                 };
                 let args = [id.clone(), "wake".to_owned(), text(keep), text(1000)];
                 ScriptCall::new(script, [main(), gone()], args)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Redlock};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_lua::{lock, redlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
@@ -91,7 +91,7 @@ async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
     let world = World::new()?;
     for link in &world.links[0][..3] {
         link.plan(&redlock::ACQUIRE, Fate::LoseReply);
-        link.plan(&mutex::RELEASE_IN_DOUBT, Fate::Keep);
+        link.plan(&lock::RELEASE, Fate::Keep);
     }
     let one = world.locks[0].acquire().await?;
     for (link, server) in world.links[0].iter().zip(&world.servers) {
@@ -106,7 +106,7 @@ async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
 async fn a_release_frees_every_server_that_answers() -> Result<()> {
     let world = World::new()?;
     let guard = world.locks[0].acquire().await?;
-    world.links[0][0].plan(&mutex::RELEASE, Fate::NotSent);
+    world.links[0][0].plan(&lock::RELEASE_THIN, Fate::NotSent);
     let _ = guard.release().await;
     sleep(Duration::from_secs(1)).await;
     let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);

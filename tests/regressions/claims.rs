@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, LeaseState, LossReason, Mutex, ReentrantLock, Released};
-use lockkeeper_lua::{mutex, reentrant};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 
@@ -21,7 +21,7 @@ fn secs(s: u64) -> Duration {
 async fn a_mutex_with_a_stray_acquire_outlives_the_memory_of_its_fence() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
     for minute in 0..15 {
         ensure!(
@@ -38,15 +38,15 @@ async fn a_mutex_with_a_stray_acquire_outlives_the_memory_of_its_fence() -> Resu
 async fn a_lease_that_verify_has_renewed_goes_on_being_renewed() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "warm").acquire().await?;
     drop(guard);
     tokio::time::sleep(secs(1)).await;
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
     // Four renewals without answer: sent 10, 15, 20 and 25 s after the grant.
     for _ in 0..4 {
-        store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+        store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     }
     tokio::time::sleep(Duration::from_millis(27_500)).await;
     ensure!(
@@ -70,11 +70,11 @@ async fn a_lease_that_verify_has_renewed_goes_on_being_renewed() -> Result<()> {
 async fn verify_asks_even_while_a_renewal_is_on_its_way() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
-    let sent = store.sent(&mutex::ACQUIRE);
-    store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
-    store.wait_sent(&mutex::ACQUIRE, sent + 1).await;
+    let sent = store.sent(&lock::ACQUIRE);
+    store.plan(&lock::ACQUIRE, Fate::LoseRequest);
+    store.wait_sent(&lock::ACQUIRE, sent + 1).await;
     server.execute(&["DEL", "lockkeeper:name"])?;
     let verified = guard.verify().await;
     ensure!(
@@ -126,7 +126,7 @@ async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<(
     tokio::time::sleep(secs(1)).await;
     // A hiccup of about half a second.
     for _ in 0..10 {
-        store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+        store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     }
     held.release().await?;
     let short = short.await?;
@@ -140,7 +140,7 @@ async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<(
 async fn a_long_lease_does_not_depend_on_the_timeout_of_a_short_one() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, secs(3))?;
-    store.slow_down(&mutex::RENEW, Duration::from_millis(80));
+    store.slow_down(&lock::RENEW, Duration::from_millis(80));
     let long = Mutex::new(&client, "long").acquire().await?;
     // As a worker does: short locks, one after the other, each for a little more than a renewal's time.
     let short = Mutex::new(&client, "short");
@@ -175,11 +175,11 @@ async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Resu
         );
     }
     for _ in 0..32 {
-        store.plan(&mutex::RENEW, Fate::LoseReply);
+        store.plan(&lock::RENEW, Fate::LoseReply);
     }
     // The first of those that come after: refused for the sake of one key.
-    store.plan(&mutex::RENEW, Fate::Refuse("NOPERM key"));
-    store.wait_sent(&mutex::RENEW, 32).await;
+    store.plan(&lock::RENEW, Fate::Refuse("NOPERM key"));
+    store.wait_sent(&lock::RENEW, 32).await;
     let waiting: Vec<usize> = (0..3_300)
         .filter(|&n| guards[n].state() == LeaseState::Held)
         .collect();
@@ -187,8 +187,8 @@ async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Resu
     // One of the last batch is let go while the batch waits.
     let gone = guards.swap_remove(3_299);
     drop(gone);
-    store.wait_sent(&mutex::RENEW, 33).await;
-    let before = store.sent(&mutex::RENEW);
+    store.wait_sent(&lock::RENEW, 33).await;
+    let before = store.sent(&lock::RENEW);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let states: Vec<_> = guards[3_200..].iter().map(|guard| guard.state()).collect();
     let uncertain = states
@@ -212,7 +212,7 @@ async fn a_release_whose_first_answer_was_lost_does_not_call_a_held_lock_free() 
     let warm = lock.acquire().owner(&owner).await?;
     ensure!(warm.release().await? == Released::StillHeld(1));
     let inner = lock.acquire().owner(&owner).await?;
-    store.plan(&reentrant::RELEASE, Fate::LoseReply);
+    store.plan(&lock::RELEASE_THIN, Fate::LoseReply);
     let released = inner.release().await?;
     ensure!(
         released != Released::Free,
@@ -284,7 +284,7 @@ async fn a_lease_that_was_lost_is_not_brought_back_by_its_own_renewal() -> Resul
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
-    store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = lock.acquire().await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
     ensure!(guard.lost().await.reason == LossReason::Gone);
@@ -303,7 +303,7 @@ async fn a_lost_claim_does_not_count_in_its_owners_new_hold() -> Result<()> {
     let (client, store) = faulty(&server, TTL)?;
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
-    store.plan(&reentrant::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let outer = lock.acquire().owner(&owner).await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
     let inner = lock.acquire().owner(&owner).await?;
@@ -405,7 +405,7 @@ async fn max_hold_with_a_stray_and_fixed() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
     for fixed in [false, true] {
-        store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+        store.plan(&lock::ACQUIRE, Fate::LoseReply);
         let begun = tokio::time::Instant::now();
         let lock = Mutex::new(&client, "name");
         let mut acquire = lock.acquire().max_hold(secs(if fixed { 20 } else { 100 }));
@@ -435,7 +435,7 @@ async fn dead_claims_are_swept_out_of_a_hash_that_lives_on() -> Result<()> {
     let outer = lock.acquire().owner(&owner).await?;
     for _ in 0..50 {
         for _ in 0..40 {
-            store.plan(&reentrant::RELEASE, Fate::LoseRequest);
+            store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
         }
         let inner = lock
             .acquire()
@@ -463,7 +463,7 @@ async fn of_leases_renewed_alone_the_one_that_ends_first_goes_first() -> Result<
     let mut guards = Vec::new();
     for number in 0..200 {
         // What the whole first round of requests meets: no answer, and then one.
-        store.plan(&mutex::ACQUIRE, Fate::LoseReply);
+        store.plan(&lock::ACQUIRE, Fate::LoseReply);
         let ttl = if number < 100 { secs(4) } else { secs(5) };
         guards.push(
             Mutex::new(&client, &format!("n{number}"))
@@ -482,7 +482,7 @@ async fn of_leases_renewed_alone_the_one_that_ends_first_goes_first() -> Result<
     // 96 requests without answer in a row.
     let begun = tokio::time::Instant::now();
     for _ in 0..96 {
-        store.plan(&mutex::ACQUIRE, Fate::LoseRequest);
+        store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     }
     while begun.elapsed() < secs(20) {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -10,7 +10,7 @@ use lockkeeper::{
     Client, Error, FairLock, Lease, LeaseEvent, LeaseState, LossReason, Observation, Observer,
     RwLock,
 };
-use lockkeeper_lua::{fair, rwlock};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
@@ -112,10 +112,10 @@ async fn a_word_that_overtakes_the_answer_to_a_heartbeat_is_heeded_when_that_com
     let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
     queued(&lock, 1).await?;
     sleep(secs(1)).await;
-    store.slow_down(&fair::HEARTBEAT, Duration::from_millis(500));
-    let heartbeats = store.sent(&fair::HEARTBEAT);
+    store.slow_down(&lock::HEARTBEAT, Duration::from_millis(500));
+    let heartbeats = store.sent(&lock::HEARTBEAT);
     holder.release().await?;
-    store.wait_sent(&fair::HEARTBEAT, heartbeats + 1).await;
+    store.wait_sent(&lock::HEARTBEAT, heartbeats + 1).await;
     sleep(Duration::from_millis(100)).await;
     ensure!(there.revoke("name").await? == 1 && !waiting.is_finished());
     let guard = waiting.await??;
@@ -159,7 +159,7 @@ async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> 
         let dead = writing.read().await?;
         // Nor does a leave arrive in all the time in which it would be repeated.
         for _ in 0..40 {
-            store.plan(&rwlock::RELEASE, Fate::LoseRequest);
+            store.plan(&lock::RELEASE, Fate::LoseRequest);
         }
         drop(dead);
         sleep(3 * TTL).await;

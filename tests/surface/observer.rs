@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, FairLock, LeaseEvent, LossReason, Mutex, Observation, Observer};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use parking_lot::Mutex as Cell;
@@ -57,7 +57,7 @@ async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
         "{told:?}"
     );
 
-    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    store.plan(&lock::RENEW, Fate::LoseRequest);
     tokio::time::sleep(Duration::from_millis(3_500)).await;
     let told = diary.take();
     ensure!(

@@ -9,7 +9,7 @@ use lockkeeper::{
     Released,
 };
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{mutex, reentrant};
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
@@ -240,9 +240,9 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
             .build(Arc::clone(&faulty) as Arc<dyn Store>)?;
         let other = client(&server, TTL).await?;
         let acquire = if reenters {
-            &reentrant::ACQUIRE
+            &lock::ACQUIRE
         } else {
-            &mutex::ACQUIRE
+            &lock::ACQUIRE
         };
         // The server must know the script, or the lost reply is that it does not.
         if reenters {
@@ -302,7 +302,7 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
             .release()
             .await?;
         sleep(MOMENT).await;
-        store.slow_down(&mutex::ACQUIRE, Duration::from_millis(500));
+        store.slow_down(&lock::ACQUIRE, Duration::from_millis(500));
         let acquiring = tokio::spawn({
             let lock = Mutex::new(&holder, "name");
             async move { lock.acquire().no_renewal().await }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
@@ -91,7 +91,7 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
 
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     ensure!(log.text().contains("renewed"), "{}", log.text());
-    store.plan(&mutex::RENEW, Fate::LoseRequest);
+    store.plan(&lock::RENEW, Fate::LoseRequest);
     tokio::time::sleep(Duration::from_secs(4)).await;
     ensure!(log.text().contains("uncertain"), "{}", log.text());
     guard.release().await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Error, LeaseState, Redlock, RedlockGuard};
-use lockkeeper_lua::{mutex, redlock};
+use lockkeeper_lua::{lock, redlock};
 use lockkeeper_testkit::history::{History, ValidSpan, now};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
@@ -231,7 +231,7 @@ async fn chaos(
                 proxies[place].clear();
             }
             3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
-            4 => proxies[place].lose_reply_to(mutex::RELEASE.sha1),
+            4 => proxies[place].lose_reply_to(lock::RELEASE_THIN.sha1),
             _ => proxies[place].reset_all(),
         }
         sleep(dice.millis(300)).await;

@@ -80,7 +80,7 @@ fn arguments(script: &'static str, request: Request, item: &ScriptCall) -> Vec<F
 mod tests {
     use std::time::Duration;
 
-    use lockkeeper_lua::mutex;
+    use lockkeeper_lua::lock;
 
     use super::*;
 
@@ -88,7 +88,7 @@ mod tests {
     fn the_arguments_stand_in_the_order_of_the_command() {
         let keys = ["{a}main", "{a}fence", "{a}gone"].map(str::to_owned);
         let args = ["claim", "30000", "", "0"].map(str::to_owned);
-        let item = ScriptCall::new(&mutex::ACQUIRE, keys, args);
+        let item = ScriptCall::new(&lock::ACQUIRE, keys, args);
         let texts: Vec<_> = arguments("sha", 7, &item)
             .iter()
             .map(|value| value.as_str().map(|text| text.to_string()))
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn the_server_decides_which_text_of_a_script_it_gets() {
         let args = ["claim", "wake", "0"].map(str::to_owned);
-        let item = || ScriptCall::new(&mutex::RELEASE, ["main".to_owned()], args.clone());
+        let item = || ScriptCall::new(&lock::RELEASE_THIN, ["main".to_owned()], args.clone());
         let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
         let script = |form, sharded| {
             let (command, args) = Outgoing::of(&call(form)).unwrap().into_words(sharded);
             (command.cmd.to_string(), args[0].as_string().unwrap())
         };
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        let leave = &mutex::RELEASE;
+        let leave = &lock::RELEASE_THIN;
         assert_eq!(script(Form::Sha, false), pair("EVALSHA", leave.sha1));
         assert_eq!(script(Form::Sha, true), pair("EVALSHA", leave.sharded_sha1));
         assert_eq!(script(Form::Source, false), pair("EVAL", leave.source));

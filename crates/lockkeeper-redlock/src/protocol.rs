@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use lockkeeper_core::protocol::{LockProtocol, MajorityMember, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{
+    LockProtocol, MajorityMember, Protocol, RequestContext, ScriptCall,
+};
 use lockkeeper_core::{FencingToken, Kind, Name};
 use lockkeeper_lua::redlock;
 

@@ -99,9 +99,9 @@ macro_rules! common_contract {
             run_stops_its_future_when_the_lease_is_lost
             hold_acquires_runs_and_releases
             ended_resolves_for_released_and_for_lost
-            tokens_increase_over_many_grants_and_lost_fences
+            tokens_increase_over_many_grants_and_lost_counters
             another_kinds_data_is_refused
-            a_free_lock_leaves_only_its_fence_behind
+            a_free_lock_leaves_only_its_counter_behind
         );
     };
     (@tests $subject:ty, $site:expr, $runtime:tt, $($test:ident)*) => {

@@ -8,7 +8,7 @@ use lockkeeper::{
     SingleServer, Writer,
 };
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{Script, fair, mutex, reentrant, rwlock};
+use lockkeeper_lua::{Script, lock};
 
 use crate::site::Site;
 
@@ -100,10 +100,10 @@ pub trait Subject: Lock<Guard: SingleServer> {
 impl Subject for Mutex {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &mutex::ACQUIRE;
-    const RENEW: &'static Script = &mutex::RENEW;
-    const RELEASE: &'static Script = &mutex::RELEASE;
-    const RELEASE_IN_DOUBT: &'static Script = &mutex::RELEASE_IN_DOUBT;
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
@@ -114,10 +114,10 @@ impl Subject for Mutex {
 impl Subject for ReentrantLock {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &reentrant::ACQUIRE;
-    const RENEW: &'static Script = &reentrant::RENEW;
-    const RELEASE: &'static Script = &reentrant::RELEASE;
-    const RELEASE_IN_DOUBT: &'static Script = &reentrant::RELEASE_IN_DOUBT;
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
@@ -127,10 +127,10 @@ impl Subject for ReentrantLock {
 impl Subject for FairLock {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &fair::ACQUIRE;
-    const RENEW: &'static Script = &reentrant::RENEW;
-    const RELEASE: &'static Script = &fair::RELEASE;
-    const RELEASE_IN_DOUBT: &'static Script = &fair::RELEASE;
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -142,10 +142,10 @@ impl Subject for FairLock {
 impl Subject for Writer {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
-    const RENEW: &'static Script = &reentrant::RENEW;
-    const RELEASE: &'static Script = &rwlock::RELEASE;
-    const RELEASE_IN_DOUBT: &'static Script = &rwlock::RELEASE;
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -157,13 +157,12 @@ impl Subject for Writer {
 impl Subject for Reader {
     type Contender = Writer;
 
-    const ACQUIRE: &'static Script = &rwlock::ACQUIRE;
-    const RENEW: &'static Script = &rwlock::RENEW_READ;
-    const RELEASE: &'static Script = &rwlock::RELEASE;
-    const RELEASE_IN_DOUBT: &'static Script = &rwlock::RELEASE;
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
     const SHARED: bool = true;
-    const HELD: &'static str = "lockkeeper.readers:{lockkeeper:name}";
 
     fn new(client: &Client, name: &str) -> Self {
         RwLock::new(client, name).reader()

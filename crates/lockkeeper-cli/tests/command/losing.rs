@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::Mutex;
-use lockkeeper_lua::mutex;
+use lockkeeper_lua::lock;
 use lockkeeper_testkit::server::{Reply, Server};
 use rustix::process::Signal;
 #[cfg(target_os = "linux")]
@@ -373,7 +373,7 @@ async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     run.event("started").await?;
     // With its first grant a client asks once whether it still holds, as soon as it hears what it is told.
     until("it has asked", async || {
-        let known = ["SCRIPT", "EXISTS", mutex::VERIFY.sha1];
+        let known = ["SCRIPT", "EXISTS", lock::VERIFY.sha1];
         let known = server.command(&known).await?.into_texts()?;
         Ok(known == ["1"])
     })

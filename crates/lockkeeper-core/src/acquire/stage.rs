@@ -157,7 +157,10 @@ impl Stage {
     /// What is agreed for the next claim of this seat.
     pub(super) fn terms(&self, seat: &Seat) -> Terms {
         let polled = self.contended.load(Ordering::Relaxed);
-        Terms { polled, ..seat.terms }
+        Terms {
+            polled,
+            ..seat.terms
+        }
     }
 
     pub(super) fn first(&self) -> &Seat {

@@ -114,9 +114,7 @@ pub enum HolderState {
 
 /// Looks at a name.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
-    let item = || {
-        ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")])
-    };
+    let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
@@ -265,9 +263,7 @@ fn as_label(text: &str) -> String {
 
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
-    let item = || {
-        ScriptCall::new(&name::REVOKE, keys_of(name), [])
-    };
+    let item = || ScriptCall::new(&name::REVOKE, keys_of(name), []);
     let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
     let told = match reply.status() {
         Status::Free => Some(0),

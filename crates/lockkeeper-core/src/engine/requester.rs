@@ -298,7 +298,11 @@ impl Requester {
     fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
         let (token, cooldown_until, inflated) = {
             let claim = part.claim();
-            (claim.token(), claim.cooldown_until(), claim.may_be_inflated())
+            (
+                claim.token(),
+                claim.cooldown_until(),
+                claim.may_be_inflated(),
+            )
         };
         let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floor.load(Ordering::Relaxed);

@@ -158,7 +158,13 @@ impl Stage {
         terms.wait_until = Some(at(5000));
         let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
         let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
-        let part = Part::new(1, id, Arc::new(LockProtocol::new(name, Kind::new("scene")).queueing()), terms, requester);
+        let part = Part::new(
+            1,
+            id,
+            Arc::new(LockProtocol::new(name, Kind::new("scene")).queueing()),
+            terms,
+            requester,
+        );
         let stage = Self {
             clock,
             part: Arc::new(part),

@@ -55,7 +55,10 @@ mod tests {
     #[test]
     fn every_slot_has_a_tag_that_belongs_to_it() {
         for slot in 0..SLOTS {
-            assert_eq!(slot_of(&format!("lockkeeper.fence:{{{}}}", tag_of(slot))), slot);
+            assert_eq!(
+                slot_of(&format!("lockkeeper.fence:{{{}}}", tag_of(slot))),
+                slot
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_lua::{Script, Status, mutex};
+use lockkeeper_lua::{Script, Status, lock};
 use tokio::time;
 
 use super::*;
@@ -19,7 +19,7 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 fn acquire(claim: &str) -> Call {
     let keys = ["main", "fence", "gone"];
     call(
-        &mutex::ACQUIRE,
+        &lock::ACQUIRE,
         Form::Source,
         &keys,
         &[claim, "1000", "0", "0"],
@@ -28,7 +28,7 @@ fn acquire(claim: &str) -> Call {
 
 fn leave(claim: &str) -> Call {
     call(
-        &mutex::RELEASE,
+        &lock::RELEASE_THIN,
         Form::Source,
         &["main"],
         &[claim, CHANNEL, "0"],
@@ -58,7 +58,7 @@ async fn the_shipped_scripts_run() {
 #[tokio::test]
 async fn a_script_never_sent_by_its_text_is_unknown_also_after_a_flush() {
     let store = MemoryStore::new();
-    let verify = |form| call(&mutex::VERIFY, form, &["main"], &["a"]);
+    let verify = |form| call(&lock::VERIFY, form, &["main"], &["a"]);
     assert!(
         store
             .call(verify(Form::Sha))

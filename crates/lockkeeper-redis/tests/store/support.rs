@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Store};
-use lockkeeper_lua::{Script, mutex};
+use lockkeeper_lua::{Script, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -80,16 +80,16 @@ fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> 
 
 pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
     let keys = ["", ":fence", ":gone"].map(|part| format!("{name}{part}"));
-    call(&mutex::ACQUIRE, &keys, &[claim, "60000", "0", "0"], form)
+    call(&lock::ACQUIRE, &keys, &[claim, "60000", "0", "0"], form)
 }
 
 pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {
-    call(&mutex::VERIFY, &[name.to_owned()], &[claim], form)
+    call(&lock::VERIFY, &[name.to_owned()], &[claim], form)
 }
 
 pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
     call(
-        &mutex::RELEASE,
+        &lock::RELEASE_THIN,
         &[name.to_owned()],
         &[claim, "wake", "0"],
         form,

@@ -1,5 +1,7 @@
 //! One holder at a time, and tokens that say which came later.
 
+use lockkeeper_core::Name;
+
 use super::*;
 
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
@@ -89,17 +91,17 @@ pub async fn holders_never_overlap_and_tokens_increase<S: Common>(site: &dyn Sit
     Ok(())
 }
 
-pub async fn tokens_increase_over_many_grants_and_lost_fences<S: Common>(
+pub async fn tokens_increase_over_many_grants_and_lost_counters<S: Common>(
     site: &dyn Site,
 ) -> Result<()> {
     let client = clients(site).await?;
     let lock = S::over(&client, "name");
-    let fence = "lockkeeper.fence:{lockkeeper:name}";
+    let counter = Name::new("lockkeeper", "name")?.counter();
     let mut last = None;
     for grant in 0..10_000 {
-        // Deleting the fence is what its expiry does, and what a careless operator does.
+        // Deleting the counter is what its expiry does, and what a careless operator does.
         if grant % 1_000 == 999 {
-            ensure!(site.command(&["DEL", fence]).await? == "1");
+            ensure!(site.command(&["DEL", &counter]).await? == "1");
         }
         let guard = lock.acquire().await?;
         let token = Some(guard.fencing_token());

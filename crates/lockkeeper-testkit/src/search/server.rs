@@ -67,8 +67,8 @@ impl Server {
     /// Puts the last token of a name so far ahead of the clock that each is the last one plus one, as after the clock was
     /// stepped back.
     pub(super) fn set_clock_behind(&self, name: &Name) -> Result<()> {
-        let fence = name.part("fence");
-        self.execute(&["SET", &fence, LAST_TOKEN, "PX", "1000000000"])?;
+        let counter = name.counter();
+        self.execute(&["SET", &counter, LAST_TOKEN, "PX", "1000000000"])?;
         Ok(())
     }
 

@@ -205,30 +205,15 @@ impl KindModel {
     /// the one that is granted.
     pub(super) fn standing(self, server: &MemoryStore, main: &str) -> Vec<Standing> {
         match self {
-            Self::Fair => holder(server, main).into_iter().collect(),
-            Self::RwLock => {
-                let writer = holder(server, main);
-                writer.into_iter().chain(readers(server, main)).collect()
-            }
+            Self::Fair | Self::RwLock => standing(server, main),
             _ => Vec::new(),
         }
     }
 
     /// The claims that hold the name whose main key this is.
     pub(super) fn holders(self, server: &MemoryStore, main: &str) -> Vec<String> {
-        match self {
-            Self::Mutex | Self::RedlockPart => {
-                let holder = server.execute(&["GET", main]).ok();
-                let holder = holder.as_ref().and_then(Value::as_str);
-                let claim = |it: &str| it.strip_prefix("revoked:").unwrap_or(it).to_owned();
-                holder.map(claim).into_iter().collect()
-            }
-            Self::Reentrant | Self::Fair => live_claims(server, main),
-            Self::RwLock => {
-                let standing = self.standing(server, main).into_iter();
-                standing.flat_map(|grant| grant.claims).collect()
-            }
-        }
+        let standing = standing(server, main).into_iter();
+        standing.flat_map(|grant| grant.claims).collect()
     }
 
     /// Whether a name that `holders` hold is there for the next waiter. A reader in front of the queue is let in unless somebody
@@ -237,21 +222,17 @@ impl KindModel {
         let first_reads = || {
             let queue = server.execute(&["ZRANGE", &part(main, "queue"), "0", "0"]);
             let Ok(Value::List(first)) = queue else {
-                return None;
+                return false;
             };
-            let claim = first.first()?.as_str()?;
-            let entry = server.execute(&["HGET", &part(main, "waiters"), claim]);
-            Some(entry.ok()?.as_str()?.ends_with(":read"))
+            let member = first.first().and_then(Value::as_str);
+            member.is_some_and(|member| !member.starts_with('x'))
         };
-        let is_revoked = || {
-            let revoked = server.execute(&["ZSCORE", &part(main, "readers"), "revoked"]);
-            revoked.is_ok_and(|score| score != Value::Nil)
+        let reads_go_on = || {
+            let value = text(server, main);
+            let words: Vec<&str> = value.split(' ').collect();
+            matches!(words[..], [_, "*", "0", _, _, _, flags, _] if !flags.contains('r'))
         };
-        holders.is_empty()
-            || self == Self::RwLock
-                && holder(server, main).is_none()
-                && first_reads() == Some(true)
-                && !is_revoked()
+        holders.is_empty() || self == Self::RwLock && first_reads() && reads_go_on()
     }
 }
 
@@ -261,67 +242,73 @@ fn part(main: &str, part: &str) -> String {
     Name::new("lockkeeper", name).map_or_else(|_| String::new(), |name| name.part(part))
 }
 
-/// The owner in the HASH at `main` with its claims that are alive, if there are any.
-fn holder(server: &MemoryStore, main: &str) -> Option<Standing> {
-    let claims = live_claims(server, main);
-    let fact = |field| {
-        let fact = server.execute(&["HGET", main, field]).ok()?;
-        fact.as_str().map(str::to_owned)
-    };
-    (!claims.is_empty()).then_some(())?;
-    Some(Standing {
-        owner: fact("owner")?,
-        token: fact("token")?.parse().ok()?,
-        reads: false,
-        claims,
-    })
+/// The string at this key, empty if there is none.
+fn text(server: &MemoryStore, key: &str) -> String {
+    let value = server.execute(&["GET", key]).ok();
+    let value = value.as_ref().and_then(Value::as_str);
+    value.unwrap_or_default().to_owned()
 }
 
-/// The claims alive in the HASH at `main`.
-fn live_claims(server: &MemoryStore, main: &str) -> Vec<String> {
-    let Ok(Value::List(fields)) = server.execute(&["HGETALL", main]) else {
-        return Vec::new();
+/// The grants by which claims hold the name whose main key this is, by owner and token. The wire format says what lies there.
+fn standing(server: &MemoryStore, main: &str) -> Vec<Standing> {
+    let value = text(server, main);
+    let grant = |claim: &str, share: &str, token: u64| {
+        let (owner, _) = claim.split_once('/')?;
+        Some(Standing {
+            owner: owner.to_owned(),
+            token,
+            reads: share != "x",
+            claims: vec![claim.to_owned()],
+        })
     };
-    let now = server_now(server);
-    let live = |field: &[Value]| match field {
-        [claim, ends] if ends.as_i64().is_some_and(|ends| ends > now) => {
-            let claim = claim.as_str().filter(|claim| claim.contains('/'));
-            claim.map(str::to_owned)
+    match value.split(' ').collect::<Vec<_>>()[..] {
+        [_, "*", _, _, _, token, _, _] => inflated(server, main, token, grant),
+        [_, share, claim, token] if !token.contains('c') => {
+            let token = token.trim_end_matches(char::is_alphabetic).parse();
+            token.ok().and_then(|token| grant(claim, share, token)).into_iter().collect()
         }
-        _ => None,
-    };
-    fields.chunks(2).filter_map(live).collect()
+        _ => Vec::new(),
+    }
 }
 
-/// The readers of a name, by owner and token.
-fn readers(server: &MemoryStore, main: &str) -> Vec<Standing> {
-    let members = server.execute(&["ZRANGE", &part(main, "readers"), "0", "-1", "WITHSCORES"]);
+/// The same of an inflated name, whose claims share this token unless they have their own.
+fn inflated(
+    server: &MemoryStore,
+    main: &str,
+    token: &str,
+    grant: impl Fn(&str, &str, u64) -> Option<Standing>,
+) -> Vec<Standing> {
+    let members = server.execute(&["ZRANGE", &part(main, "holders"), "0", "-1", "WITHSCORES"]);
     let Ok(Value::List(members)) = members else {
         return Vec::new();
     };
-    let pair = |pair: &'_ [Value]| match pair {
-        [member, score] => Some((member.as_str()?.to_owned(), score.as_i64()?)),
-        _ => None,
-    };
-    let members: Vec<(String, i64)> = members.chunks(2).filter_map(pair).collect();
-    let token = |fact: &str| {
-        let fact = members.iter().find(|(member, _)| *member == fact)?;
-        u64::try_from(-fact.1).ok()
-    };
     let now = server_now(server);
     let mut found: Vec<Standing> = Vec::new();
-    for (claim, _) in members.iter().filter(|(_, ends)| *ends > now) {
-        let Some((owner, _)) = claim.split_once('/') else {
+    for pair in members.chunks(2) {
+        let [member, ends] = pair else { continue };
+        let member = member.as_str().unwrap_or_default();
+        let alive = ends.as_i64().is_some_and(|ends| ends > now) && !member.starts_with('c');
+        let Some((share, claim)) = member.trim_start_matches('r').split_once(':').filter(|_| alive)
+        else {
             continue;
         };
-        let own = token(&format!("token:{claim}"));
-        let grant = Standing {
-            owner: owner.to_owned(),
-            token: own.or_else(|| token("token")).unwrap_or_default(),
-            reads: true,
-            claims: vec![claim.clone()],
+        let own = || {
+            let owner = claim.split_once('/').map_or(claim, |(owner, _)| owner);
+            let entry = server.execute(&["HGET", &part(main, "state"), &format!("o:{owner}")]);
+            let entry = entry.ok()?;
+            entry.as_str()?.split_once(' ')?.1.parse().ok()
         };
-        match found.iter_mut().find(|other| other.is_one_with(&grant)) {
+        let token = match share {
+            "x" => token.parse().ok(),
+            _ => own(),
+        };
+        let Some(grant) = grant(claim, share, token.unwrap_or_default()) else {
+            continue;
+        };
+        match found
+            .iter_mut()
+            .find(|other| other.is_one_with(&grant) && other.reads == grant.reads)
+        {
             Some(other) => other.claims.extend(grant.claims),
             None => found.push(grant),
         }

@@ -157,7 +157,7 @@ impl Runs {
         let call = |part: usize, token: Option<FencingToken>, build: Build<'_>| {
             let (name, protocol) = (set[part], &*self.protocols[set[part]]);
             let claim = self.claim(claimant, name);
-            let ask = RequestContext::new(&claim, self.ttl(), 0, token);
+            let ask = RequestContext::new(&claim, self.ttl(), 0, token).polling(true);
             build(protocol, ask).context("a kind that is not acquired together with others")
         };
         let joint = |verb| {

@@ -244,6 +244,13 @@ impl OneName {
             broken = broken.or(self.judge_wake(*state, &run)?);
         }
         broken = broken.or(self.judge_queue(*state, claimant, asked, &run)?);
+        if self.runs.standing(before.server, state.tick)?.is_free() && !after.is_free() {
+            // What the others were told to wait for has ended by itself: they poll when its time is over.
+            for number in 0..self.bounds.clients {
+                *state = self.change(*state, number, Client::wake);
+            }
+            client.wake();
+        }
         state.server = run.server;
         let until = self.released_until(claimant, asked, state.tick);
         let attempt = &mut client[claimant.attempt];
@@ -298,11 +305,7 @@ impl OneName {
         }
         // Messages to look may arrive late or never: a waiter may poll at any moment anyhow.
         for number in (0..self.bounds.clients).filter(|_| run.woke) {
-            state = self.change(state, number, |client| {
-                for attempt in &mut client.attempts {
-                    attempt.sleeps = false;
-                }
-            });
+            state = self.change(state, number, Client::wake);
         }
         state
     }

@@ -177,7 +177,8 @@ impl Runs {
         let protocol = self.protocol(asked.mode);
         let ttl = self.bounds.ttl(claimant.attempt);
         let ask = RequestContext::new(self.claim(claimant), ttl, asked.floor, asked.token)
-            .queueing(self.bounds.waiter_ttl(), None);
+            .queueing(self.bounds.waiter_ttl(), None)
+            .on_inflated(asked.inflated);
         Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),
             Question::Convert { old, overtakes } => {
@@ -201,8 +202,8 @@ impl Runs {
     /// The state without the key of the last token.
     pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
-        let fence = self.write.name().part("fence");
-        self.server.execute(&["DEL", &fence])?;
+        let counter = self.write.name().counter();
+        self.server.execute(&["DEL", &counter])?;
         Ok(self.server.number())
     }
 
@@ -228,21 +229,26 @@ impl Runs {
     }
 
     fn stands(&self, claim: &ClaimId) -> Result<Stands> {
-        let queued = self.queued(claim)?;
-        let (mut left, mut mode) = (self.server.left(&*self.write, claim)?, Mode::Write);
-        if self.kind.has_modes() {
-            let reads = self.server.left(&*self.read, claim)?;
-            if reads.is_some() || queued.is_some() && self.waits_to_read(claim)? {
-                mode = Mode::Read;
-            }
-            left = left.max(reads);
+        let stands = |protocol, mode| {
+            let (left, queued) = (
+                self.server.left(protocol, claim)?,
+                self.queued(protocol, claim)?,
+            );
+            Ok::<_, anyhow::Error>(Stands { left, queued, mode })
+        };
+        let reads = match self.kind.has_modes() {
+            true => stands(&*self.read, Mode::Read)?,
+            false => return stands(&*self.write, Mode::Write),
+        };
+        match reads.left.is_some() || reads.queued.is_some() {
+            true => Ok(reads),
+            false => stands(&*self.write, Mode::Write),
         }
-        Ok(Stands { left, queued, mode })
     }
 
     /// The place of a claim in the queue, if there is one.
-    fn queued(&self, claim: &ClaimId) -> Result<Option<u64>> {
-        let Some(queue) = self.write.queue() else {
+    fn queued(&self, protocol: &dyn Protocol, claim: &ClaimId) -> Result<Option<u64>> {
+        let Some(queue) = protocol.queue() else {
             return Ok(None);
         };
         let call = queue.position(claim.as_str());
@@ -250,13 +256,6 @@ impl Runs {
         let place = reply.field(1).and_then(Value::as_i64);
         let place = u64::try_from(place.context("a queue without places")?)?;
         Ok((place > 0).then_some(place))
-    }
-
-    /// Whether a claim in the queue waits to read: no script tells, so what they note is read.
-    fn waits_to_read(&self, claim: &ClaimId) -> Result<bool> {
-        let waiters = self.write.name().part("waiters");
-        let noted = self.server.execute(&["HGET", &waiters, claim.as_str()])?;
-        Ok(noted.as_str().is_some_and(|noted| noted.ends_with(":read")))
     }
 
     /// Whether a late comer, who comes when nobody wants the name any more, is granted it within so many ticks, and nothing of
@@ -276,6 +275,7 @@ impl Runs {
             request: question.number(false, 0),
             floor: 0,
             token: None,
+            inflated: true,
         };
         for _ in 0..=patience {
             let run = self.run(server, tick, claimant, ask(Question::Acquire))?;
@@ -305,10 +305,10 @@ impl Runs {
         let name = self.write.name();
         let claims = self.claims.values();
         let tombstones: Vec<_> = claims.map(|claim| name.tombstone(claim)).collect();
-        let fence = name.part("fence");
+        let counter = name.counter();
         let keys = self.server.keys();
         keys.iter()
-            .any(|key| *key != fence && !tombstones.contains(key))
+            .any(|key| *key != counter && !tombstones.contains(key))
     }
 
     /// The state with the clients renamed: what was client `i` is client `names[i]`.

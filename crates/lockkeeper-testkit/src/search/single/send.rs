@@ -137,6 +137,7 @@ impl OneName {
             request: question.number(noted, now),
             floor,
             token,
+            inflated: claim.may_be_inflated(),
         };
         let sent = claim.send(question.verb(), asked.request, TICKS.moment(now));
         sent.ok().map(|()| asked)
@@ -161,6 +162,7 @@ fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
         request: question.number(false, now),
         floor,
         token: None,
+        inflated: true,
     };
     let sent = attempt.change(now, |claim| {
         claim.send(Verb::Acquire, asked.request, moment)

@@ -57,6 +57,13 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Those that sleep are to look.
+    pub(super) fn wake(&mut self) {
+        for attempt in &mut self.attempts {
+            attempt.sleeps = false;
+        }
+    }
+
     pub(super) fn new(attempts: u8) -> Self {
         let attempt = Attempt {
             stage: Stage::Unborn,
@@ -140,6 +147,8 @@ pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) floor: u64,
     pub(super) token: Option<FencingToken>,
+    /// Whether the name may be inflated, as far as the claim knows.
+    pub(super) inflated: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

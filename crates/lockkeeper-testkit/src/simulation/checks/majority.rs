@@ -35,7 +35,7 @@ impl Majorities {
             (Status::Granted, [token, ..]) if item.script.name == redlock::ACQUIRE.name => {
                 token.as_i64().and_then(|token| token.try_into().ok())
             }
-            (Status::Raised, _) => item.args.get(2).and_then(|token| token.parse().ok()),
+            (Status::Raised, _) => item.args.get(1).and_then(|token| token.parse().ok()),
             _ => None,
         };
         if let Some(token) = token {
