@@ -1,34 +1,72 @@
 //! What a lock costs the server.
 
-use anyhow::{Result, ensure};
-use lockkeeper::{Client, Mutex};
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
 
-#[tokio::test]
-async fn an_uncontended_acquire_and_release_are_one_command_each() -> Result<()> {
-    let server = Server::start().await?;
-    // What a client does once in its life is not counted: it introduces itself, and listens to what it is told.
+/// How often each command was executed since the last reset, those in scripts among them.
+async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
+    let stats = server.command(&["INFO", "commandstats"]).await?.into_text()?;
+    let mut executed = BTreeMap::new();
+    for line in stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
+        let (command, figures) = line.split_once(":calls=").context("no calls")?;
+        let calls = figures.split(',').next().unwrap_or_default().parse()?;
+        executed.insert(command.to_owned(), calls);
+    }
+    for ours in ["info", "config|resetstat"] {
+        executed.remove(ours);
+    }
+    Ok(executed)
+}
+
+/// A client that has done what it does once in its life: it introduces itself, and listens to what it is told.
+async fn settled(server: &Server) -> Result<Client> {
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
-    let lock = Mutex::new(&client, "name");
-    // The first round teaches the server the scripts.
-    lock.acquire().await?.release().await?;
+    Mutex::new(&client, "first").acquire().await?.release().await?;
     while server.commandstats("subscribe").await? == 0 {
         tokio::task::yield_now().await;
     }
+    Ok(client)
+}
 
+/// What a hundred rounds cost, of which the first has taught the server the scripts.
+async fn rounds(server: &Server, round: impl AsyncFn() -> Result<()>) -> Result<BTreeMap<String, u64>> {
+    round().await?;
     server.command(&["CONFIG", "RESETSTAT"]).await?;
     for _ in 0..100 {
-        lock.acquire().await?.release().await?;
+        round().await?;
     }
-    ensure!(server.commandstats("evalsha").await? == 200);
-    for other in [
-        "eval",
-        "subscribe",
-        "unsubscribe",
-        "script|load",
-        "client|list",
-    ] {
-        ensure!(server.commandstats(other).await? == 0, "{other} was sent");
+    executed(server).await
+}
+
+/// Two scripts for each round and nothing else, and so many commands in them.
+fn costs(executed: &BTreeMap<String, u64>, in_scripts: u64) -> Result<()> {
+    ensure!(executed.get("evalsha") == Some(&200), "{executed:?}");
+    for other in ["eval", "subscribe", "unsubscribe", "script|load", "client|list", "publish"] {
+        ensure!(!executed.contains_key(other), "{other} was sent: {executed:?}");
+    }
+    let all: u64 = executed.values().sum();
+    ensure!(all == 200 + 100 * in_scripts, "{executed:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_uncontended_acquire_and_release_are_one_command_each_of_every_kind() -> Result<()> {
+    let server = Server::start().await?;
+    let client = settled(&server).await?;
+    let mutex = Mutex::new(&client, "mutex");
+    let of_mutex = rounds(&server, async || Ok(drop(mutex.acquire().await?.release().await?))).await?;
+    let reentrant = ReentrantLock::new(&client, "reentrant");
+    let of_reentrant = rounds(&server, async || Ok(drop(reentrant.acquire().await?.release().await?))).await?;
+    let fair = FairLock::new(&client, "fair");
+    let of_fair = rounds(&server, async || Ok(drop(fair.acquire().await?.release().await?))).await?;
+    let rwlock = RwLock::new(&client, "rwlock");
+    let of_readers = rounds(&server, async || Ok(drop(rwlock.read().await?.release().await?))).await?;
+    let of_writers = rounds(&server, async || Ok(drop(rwlock.write().await?.release().await?))).await?;
+    for executed in [of_mutex, of_reentrant, of_fair, of_readers, of_writers] {
+        costs(&executed, 8)?;
     }
     Ok(())
 }

@@ -1,494 +1,399 @@
-//! What the scripts of the multi-lock do to the keys and what they answer, on the embedded engine and on a real server.
+//! What the scripts of the multi-lock do to the keys and what they answer, on the embedded engine and on a real server, where the names
+//! are thin and where they are inflated.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::Name;
-use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_core::store::{Call, Form, Reply, Store, Value};
-use lockkeeper_lua::{Script, Status, multi, mutex, reentrant};
+use anyhow::{Result, ensure};
+use lockkeeper_core::protocol::{Joint as _, Protocol as _, RequestContext, ScriptCall, Together};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::site::Site;
 
-use crate::scripts::single::vectors;
+use crate::scripts::single::{DAY, Scripts, TTL, Who, lock_on, name_of, number, vectors};
 
-vectors! { Scripts:
+vectors! { Scripts in [thin inflated]:
     an_acquire_writes_under_each_name_what_its_kind_writes
     one_name_held_by_another_keeps_all_others_free
     every_name_that_is_held_is_named
+    who_does_not_wait_leaves_no_sign
     a_repeated_acquire_arms_all_again_and_gives_the_same_tokens
     an_owner_that_holds_is_let_in_again_with_its_token
-    a_mark_against_one_claim_keeps_all_of_them_out
-    a_claim_that_is_to_leave_is_told_so_and_nothing_is_armed
+    a_tombstone_of_one_claim_keeps_all_of_them_out
+    a_revoked_claim_is_told_so_and_nothing_is_armed
     another_kind_under_one_name_is_told_and_nothing_written
-    a_fence_of_another_type_is_told_before_anything_is_written
-    a_name_given_twice_is_refused
-    a_leave_frees_every_name_and_tells_the_waiters_of_each
-    a_leave_run_twice_has_the_effect_of_once
-    a_leave_takes_away_nothing_of_others
-    a_marked_leave_stops_a_late_acquire_and_an_unmarked_item_makes_no_mark
-    a_leave_before_its_time_keeps_the_name
+    another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter
+    a_release_frees_every_name_and_tells_those_who_poll_each
+    a_release_run_twice_has_the_effect_of_once
+    a_release_takes_away_nothing_of_others
+    a_release_says_what_its_owner_still_holds
+    a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone
+    a_release_before_its_time_keeps_the_name
     single_scripts_and_these_understand_one_another
-    a_hundred_and_twenty_eight_names_and_more_are_one_run
 }
 
-const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
-const TTL: &str = "30000";
+mod many {
+    use super::*;
 
-/// A claim of this owner.
-fn claim(owner: u8, number: u8) -> String {
-    format!("{CLIENT}:{owner}/{number:016x}")
-}
-
-/// A connection to a site, and the scripts of several names.
-struct Scripts {
-    site: Box<dyn Site>,
-    store: Arc<dyn Store>,
+    vectors! { Scripts:
+        a_counter_of_another_type_is_told_before_anything_is_written
+        a_name_given_twice_is_refused
+        a_hundred_and_twenty_eight_names_and_more_are_one_run
+    }
 }
 
 /// A name, its kind, and a claim on it.
-type On<'a> = (&'a str, &'a str, String);
-
-/// One outcome: its status, and its fields as text.
-type Outcome = (Status, Vec<String>);
-
-fn text(value: &Value) -> Option<String> {
-    let number = || value.as_i64().map(|number| number.to_string());
-    value.as_str().map(str::to_owned).or_else(number)
-}
-
-fn outcome(value: &Value) -> Option<Outcome> {
-    let (status, fields) = match value {
-        Value::List(items) => items.split_first()?,
-        status => (status, &[][..]),
-    };
-    let fields: Option<Vec<String>> = fields.iter().map(text).collect();
-    Some((Status::parse(status.as_str()?)?, fields?))
-}
-
-fn statuses(outcomes: &[Outcome]) -> Vec<Status> {
-    outcomes.iter().map(|(status, _)| *status).collect()
-}
-
-fn name(name: &str) -> Result<Name> {
-    Ok(Name::new("lockkeeper", name)?)
-}
-
-fn tombstone(on: &str, claim: &str) -> Result<String> {
-    Ok(format!("{}:{claim}", name(on)?.part("gone")))
-}
-
-impl Scripts {
-    async fn on(site: impl Site + 'static) -> Result<Self> {
-        let store = site.store().await?;
-        let site = Box::new(site);
-        Ok(Self { site, store })
-    }
-
-    async fn run(
-        &self,
-        script: &'static Script,
-        keys: Vec<String>,
-        args: Vec<String>,
-    ) -> Result<Reply> {
-        // Items are put together here as the engine does it, whose way to do so is not public.
-        let mut item = ScriptCall::new(
-            script,
-            keys[..script.keys.len()].to_vec(),
-            args[..script.args.len() - 1].to_vec(),
-        );
-        (item.keys, item.args) = (keys, args);
-        let call = Call::new(item, 7, Form::Source, Duration::from_secs(5));
-        Ok(self.store.call(call).await?)
-    }
-
-    async fn batch(
-        &self,
-        script: &'static Script,
-        keys: Vec<String>,
-        args: Vec<String>,
-    ) -> Result<Vec<Outcome>> {
-        let reply = self.run(script, keys, args).await?;
-        ensure!(reply.status() == Status::Done, "{reply:?}");
-        let outcomes: Option<Vec<Outcome>> = reply.fields().iter().map(outcome).collect();
-        outcomes.context("an outcome for each item")
-    }
-
-    async fn acquire(&self, on: &[On<'_>]) -> Result<Vec<Outcome>> {
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for (on, kind, claim) in on {
-            let name = name(on)?;
-            keys.extend([
-                name.main().to_owned(),
-                name.part("fence"),
-                tombstone(on, claim)?,
-            ]);
-            args.extend([claim, TTL, "0", kind].map(str::to_owned));
-        }
-        self.batch(&multi::ACQUIRE, keys, args).await
-    }
-
-    async fn leave_by(
-        &self,
-        on: &[On<'_>],
-        keep: &str,
-        tombstone_ttl: &str,
-    ) -> Result<Vec<Outcome>> {
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for (on, kind, claim) in on {
-            let name = name(on)?;
-            keys.extend([name.main().to_owned(), tombstone(on, claim)?]);
-            args.extend([claim, &*name.part("wake"), keep, tombstone_ttl, kind].map(str::to_owned));
-        }
-        self.batch(&multi::RELEASE, keys, args).await
-    }
-
-    async fn leave(&self, on: &[On<'_>]) -> Result<Vec<Outcome>> {
-        self.leave_by(on, "0", "0").await
-    }
-
-    async fn command(&self, words: &[&str]) -> Result<String> {
-        self.site.command(words).await
-    }
-
-    /// The main keys there are.
-    async fn held(&self) -> Result<Vec<String>> {
-        let mut keys = self.site.keys().await?;
-        keys.retain(|key| key.starts_with("lockkeeper:"));
-        keys.sort();
-        Ok(keys)
-    }
-}
+type On<'a> = (&'a str, &'static str, Who);
 
 /// A mutex `a`, a re-entrant lock `b` and a mutex `c`.
-fn three(owner: u8) -> [On<'static>; 3] {
+const fn three(owner: u8) -> [On<'static>; 3] {
     [
-        ("a", "mutex", claim(owner, 1)),
-        ("b", "reentrant", claim(owner, 2)),
-        ("c", "mutex", claim(owner, 3)),
+        ("a", "mutex", Who(owner, 1)),
+        ("b", "reentrant", Who(owner, 2)),
+        ("c", "mutex", Who(owner, 3)),
     ]
 }
 
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn item(on: &On<'_>, verb: Together, change: impl Fn(&mut RequestContext<'_>)) -> Result<ScriptCall> {
+    let (name, kind, who) = *on;
+    let id = who.id()?;
+    let mut ask = RequestContext::new(&id, TTL, 0, None);
+    change(&mut ask);
+    Ok(lock_on(name, kind)?.item(ask, verb))
+}
+
+async fn ask(it: &Scripts, on: &[On<'_>], change: impl Fn(&mut RequestContext<'_>)) -> Result<Vec<String>> {
+    let items: Result<Vec<_>> = on.iter().map(|on| item(on, Together::Acquire, &change)).collect();
+    it.batch(items?).await
+}
+
+/// Polls if it must.
+async fn acquire(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
+    ask(it, on, |_| {}).await
+}
+
+/// Acquires the names, in the state in which they are here; the outcomes.
+async fn hold(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
+    let outcomes = acquire(it, on).await?;
+    for (outcome, (name, kind, who)) in outcomes.iter().zip(on) {
+        number(outcome, "GRANTED", 1)?;
+        if it.inflates {
+            it.inflate(name, kind, *who).await?;
+        }
+    }
+    Ok(outcomes)
+}
+
+async fn release_with(it: &Scripts, on: &[On<'_>], cooldown: Duration, overtakes: bool) -> Result<Vec<String>> {
+    let verb = Together::Release { overtakes };
+    let items: Result<Vec<_>> = on.iter().map(|on| item(on, verb, |ask| ask.cooldown = cooldown)).collect();
+    it.batch(items?).await
+}
+
+async fn release(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
+    release_with(it, on, Duration::ZERO, false).await
+}
+
+fn statuses(outcomes: &[String]) -> Vec<&str> {
+    outcomes.iter().filter_map(|outcome| outcome.split(' ').next()).collect()
+}
+
+/// Nobody holds the names; if names are inflated here there is a marker over nobody under each.
+async fn are_free(it: &Scripts) -> Result<()> {
+    if it.inflates {
+        hold(it, &three(9)).await?;
+        for name in NAMES {
+            it.command(&["DEL", &name_of(name)?.part("holders")]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The main keys there are.
+async fn held(it: &Scripts) -> Result<Vec<String>> {
+    let mut keys = it.keys().await?;
+    keys.retain(|key| key.starts_with("lockkeeper:"));
+    Ok(keys)
+}
+
+/// What is left of the lease of the only claim under a name, as its keys say it, ms.
+async fn left(it: &Scripts, name: &str) -> Result<i64> {
+    let leases = it.leases_of(name).await?;
+    ensure!(leases.len() == 1, "{leases:?}");
+    Ok(leases[0].1)
+}
+
+async fn all_end_in(it: &Scripts, on: &[On<'_>], left: i64) -> Result<()> {
+    for (name, _, who) in on {
+        it.lease_on_ends_in(name, *who, left).await?;
+    }
+    Ok(())
+}
+
 async fn an_acquire_writes_under_each_name_what_its_kind_writes(it: &Scripts) -> Result<()> {
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(statuses(&outcomes) == [Status::Granted; 3], "{outcomes:?}");
-    ensure!(it.command(&["GET", "lockkeeper:a"]).await? == claim(1, 1));
-    for (field, value) in [
-        ("kind", "reentrant"),
-        ("owner", &*format!("{CLIENT}:1")),
-        ("token", &*outcomes[1].1[0]),
-    ] {
-        ensure!(
-            it.command(&["HGET", "lockkeeper:b", field]).await? == value,
-            "{field}"
-        );
+    are_free(it).await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    for ((name, kind, who), outcome) in three(1).into_iter().zip(&outcomes) {
+        let (name, token) = (name_of(name)?, number(outcome, "GRANTED", 1)?);
+        let value = format!("{kind} x {} {token}", who.text()?);
+        ensure!(it.command(&["GET", name.main()]).await? == value);
+        ensure!(it.command(&["GET", &name.counter()]).await? == token.to_string());
+        let left = it.pttl(name.main()).await?;
+        ensure!((29_000..=30_000).contains(&left), "{name}: {left} ms");
+        let left = it.pttl(&name.counter()).await?;
+        ensure!((DAY - 1_000..=DAY).contains(&left), "{name}: {left} ms");
     }
-    ensure!(
-        !it.command(&["HGET", "lockkeeper:b", &claim(1, 2)])
-            .await?
-            .is_empty()
-    );
-    for (number, on) in ["a", "b", "c"].into_iter().enumerate() {
-        let name = name(on)?;
-        ensure!(it.command(&["GET", &name.part("fence")]).await? == outcomes[number].1[0]);
-        let left: i64 = it.command(&["PTTL", name.main()]).await?.parse()?;
-        ensure!((29_000..=30_000).contains(&left), "{on}: {left} ms");
-        let left: i64 = it.command(&["PTTL", &name.part("fence")]).await?.parse()?;
-        ensure!((599_000..=600_000).contains(&left), "{on}: {left} ms");
-    }
-    ensure!(it.site.keys().await?.len() == 6, "more was written");
+    ensure!(it.keys().await?.len() == 6, "more was written");
     Ok(())
 }
 
 async fn one_name_held_by_another_keeps_all_others_free(it: &Scripts) -> Result<()> {
-    it.acquire(&[("b", "reentrant", claim(2, 9))]).await?;
-    let before = it.site.keys().await?.len();
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Free, Status::Busy, Status::Free],
-        "{outcomes:?}"
-    );
-    let left: i64 = outcomes[1].1[0].parse()?;
+    hold(it, &[("b", "reentrant", Who(2, 9))]).await?;
+    let before = it.keys().await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(statuses(&outcomes) == ["FREE", "BUSY", "FREE"], "{outcomes:?}");
+    let left = number(&outcomes[1], "BUSY", 1)?;
     ensure!((29_000..=30_000).contains(&left), "{left}");
-    ensure!(
-        it.site.keys().await?.len() == before,
-        "something was written"
-    );
+    ensure!(it.keys().await? == before, "something was written");
     Ok(())
 }
 
 async fn every_name_that_is_held_is_named(it: &Scripts) -> Result<()> {
-    it.acquire(&[("a", "mutex", claim(2, 8)), ("b", "reentrant", claim(2, 9))])
-        .await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Busy, Status::Busy, Status::Free],
-        "{outcomes:?}"
-    );
+    hold(it, &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))]).await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(statuses(&outcomes) == ["BUSY", "BUSY", "FREE"], "{outcomes:?}");
+    Ok(())
+}
+
+async fn who_does_not_wait_leaves_no_sign(it: &Scripts) -> Result<()> {
+    hold(it, &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))]).await?;
+    let before = it.dump().await?;
+    let outcomes = ask(it, &three(1), |ask| ask.queue_limit = Some(0)).await?;
+    ensure!(statuses(&outcomes) == ["BUSY", "BUSY", "FREE"], "{outcomes:?}");
+    ensure!(it.dump().await? == before);
     Ok(())
 }
 
 async fn a_repeated_acquire_arms_all_again_and_gives_the_same_tokens(it: &Scripts) -> Result<()> {
-    let first = it.acquire(&three(1)).await?;
-    for key in ["lockkeeper:a", "lockkeeper:b", "lockkeeper:c"] {
-        it.command(&["PEXPIRE", key, "3000"]).await?;
-    }
-    ensure!(it.acquire(&three(1)).await? == first);
-    for key in ["lockkeeper:a", "lockkeeper:b", "lockkeeper:c"] {
-        ensure!(
-            it.command(&["PTTL", key]).await?.parse::<i64>()? > 29_000,
-            "{key}"
-        );
+    let first = hold(it, &three(1)).await?;
+    all_end_in(it, &three(1), 3_000).await?;
+    ensure!(acquire(it, &three(1)).await? == first);
+    for name in NAMES {
+        let left = left(it, name).await?;
+        ensure!((29_000..=30_000).contains(&left), "{name}: {left} ms");
     }
     Ok(())
 }
 
 async fn an_owner_that_holds_is_let_in_again_with_its_token(it: &Scripts) -> Result<()> {
-    let outer = it.acquire(&[("b", "reentrant", claim(1, 9))]).await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(statuses(&outcomes) == [Status::Granted; 3], "{outcomes:?}");
-    ensure!(outcomes[1].1 == outer[0].1, "another token");
-    let left = it.leave(&three(1)).await?;
-    ensure!(
-        left[1] == (Status::Released, vec!["1".to_owned(), "1".to_owned()]),
-        "{left:?}"
-    );
+    let outer = hold(it, &[("b", "reentrant", Who(1, 9))]).await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(statuses(&outcomes) == ["GRANTED"; 3], "{outcomes:?}");
+    ensure!(outcomes[1] == outer[0], "another token");
+    let left = release(it, &three(1)).await?;
+    ensure!(left[1] == "RELEASED 1 1", "{left:?}");
     Ok(())
 }
 
-async fn a_mark_against_one_claim_keeps_all_of_them_out(it: &Scripts) -> Result<()> {
-    it.command(&["SET", &tombstone("c", &claim(1, 3))?, "1", "PX", "1000"])
-        .await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Free, Status::Free, Status::Gone],
-        "{outcomes:?}"
-    );
-    ensure!(it.held().await?.is_empty());
+async fn a_tombstone_of_one_claim_keeps_all_of_them_out(it: &Scripts) -> Result<()> {
+    let tombstone = name_of("c")?.tombstone(&Who(1, 3).id()?);
+    it.command(&["SET", &tombstone, "1", "PX", "5000"]).await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(outcomes == ["FREE", "FREE", "GONE"], "{outcomes:?}");
+    ensure!(held(it).await?.is_empty());
     Ok(())
 }
 
-async fn a_claim_that_is_to_leave_is_told_so_and_nothing_is_armed(it: &Scripts) -> Result<()> {
-    it.acquire(&three(1)).await?;
-    let revoked = format!("revoked:{}", claim(1, 1));
-    it.command(&["SET", "lockkeeper:a", &revoked, "PX", "3000"])
-        .await?;
-    it.command(&["HSET", "lockkeeper:b", "revoked", "1"])
-        .await?;
-    it.command(&["PEXPIRE", "lockkeeper:c", "3000"]).await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Revoked, Status::Revoked, Status::Free],
-        "{outcomes:?}"
-    );
-    ensure!(
-        it.command(&["PTTL", "lockkeeper:c"])
-            .await?
-            .parse::<i64>()?
-            <= 3_000
-    );
-    ensure!(statuses(&it.leave(&three(1)).await?) == [Status::Released; 3]);
+async fn a_revoked_claim_is_told_so_and_nothing_is_armed(it: &Scripts) -> Result<()> {
+    hold(it, &three(1)).await?;
+    all_end_in(it, &three(1), 3_000).await?;
+    for name in ["a", "b"] {
+        ensure!(it.revoke_on(name).await? == "TOLD 1");
+    }
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(outcomes == ["REVOKED", "REVOKED", "FREE"], "{outcomes:?}");
+    for name in NAMES {
+        ensure!(left(it, name).await? <= 3_000, "{name}");
+    }
+    ensure!(release(it, &three(1)).await? == ["RELEASED 1 0"; 3]);
     Ok(())
 }
 
 async fn another_kind_under_one_name_is_told_and_nothing_written(it: &Scripts) -> Result<()> {
-    it.command(&["HSET", "lockkeeper:c", "f", "v"]).await?;
-    it.command(&["SET", "lockkeeper:b", "text"]).await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Free, Status::WrongKind, Status::WrongKind],
-        "{outcomes:?}"
-    );
-    ensure!(it.site.keys().await?.len() == 2);
+    hold(it, &[("a", "reentrant", Who(2, 1)), ("b", "mutex", Who(2, 2))]).await?;
+    it.command(&["HSET", "lockkeeper:c", "field", "value"]).await?;
+    let before = it.dump().await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(outcomes == ["WRONG_KIND"; 3], "{outcomes:?}");
+    ensure!(it.dump().await? == before);
     Ok(())
 }
 
-async fn a_fence_of_another_type_is_told_before_anything_is_written(it: &Scripts) -> Result<()> {
-    it.command(&["HSET", &name("c")?.part("fence"), "f", "v"])
-        .await?;
-    let outcomes = it.acquire(&three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Free, Status::Free, Status::WrongKind],
-        "{outcomes:?}"
-    );
-    ensure!(it.held().await?.is_empty());
+async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(it: &Scripts) -> Result<()> {
+    it.command(&["SET", "lockkeeper:a", "somebody"]).await?;
+    it.command(&["SET", "lockkeeper:b", "somebody", "PX", "30000"]).await?;
+    are_free_but(it, "c").await?;
+    let (a, b) = ("lockkeeper:a", "lockkeeper:b");
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(outcomes == ["BUSY -1", "WRONG_KIND", "FREE"], "{outcomes:?}");
+    ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);
+    ensure!(it.command(&["GET", a]).await? == "somebody" && it.command(&["GET", b]).await? == "somebody");
+    Ok(())
+}
+
+/// The same of one name.
+async fn are_free_but(it: &Scripts, name: &'static str) -> Result<()> {
+    if it.inflates {
+        hold(it, &[(name, "mutex", Who(9, 3))]).await?;
+        it.command(&["DEL", &name_of(name)?.part("holders")]).await?;
+    }
+    Ok(())
+}
+
+async fn a_counter_of_another_type_is_told_before_anything_is_written(it: &Scripts) -> Result<()> {
+    it.command(&["HSET", &name_of("c")?.counter(), "field", "value"]).await?;
+    let before = it.dump().await?;
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(outcomes == ["FREE", "FREE", "WRONG_KIND"], "{outcomes:?}");
+    ensure!(it.dump().await? == before);
     Ok(())
 }
 
 async fn a_name_given_twice_is_refused(it: &Scripts) -> Result<()> {
-    let outcomes = it
-        .acquire(&[("a", "mutex", claim(1, 1)), ("a", "mutex", claim(1, 2))])
-        .await?;
-    ensure!(
-        statuses(&outcomes) == [Status::Free, Status::WrongKind],
-        "{outcomes:?}"
-    );
-    ensure!(it.site.keys().await?.is_empty());
+    let outcomes = acquire(it, &[("a", "mutex", Who(1, 1)), ("a", "mutex", Who(1, 2))]).await?;
+    ensure!(outcomes == ["FREE", "WRONG_KIND"], "{outcomes:?}");
+    ensure!(it.keys().await?.is_empty());
     Ok(())
 }
 
-async fn a_leave_frees_every_name_and_tells_the_waiters_of_each(it: &Scripts) -> Result<()> {
-    let mut events = it.store.events().context("events")?;
-    for on in ["a", "b", "c"] {
-        it.store.subscribe(&name(on)?.part("wake")).await?;
+async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) -> Result<()> {
+    let mut pollers = Vec::new();
+    for name in NAMES {
+        pollers.push(it.listen(name_of(name)?.wakes()).await?);
     }
-    it.acquire(&three(1)).await?;
-    let left = it.leave(&three(1)).await?;
-    ensure!(
-        left.iter()
-            .all(|it| *it == (Status::Released, vec!["1".to_owned(), "0".to_owned()])),
-        "{left:?}"
-    );
-    ensure!(it.held().await?.is_empty());
-    for on in ["a", "b", "c"] {
-        let event = tokio::time::timeout(Duration::from_secs(5), events.recv()).await?;
-        let expected = lockkeeper_core::store::Event::message(name(on)?.part("wake"), "free");
-        ensure!(event == Some(expected), "{event:?}");
+    for round in 0..3 {
+        // Nobody polls; others poll; others of the same client do.
+        ask(it, &three(1), |ask| ask.polled = round == 2).await?;
+        if round == 1 {
+            acquire(it, &three(2)).await?;
+        }
+        for (name, kind, who) in three(1) {
+            if it.inflates {
+                it.inflate(name, kind, who).await?;
+            }
+        }
+        ensure!(release(it, &three(1)).await? == ["RELEASED 1 0"; 3]);
+        ensure!(held(it).await?.is_empty());
+        for poller in &mut pollers {
+            let heard = poller.heard(it).await?;
+            ensure!(heard == ["free"][..usize::from(round > 0)], "{round}: {heard:?}");
+        }
     }
     Ok(())
 }
 
-async fn a_leave_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> {
-    it.acquire(&three(1)).await?;
-    it.leave(&three(1)).await?;
-    ensure!(statuses(&it.acquire(&three(2)).await?) == [Status::Granted; 3]);
-    ensure!(statuses(&it.leave(&three(1)).await?) == [Status::NotHeld; 3]);
-    ensure!(
-        it.held().await?.len() == 3,
-        "the second leave took others' locks away"
-    );
+async fn a_release_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> {
+    hold(it, &three(1)).await?;
+    release(it, &three(1)).await?;
+    hold(it, &three(2)).await?;
+    ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);
+    ensure!(held(it).await?.len() == 3, "the second release took others' locks away");
     Ok(())
 }
 
-async fn a_leave_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
-    it.acquire(&[("a", "mutex", claim(1, 1))]).await?;
-    it.acquire(&[("b", "reentrant", claim(2, 2))]).await?;
-    it.command(&["HSET", "lockkeeper:c", "f", "v"]).await?;
-    let left = it.leave(&three(1)).await?;
-    ensure!(
-        statuses(&left) == [Status::Released, Status::NotHeld, Status::NotHeld],
-        "{left:?}"
-    );
-    ensure!(it.held().await? == ["lockkeeper:b", "lockkeeper:c"]);
+async fn a_release_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
+    hold(it, &[("a", "mutex", Who(1, 1))]).await?;
+    hold(it, &[("b", "reentrant", Who(2, 2))]).await?;
+    it.command(&["HSET", "lockkeeper:c", "field", "value"]).await?;
+    let left = release(it, &three(1)).await?;
+    ensure!(left == ["RELEASED 1 0", "NOT_HELD 0", "NOT_HELD 0"], "{left:?}");
+    ensure!(held(it).await? == ["lockkeeper:b", "lockkeeper:c"]);
     Ok(())
 }
 
-async fn a_marked_leave_stops_a_late_acquire_and_an_unmarked_item_makes_no_mark(
-    it: &Scripts,
-) -> Result<()> {
-    it.acquire(&three(1)).await?;
-    it.leave(&three(1)).await?;
-    ensure!(
-        it.site.keys().await?.len() == 3,
-        "more than the fences is left"
-    );
-    it.leave_by(&three(2), "0", TTL).await?;
-    ensure!(statuses(&it.acquire(&three(2)).await?) == [Status::Gone; 3]);
-    let left: i64 = it
-        .command(&["PTTL", &tombstone("b", &claim(2, 2))?])
-        .await?
-        .parse()?;
-    ensure!(
-        (29_000..=30_000).contains(&left),
-        "the mark lives for {left} ms"
-    );
-    ensure!(it.held().await?.is_empty());
+async fn a_release_says_what_its_owner_still_holds(it: &Scripts) -> Result<()> {
+    hold(it, &three(1)).await?;
+    let others = three(1).map(|(name, kind, Who(owner, number))| (name, kind, Who(owner, number + 100)));
+    // Of a mutex an owner has one claim, and another one is nothing to it.
+    let left = release(it, &others).await?;
+    ensure!(left == ["NOT_HELD 0", "NOT_HELD 1", "NOT_HELD 0"], "{left:?}");
     Ok(())
 }
 
-async fn a_leave_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
-    it.acquire(&three(1)).await?;
-    let left = it.leave_by(&three(1), "700", "0").await?;
-    ensure!(statuses(&left) == [Status::Cooldown; 3], "{left:?}");
-    ensure!(statuses(&it.acquire(&three(2)).await?) == [Status::Busy; 3]);
-    for key in ["lockkeeper:a", "lockkeeper:b", "lockkeeper:c"] {
-        ensure!(
-            it.command(&["PTTL", key]).await?.parse::<i64>()? <= 700,
-            "{key}"
-        );
+async fn a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone(it: &Scripts) -> Result<()> {
+    hold(it, &three(1)).await?;
+    release(it, &three(1)).await?;
+    ensure!(it.keys().await?.len() == 3, "more than the counters is left");
+    are_free(it).await?;
+    release_with(it, &three(2), Duration::ZERO, true).await?;
+    let outcomes = acquire(it, &three(2)).await?;
+    ensure!(outcomes == ["GONE"; 3], "{outcomes:?}");
+    let left = it.pttl(&name_of("b")?.tombstone(&Who(2, 2).id()?)).await?;
+    ensure!((29_000..=30_000).contains(&left), "the tombstone lives for {left} ms");
+    ensure!(held(it).await?.is_empty());
+    Ok(())
+}
+
+async fn a_release_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
+    let mut pollers = Vec::new();
+    for name in NAMES {
+        pollers.push(it.listen(name_of(name)?.wakes()).await?);
+    }
+    hold(it, &three(1)).await?;
+    acquire(it, &three(2)).await?;
+    let cooldown = Duration::from_secs(9);
+    let left = release_with(it, &three(1), cooldown, false).await?;
+    ensure!(left == ["COOLDOWN 1 9000"; 3], "{left:?}");
+    for poller in &mut pollers {
+        ensure!(poller.heard(it).await? == ["kept"]);
+    }
+    for outcome in acquire(it, &three(2)).await? {
+        ensure!((8_000..=9_000).contains(&number(&outcome, "BUSY", 1)?), "{outcome}");
+    }
+    for key in it.keys().await? {
+        ensure!(it.pttl(&key).await? > 0, "{key} has no end");
+    }
+    for outcome in release(it, &three(1)).await? {
+        number(&outcome, "COOLDOWN", 2)?;
     }
     Ok(())
 }
 
 async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result<()> {
-    it.acquire(&three(1)).await?;
-    let (a, b) = (name("a")?, name("b")?);
-    let keys = |name: &Name, claim: &str| {
-        vec![
-            name.main().to_owned(),
-            name.part("fence"),
-            format!("{}:{claim}", name.part("gone")),
-        ]
-    };
-    let other = claim(2, 7);
-    let words = |words: &[&str]| {
-        words
-            .iter()
-            .map(|&word| word.to_owned())
-            .collect::<Vec<_>>()
-    };
-    let single = it
-        .run(
-            &mutex::ACQUIRE,
-            keys(&a, &other),
-            words(&[&other, TTL, "0", "0"]),
-        )
-        .await?;
-    ensure!(single.status() == Status::Busy, "{single:?}");
-    let owner = format!("{CLIENT}:2");
-    let single = it
-        .run(
-            &reentrant::ACQUIRE,
-            keys(&b, &other),
-            words(&[&other, TTL, "0", "0", &owner]),
-        )
-        .await?;
-    ensure!(single.status() == Status::Busy, "{single:?}");
-    // And what single scripts do to such a claim they do to any.
-    let renewed = it
-        .batch(
-            &mutex::RENEW,
-            vec![a.main().to_owned()],
-            words(&[&claim(1, 1), TTL]),
-        )
-        .await?;
-    ensure!(statuses(&renewed) == [Status::Renewed]);
-    let renewed = it
-        .batch(
-            &reentrant::RENEW,
-            vec![b.main().to_owned()],
-            words(&[&claim(1, 2), TTL]),
-        )
-        .await?;
-    ensure!(statuses(&renewed) == [Status::Renewed]);
-    let left = it
-        .run(
-            &reentrant::RELEASE,
-            vec![b.main().to_owned()],
-            words(&[&claim(1, 2), "wake", "0"]),
-        )
-        .await?;
-    ensure!(left.status() == Status::Released);
+    hold(it, &three(1)).await?;
+    let other = Who(2, 7).id()?;
+    for (name, kind, who) in three(1) {
+        let lock = lock_on(name, kind)?;
+        let busy = it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None))).await?;
+        number(&busy, "BUSY", 1)?;
+        // And what single scripts do to such a claim they do to any.
+        let id = who.id()?;
+        let ask = RequestContext::new(&id, TTL, 0, None);
+        ensure!(it.batch([lock.renew(ask)]).await? == ["RENEWED"]);
+        number(&it.call(lock.verify(ask)).await?, "HELD", 1)?;
+        ensure!(it.call(lock.release(ask, false)).await? == "RELEASED 1 0");
+        // A claim of a single lock keeps out several.
+        number(&it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None))).await?, "GRANTED", 1)?;
+        if it.inflates {
+            it.inflate(name, kind, Who(2, 7)).await?;
+        }
+    }
+    let outcomes = acquire(it, &three(1)).await?;
+    ensure!(statuses(&outcomes) == ["BUSY"; 3], "{outcomes:?}");
+    let single: Vec<_> = three(2).map(|(name, kind, _)| (name, kind, Who(2, 7))).into();
+    ensure!(release(it, &single).await? == ["RELEASED 1 0"; 3]);
     Ok(())
 }
 
 async fn a_hundred_and_twenty_eight_names_and_more_are_one_run(it: &Scripts) -> Result<()> {
     for count in [1, 2, 16, 128, 1024] {
-        let names: Vec<String> = (0..count)
-            .map(|number| format!("{count}:{number}"))
-            .collect();
+        let names: Vec<String> = (0..count).map(|number| format!("{count}:{number}")).collect();
         let kinds = ["mutex", "reentrant"].into_iter().cycle();
-        let on: Vec<On<'_>> = names
-            .iter()
-            .zip(kinds)
-            .map(|(name, kind)| (&**name, kind, claim(1, 1)))
-            .collect();
-        let outcomes = it.acquire(&on).await?;
-        ensure!(outcomes.len() == count && outcomes.iter().all(|it| it.0 == Status::Granted));
-        let left = it.leave(&on).await?;
-        ensure!(left.len() == count && left.iter().all(|it| it.0 == Status::Released));
+        let on: Vec<On<'_>> = names.iter().zip(kinds).map(|(name, kind)| (&**name, kind, Who(1, 1))).collect();
+        let outcomes = acquire(it, &on).await?;
+        ensure!(outcomes.len() == count && statuses(&outcomes) == vec!["GRANTED"; count]);
+        let left = release(it, &on).await?;
+        ensure!(left == vec!["RELEASED 1 0"; count]);
     }
     Ok(())
 }

@@ -1,310 +1,303 @@
 //! What the scripts of the Redlock do to the keys of one of its servers and what they answer, on the embedded engine and on a
-//! real server.
+//! real server. Nobody inflates its names: only those who take all of a free name come to it.
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::Name;
-use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_core::store::{Call, Form, Reply, Store, Value};
-use lockkeeper_lua::{Script, Status, mutex, redlock};
+use anyhow::{Result, ensure};
+use lockkeeper_lua::redlock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-use crate::scripts::single::vectors;
+use crate::scripts::single::{
+    A, A2, B, DAY, MAIN, Scripts, TTL, Who, name_of, number, token, vectors,
+};
 
-vectors! { Scripts:
-    a_free_name_is_granted_with_a_claim_and_a_fence_that_end
-    an_acquire_run_again_arms_and_gives_the_token_that_is_the_last
+vectors! { Member:
+    a_free_name_is_granted_with_a_claim_and_a_counter_that_end
+    an_acquire_run_again_arms_and_gives_the_same_token
     an_acquire_run_again_never_shortens
     a_held_name_is_busy_for_as_long_as_its_lease
+    a_poller_leaves_a_sign_and_is_told
     a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when
     a_server_that_is_out_still_knows_who_holds
-    a_marked_leave_stops_a_late_acquire
-    a_claim_that_is_to_leave_is_told_so_and_others_wait
+    a_release_in_doubt_stops_a_late_acquire
+    a_revoked_claim_is_told_so_and_others_wait
+    a_name_that_cools_down_is_busy_for_its_own_owner_too
     another_type_under_the_main_key_is_told_and_left_alone
+    another_kinds_claim_is_told_and_left_alone
     a_token_written_back_is_the_last_and_the_next_is_larger
     a_smaller_token_written_back_lowers_nothing
     a_token_is_written_back_where_the_claim_holds_and_nowhere_else
-    a_token_is_not_written_back_for_a_claim_that_is_to_leave
-    a_token_written_back_arms_no_lease
+    a_token_is_not_written_back_for_a_revoked_claim
+    a_token_written_back_arms_no_lease_and_keeps_the_sign
     a_token_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead
     what_is_no_token_is_not_written_back
-    the_scripts_of_a_mutex_renew_verify_and_leave
+    the_scripts_of_a_single_lock_renew_verify_and_release
 }
-
-const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a1";
-const B: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:2/00000000000000b1";
-const MAIN: &str = "lockkeeper:name";
-const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
-const TTL: &str = "30000";
 
 /// No server is up for that long, ms.
 const EVER: &str = "4000000000000000";
 
-/// A connection to a site, and the scripts of one Redlock there.
-struct Scripts {
-    site: Box<dyn Site>,
-    store: Arc<dyn Store>,
-    name: Name,
+/// A connection to one of the servers, and the scripts of one Redlock there.
+struct Member(Scripts);
+
+impl Deref for Member {
+    type Target = Scripts;
+
+    fn deref(&self) -> &Scripts {
+        &self.0
+    }
 }
 
-impl Scripts {
+impl Member {
     async fn on(site: impl Site + 'static) -> Result<Self> {
-        let store = site.store().await?;
-        Ok(Self {
-            site: Box::new(site),
-            store,
-            name: Name::new("lockkeeper", "name")?,
-        })
-    }
-
-    async fn run(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<Reply> {
-        let text = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|&text| text.to_owned())
-                .collect::<Vec<_>>()
-        };
-        let item = ScriptCall::new(script, text(keys), text(args));
-        let call = Call::new(item, 7, Form::Source, Duration::from_secs(5));
-        Ok(self.store.call(call).await?)
-    }
-
-    fn tombstone(&self, claim: &str) -> String {
-        format!("{}:{claim}", self.name.part("gone"))
+        let mut scripts = Scripts::on(site).await?;
+        scripts.kind = "redlock";
+        Ok(Self(scripts))
     }
 
     /// Acquires where the longest ttl is this one.
-    async fn acquire_if_up(&self, claim: &str, ttl: &str, longest: &str) -> Result<Reply> {
-        let keys = [MAIN, FENCE, &self.tombstone(claim)];
-        self.run(&redlock::ACQUIRE, &keys, &[claim, ttl, "0", longest])
-            .await
+    async fn acquire_if_up(&self, who: Who, ttl: Duration, longest: &str) -> Result<String> {
+        self.ask(who, ttl, longest, "0").await
     }
 
-    async fn acquire(&self, claim: &str) -> Result<Reply> {
-        self.acquire_if_up(claim, TTL, "0").await
+    async fn ask(&self, who: Who, ttl: Duration, longest: &str, polled: &str) -> Result<String> {
+        let name = name_of("name")?;
+        let keys = vec![MAIN.to_owned(), name.counter(), name.tombstone(&who.id()?)];
+        let (claim, ttl) = (who.text()?, ttl.as_millis().to_string());
+        self.run(&redlock::ACQUIRE, keys, &[&claim, &ttl, "0", longest, polled]).await
     }
 
-    async fn granted(&self, claim: &str) -> Result<u64> {
-        token(&self.acquire(claim).await?)
+    async fn acquire(&self, who: Who) -> Result<String> {
+        self.acquire_if_up(who, TTL, "0").await
     }
 
-    async fn raise(&self, claim: &str, token: &str) -> Result<Status> {
-        let args = [claim, TTL, token];
-        let reply = self.run(&redlock::RAISE, &[MAIN, FENCE], &args).await?;
-        Ok(reply.status())
+    async fn granted(&self, who: Who) -> Result<i64> {
+        token(&self.acquire(who).await?)
     }
 
-    async fn leave(&self, claim: &str) -> Result<Status> {
-        let args = [claim, &*self.name.part("wake"), "0"];
-        Ok(self.run(&mutex::RELEASE, &[MAIN], &args).await?.status())
+    async fn raise(&self, who: Who, token: &str) -> Result<String> {
+        let keys = vec![MAIN.to_owned(), name_of("name")?.counter()];
+        self.run(&redlock::RAISE, keys, &[&who.text()?, token]).await
     }
 
-    async fn command(&self, words: &[&str]) -> Result<String> {
-        self.site.command(words).await
+    async fn counter(&self) -> Result<i64> {
+        Ok(self.command(&["GET", &name_of("name")?.counter()]).await?.parse()?)
     }
 
-    async fn fence(&self) -> Result<u64> {
-        Ok(self.command(&["GET", FENCE]).await?.parse()?)
-    }
-
-    async fn left(&self, key: &str) -> Result<i64> {
-        Ok(self.command(&["PTTL", key]).await?.parse()?)
+    /// For how long the counter is remembered, ms.
+    async fn counter_left(&self) -> Result<i64> {
+        self.pttl(&name_of("name")?.counter()).await
     }
 }
 
-/// The token of a grant.
-fn token(reply: &Reply) -> Result<u64> {
-    ensure!(reply.status() == Status::Granted, "{reply:?}");
-    let token = reply.field(0).and_then(Value::as_str);
-    Ok(token.context("a token is a string")?.parse()?)
-}
-
-/// The first field of a reply with this status.
-fn field(reply: &Reply, status: Status) -> Result<i64> {
-    ensure!(reply.status() == status, "{reply:?}");
-    reply.field(0).and_then(Value::as_i64).context("a number")
-}
-
-async fn a_free_name_is_granted_with_a_claim_and_a_fence_that_end(it: &Scripts) -> Result<()> {
+async fn a_free_name_is_granted_with_a_claim_and_a_counter_that_end(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    ensure!(it.command(&["GET", MAIN]).await? == A);
-    ensure!(it.fence().await? == token);
-    let (lease, fence) = (it.left(MAIN).await?, it.left(FENCE).await?);
+    ensure!(it.command(&["GET", MAIN]).await? == format!("redlock x {} {token}", A.text()?));
+    ensure!(it.counter().await? == token);
+    let (lease, counter) = (it.pttl(MAIN).await?, it.counter_left().await?);
     ensure!((29_000..=30_000).contains(&lease), "{lease} ms");
-    ensure!((599_000..=600_000).contains(&fence), "{fence} ms");
-    ensure!(it.site.keys().await?.len() == 2, "more was written");
+    ensure!((DAY - 1_000..=DAY).contains(&counter), "{counter} ms");
+    ensure!(it.keys().await?.len() == 2, "more was written");
     Ok(())
 }
 
-async fn an_acquire_run_again_arms_and_gives_the_token_that_is_the_last(
-    it: &Scripts,
-) -> Result<()> {
+async fn an_acquire_run_again_arms_and_gives_the_same_token(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "3000"]).await?;
-    it.command(&["PEXPIRE", FENCE, "3000"]).await?;
+    it.lease_ends_in(A, 3_000).await?;
     ensure!(it.granted(A).await? == token);
-    ensure!(it.left(MAIN).await? > 29_000 && it.left(FENCE).await? > 599_000);
+    ensure!(it.pttl(MAIN).await? > 29_000);
+    it.command(&["DEL", &name_of("name")?.counter()]).await?;
+    ensure!(it.granted(A).await? == token, "whatever became of the counter");
     Ok(())
 }
 
-async fn an_acquire_run_again_never_shortens(it: &Scripts) -> Result<()> {
-    it.acquire_if_up(A, "90000", "0").await?;
+async fn an_acquire_run_again_never_shortens(it: &Member) -> Result<()> {
+    it.acquire_if_up(A, 3 * TTL, "0").await?;
     it.granted(A).await?;
-    ensure!(it.left(MAIN).await? > 89_000);
+    ensure!(it.pttl(MAIN).await? > 89_000);
     Ok(())
 }
 
-async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Scripts) -> Result<()> {
+async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Member) -> Result<()> {
     it.granted(A).await?;
-    let left = field(&it.acquire(B).await?, Status::Busy)?;
-    ensure!((29_000..=30_000).contains(&left), "{left} ms");
-    it.command(&["SET", MAIN, A]).await?;
-    ensure!(field(&it.acquire(B).await?, Status::Busy)? < 0);
-    ensure!(it.command(&["GET", MAIN]).await? == A);
+    for claim in [A2, B] {
+        let left = number(&it.acquire(claim).await?, "BUSY", 1)?;
+        ensure!((29_000..=30_000).contains(&left), "{left} ms");
+    }
+    ensure!(it.standing().await? == [format!("x:{}", A.text()?)]);
+    // Another library's, which no sign may be written into.
+    it.command(&["SET", MAIN, "peer"]).await?;
+    ensure!(it.acquire(B).await? == "BUSY -1");
+    ensure!(it.command(&["GET", MAIN]).await? == "peer");
     Ok(())
 }
 
-async fn a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when(
-    it: &Scripts,
-) -> Result<()> {
-    let left = field(&it.acquire_if_up(A, TTL, EVER).await?, Status::Quarantined)?;
+async fn a_poller_leaves_a_sign_and_is_told(it: &Member) -> Result<()> {
+    let mut poller = it.poller().await?;
+    it.granted(A).await?;
+    ensure!(!it.is_polled().await?);
+    it.release(A).await?;
+    ensure!(poller.heard(it).await?.is_empty());
+    for others_poll in [false, true] {
+        token(&it.ask(A, TTL, "0", if others_poll { "1" } else { "0" }).await?)?;
+        if !others_poll {
+            number(&it.acquire(B).await?, "BUSY", 1)?;
+            number(&it.acquire(B).await?, "BUSY", 1)?;
+        }
+        let value = it.command(&["GET", MAIN]).await?;
+        ensure!(value.ends_with(|flag| flag == 'p') && !value.ends_with("pp"), "{value}");
+        ensure!(it.release(A).await? == "RELEASED 1 0");
+        ensure!(poller.heard(it).await? == ["free"]);
+    }
+    Ok(())
+}
+
+async fn a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when(it: &Member) -> Result<()> {
+    let left = number(&it.acquire_if_up(A, TTL, EVER).await?, "QUARANTINED", 1)?;
     ensure!(left > 0 && left <= EVER.parse()?, "{left} ms");
-    ensure!(it.site.keys().await?.is_empty(), "something was written");
+    ensure!(it.keys().await?.is_empty(), "something was written");
     Ok(())
 }
 
-async fn a_server_that_is_out_still_knows_who_holds(it: &Scripts) -> Result<()> {
+async fn a_server_that_is_out_still_knows_who_holds(it: &Member) -> Result<()> {
     let token_of_a = it.granted(A).await?;
-    field(&it.acquire_if_up(B, TTL, EVER).await?, Status::Busy)?;
+    number(&it.acquire_if_up(B, TTL, EVER).await?, "BUSY", 1)?;
     ensure!(token(&it.acquire_if_up(A, TTL, EVER).await?)? == token_of_a);
     Ok(())
 }
 
-async fn a_marked_leave_stops_a_late_acquire(it: &Scripts) -> Result<()> {
-    let (gone, wake) = (it.tombstone(A), it.name.part("wake"));
-    it.run(
-        &mutex::RELEASE_IN_DOUBT,
-        &[MAIN, &gone],
-        &[A, &wake, "0", TTL],
-    )
-    .await?;
-    ensure!(it.acquire(A).await?.status() == Status::Gone);
+async fn a_release_in_doubt_stops_a_late_acquire(it: &Member) -> Result<()> {
+    ensure!(it.release_in_doubt(A).await? == "NOT_HELD 0");
+    ensure!(it.acquire(A).await? == "GONE");
     ensure!(it.command(&["EXISTS", MAIN]).await? == "0");
     it.granted(B).await?;
     Ok(())
 }
 
-async fn a_claim_that_is_to_leave_is_told_so_and_others_wait(it: &Scripts) -> Result<()> {
+async fn a_revoked_claim_is_told_so_and_others_wait(it: &Member) -> Result<()> {
     it.granted(A).await?;
-    let revoked = format!("revoked:{A}");
-    it.command(&["SET", MAIN, &revoked, "PX", "9000"]).await?;
-    ensure!(it.acquire(A).await?.status() == Status::Revoked);
-    ensure!(it.left(MAIN).await? <= 9_000, "it was armed again");
-    field(&it.acquire(B).await?, Status::Busy)?;
+    it.lease_ends_in(A, 9_000).await?;
+    ensure!(it.revoke().await? == "TOLD 1");
+    ensure!(it.acquire(A).await? == "REVOKED");
+    ensure!(it.pttl(MAIN).await? <= 9_000, "it was armed again");
+    number(&it.acquire(B).await?, "BUSY", 1)?;
     Ok(())
 }
 
-async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Scripts) -> Result<()> {
+async fn a_name_that_cools_down_is_busy_for_its_own_owner_too(it: &Member) -> Result<()> {
+    it.granted(A).await?;
+    ensure!(it.release_with(A, TTL / 3).await? == "COOLDOWN 1 10000");
+    for claim in [A, A2, B] {
+        let left = number(&it.acquire(claim).await?, "BUSY", 1)?;
+        ensure!((9_000..=10_000).contains(&left), "{left} ms");
+    }
+    Ok(())
+}
+
+async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Member) -> Result<()> {
     it.command(&["HSET", MAIN, "kind", "other"]).await?;
-    ensure!(it.acquire(A).await?.status() == Status::WrongKind);
-    ensure!(it.raise(A, "7").await? == Status::Gone);
-    ensure!(it.site.keys().await? == [MAIN], "something was written");
+    ensure!(it.acquire(A).await? == "WRONG_KIND");
+    ensure!(it.raise(A, "7").await? == "GONE");
+    ensure!(it.keys().await? == [MAIN], "something was written");
     Ok(())
 }
 
-async fn a_token_written_back_is_the_last_and_the_next_is_larger(it: &Scripts) -> Result<()> {
+async fn another_kinds_claim_is_told_and_left_alone(it: &Member) -> Result<()> {
+    let mutex = format!("mutex x {} 7", B.text()?);
+    let marker = format!("mutex * 1 1 0 7 - {}", B.text()?);
+    for value in [mutex, marker] {
+        it.command(&["SET", MAIN, &value, "PX", "30000"]).await?;
+        ensure!(it.acquire(A).await? == "WRONG_KIND", "{value}");
+        ensure!(it.raise(A, "9").await? == "GONE", "{value}");
+        ensure!(it.command(&["GET", MAIN]).await? == value);
+    }
+    ensure!(it.keys().await? == [MAIN], "something was written");
+    Ok(())
+}
+
+async fn a_token_written_back_is_the_last_and_the_next_is_larger(it: &Member) -> Result<()> {
     let larger = it.granted(A).await? + 5_000_000;
     for _ in 0..2 {
-        ensure!(it.raise(A, &larger.to_string()).await? == Status::Raised);
-        ensure!(it.fence().await? == larger);
+        ensure!(it.raise(A, &larger.to_string()).await? == "RAISED");
+        ensure!(it.counter().await? == larger);
+        ensure!(it.command(&["GET", MAIN]).await? == format!("redlock x {} {larger}", A.text()?));
     }
-    ensure!(it.leave(A).await? == Status::Released);
+    ensure!(it.granted(A).await? == larger, "run again");
+    ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(it.granted(B).await? == larger + 1);
     Ok(())
 }
 
-async fn a_smaller_token_written_back_lowers_nothing(it: &Scripts) -> Result<()> {
+async fn a_smaller_token_written_back_lowers_nothing(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    ensure!(it.raise(A, &(token - 1).to_string()).await? == Status::Raised);
-    ensure!(it.fence().await? == token);
-    // Of a fence that is gone, nobody knows what was drawn: the token is the last again.
-    it.command(&["DEL", FENCE]).await?;
-    ensure!(it.raise(A, &token.to_string()).await? == Status::Raised);
-    ensure!(it.fence().await? == token && it.left(FENCE).await? > 0);
+    ensure!(it.raise(A, &(token - 1).to_string()).await? == "RAISED");
+    ensure!(it.counter().await? == token && it.granted(A).await? == token);
+    // Of a counter that is gone, nobody knows what was drawn: the token is the last again.
+    it.command(&["DEL", &name_of("name")?.counter()]).await?;
+    ensure!(it.raise(A, &token.to_string()).await? == "RAISED");
+    ensure!(it.counter().await? == token && it.counter_left().await? > 0);
     Ok(())
 }
 
-async fn a_token_is_written_back_where_the_claim_holds_and_nowhere_else(
-    it: &Scripts,
-) -> Result<()> {
-    ensure!(it.raise(A, "7").await? == Status::Gone);
-    ensure!(it.site.keys().await?.is_empty());
+async fn a_token_is_written_back_where_the_claim_holds_and_nowhere_else(it: &Member) -> Result<()> {
+    ensure!(it.raise(A, "7").await? == "GONE");
+    ensure!(it.keys().await?.is_empty());
     let token = it.granted(B).await?;
     let larger = (token + 1).to_string();
-    ensure!(it.raise(A, &larger).await? == Status::Gone);
-    // Kept for a claim that has left: it holds no more.
-    let kept = format!("kept:{B}");
-    it.command(&["SET", MAIN, &kept, "PX", "9000"]).await?;
-    ensure!(it.raise(B, &larger).await? == Status::Gone);
-    ensure!(it.fence().await? == token);
+    ensure!(it.raise(A, &larger).await? == "GONE");
+    // One that has left holds no more.
+    it.release_with(B, TTL).await?;
+    ensure!(it.raise(B, &larger).await? == "GONE");
+    ensure!(it.counter().await? == token);
     Ok(())
 }
 
-async fn a_token_is_not_written_back_for_a_claim_that_is_to_leave(it: &Scripts) -> Result<()> {
+async fn a_token_is_not_written_back_for_a_revoked_claim(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    let revoked = format!("revoked:{A}");
-    it.command(&["SET", MAIN, &revoked, "PX", "9000"]).await?;
-    ensure!(it.raise(A, &(token + 1).to_string()).await? == Status::Revoked);
-    ensure!(it.fence().await? == token);
+    it.revoke().await?;
+    ensure!(it.raise(A, &(token + 1).to_string()).await? == "REVOKED");
+    ensure!(it.counter().await? == token);
     Ok(())
 }
 
-async fn a_token_written_back_arms_no_lease(it: &Scripts) -> Result<()> {
+async fn a_token_written_back_arms_no_lease_and_keeps_the_sign(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "9000"]).await?;
-    ensure!(it.raise(A, &(token + 1).to_string()).await? == Status::Raised);
-    ensure!(it.left(MAIN).await? <= 9_000);
+    number(&it.acquire(B).await?, "BUSY", 1)?;
+    it.lease_ends_in(A, 9_000).await?;
+    ensure!(it.raise(A, &(token + 1).to_string()).await? == "RAISED");
+    ensure!(it.pttl(MAIN).await? <= 9_000 && it.is_polled().await?);
     Ok(())
 }
 
-async fn a_token_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Scripts) -> Result<()> {
+async fn a_token_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Member) -> Result<()> {
     // An hour, in µs.
     let ahead = it.granted(A).await? + 3_600_000_000;
-    ensure!(it.raise(A, &ahead.to_string()).await? == Status::Raised);
-    let left = it.left(FENCE).await?;
-    ensure!((4_190_000..=4_200_001).contains(&left), "{left} ms");
+    ensure!(it.raise(A, &ahead.to_string()).await? == "RAISED");
+    let (left, expected) = (it.counter_left().await?, DAY + 3_600_000);
+    ensure!((expected - 10_000..=expected + 1).contains(&left), "{left} ms");
     Ok(())
 }
 
-async fn what_is_no_token_is_not_written_back(it: &Scripts) -> Result<()> {
+async fn what_is_no_token_is_not_written_back(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    for garbage in [
-        "",
-        "x",
-        "-1",
-        "1e300",
-        "9007199254740993",
-        "99999999999999999999",
-    ] {
-        ensure!(it.raise(A, garbage).await? == Status::Raised, "{garbage}");
-        ensure!(it.fence().await? == token, "{garbage}");
+    for garbage in ["", "x", "-1", "1e300", "9007199254740993", "99999999999999999999"] {
+        ensure!(it.raise(A, garbage).await? == "RAISED", "{garbage}");
+        ensure!(it.counter().await? == token, "{garbage}");
+        ensure!(it.granted(A).await? == token, "{garbage}");
     }
     Ok(())
 }
 
-async fn the_scripts_of_a_mutex_renew_verify_and_leave(it: &Scripts) -> Result<()> {
+async fn the_scripts_of_a_single_lock_renew_verify_and_release(it: &Member) -> Result<()> {
     it.granted(A).await?;
-    it.command(&["PEXPIRE", MAIN, "3000"]).await?;
-    let renewed = it.run(&mutex::RENEW, &[MAIN], &[A, TTL]).await?;
-    ensure!(renewed.status() == Status::Done, "{renewed:?}");
-    ensure!(it.left(MAIN).await? > 29_000);
-    let held = it.run(&mutex::VERIFY, &[MAIN], &[A]).await?;
-    ensure!(held.status() == Status::Held, "{held:?}");
-    ensure!(it.leave(B).await? == Status::NotHeld && it.leave(A).await? == Status::Released);
-    ensure!(it.site.keys().await? == [FENCE]);
+    it.lease_ends_in(A, 3_000).await?;
+    ensure!(it.renew(A).await? == "RENEWED");
+    ensure!(it.pttl(MAIN).await? > 29_000);
+    number(&it.verify(A).await?, "HELD", 1)?;
+    ensure!(it.release(B).await? == "NOT_HELD 0" && it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.keys().await? == [name_of("name")?.counter()]);
     Ok(())
 }

@@ -1,0 +1,212 @@
+//! The two states of a name, and the ways from one to the other.
+
+use super::*;
+
+vectors! { Scripts in [thin reentrant_thin]:
+    the_thin_release_of_an_inflated_name_changes_nothing
+    the_thin_renewal_of_an_inflated_name_changes_nothing
+    the_renewal_of_inflated_names_understands_a_thin_value
+    a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits
+    a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind
+    a_marker_whose_holders_were_deleted_by_hand_is_free
+    derived_keys_without_a_marker_mean_nothing
+    a_name_inflates_over_what_is_left_of_before
+    the_marker_outlives_every_derived_key
+    a_renewal_keeps_whatever_belongs_to_the_name
+}
+
+async fn inflated(it: &Scripts) -> Result<i64> {
+    let token = token(&it.acquire(A).await?)?;
+    it.inflate("name", it.kind, A).await?;
+    Ok(token)
+}
+
+/// A request that waits, whatever the kind.
+async fn wait(it: &Scripts, who: Who) -> Result<String> {
+    it.call(it.lock()?.queueing().acquire(usual(&who.id()?))).await
+}
+
+/// A request of a kind that may wait: it goes to the scripts for what is inflated.
+async fn withdraw(it: &Scripts, who: Who) -> Result<String> {
+    let id = who.id()?;
+    it.call(it.lock()?.queueing().release(usual(&id), false)).await
+}
+
+async fn the_thin_release_of_an_inflated_name_changes_nothing(it: &Scripts) -> Result<()> {
+    inflated(it).await?;
+    number(&it.acquire(B).await?, "BUSY", 1)?;
+    let (before, mut poller) = (it.dump().await?, it.poller().await?);
+    for claim in [A, B] {
+        for cooldown in [Duration::ZERO, TTL] {
+            let id = claim.id()?;
+            let ask = usual(&id).on_inflated(false).cooling_down(cooldown);
+            ensure!(it.call(it.lock()?.release(ask, false)).await? == "INFLATED");
+        }
+    }
+    ensure!(it.dump().await? == before);
+    ensure!(poller.heard(it).await?.is_empty());
+    Ok(())
+}
+
+async fn the_thin_renewal_of_an_inflated_name_changes_nothing(it: &Scripts) -> Result<()> {
+    inflated(it).await?;
+    it.lease_ends_in(A, 3_000).await?;
+    it.command(&["PEXPIRE", MAIN, "20000"]).await?;
+    let before = it.dump().await?;
+    for claim in [A, B] {
+        let id = claim.id()?;
+        let ask = usual(&id).on_inflated(false);
+        ensure!(it.batch([it.lock()?.renew(ask)]).await? == ["INFLATED"]);
+    }
+    ensure!(it.dump().await? == before);
+    ensure!(it.left(A).await? <= 3_000 && it.pttl(MAIN).await? <= 20_000);
+    Ok(())
+}
+
+async fn the_renewal_of_inflated_names_understands_a_thin_value(it: &Scripts) -> Result<()> {
+    token(&it.acquire(A).await?)?;
+    it.lease_ends_in(A, 3_000).await?;
+    let (a, b) = (A.id()?, B.id()?);
+    let free = lock_on("free", it.kind)?;
+    let items = || Ok::<_, anyhow::Error>([it.lock()?.renew(usual(&b)), it.lock()?.renew(usual(&a)), free.renew(usual(&a))]);
+    let before = it.dump().await?;
+    ensure!(it.batch(items()?).await? == ["GONE", "RENEWED", "GONE"]);
+    let left = it.left(A).await?;
+    ensure!((29_000..=30_000).contains(&left), "{left} ms");
+    ensure!(it.dump().await? == before);
+
+    it.revoke().await?;
+    it.lease_ends_in(A, 3_000).await?;
+    ensure!(it.batch(items()?).await? == ["GONE", "REVOKED", "GONE"]);
+    ensure!(it.pttl(MAIN).await? <= 3_000);
+    it.release_with(A, TTL / 3).await?;
+    ensure!(it.batch(items()?).await? == ["GONE", "GONE", "GONE"]);
+    ensure!(it.pttl(MAIN).await? <= 10_000);
+    Ok(())
+}
+
+async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(it: &Scripts) -> Result<()> {
+    let first = inflated(it).await?;
+    let owner = format!("{CLIENT}:1");
+    let flags = if it.kind == "mutex" { "-" } else { "-e" };
+    let value = format!("{} * 1 1 0 {first} {flags} {owner}", it.kind);
+    ensure!(it.command(&["GET", MAIN]).await? == value);
+    ensure!(it.keys().await? == [&*name_of("name")?.counter(), HOLDERS, MAIN]);
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    number(&wait(it, C).await?, "WAITING", 1)?;
+    ensure!(it.command(&["GET", MAIN]).await? == value);
+    ensure!(it.keys().await? == [&*name_of("name")?.counter(), HOLDERS, QUEUE, STATE, MAIN]);
+    ensure!(withdraw(it, A).await? == "RELEASED 1 0");
+    // It was the next one's turn.
+    ensure!(it.standing().await? == [format!("x:{}", B.text()?)]);
+    ensure!(withdraw(it, C).await? == "RELEASED 1 0");
+    ensure!(it.command(&["GET", MAIN]).await?.contains(" * 1 1 0 "));
+    ensure!(withdraw(it, B).await? == "RELEASED 1 0");
+    ensure!(it.keys().await? == [name_of("name")?.counter()]);
+    Ok(())
+}
+
+async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(it: &Scripts) -> Result<()> {
+    let mut last = 0;
+    for kind in ["mutex", "reentrant", "fair", "rwlock", "readers"] {
+        let lock = match kind {
+            "readers" => readers_on("name")?,
+            kind => lock_on("name", kind)?,
+        };
+        let first = inflated(it).await?;
+        it.lease_ends_in(A, -1).await?;
+        let next = token(&it.call(lock.acquire(usual(&B.id()?))).await?)?;
+        ensure!(next > first && first > last, "{kind}");
+        let (share, kind) = if kind == "readers" { ("1", "rwlock") } else { ("x", kind) };
+        ensure!(it.command(&["GET", MAIN]).await? == format!("{kind} {share} {} {next}", B.text()?));
+        ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
+        ensure!(it.call(lock.release(usual(&B.id()?), false)).await? == "RELEASED 1 0");
+        last = next;
+    }
+    Ok(())
+}
+
+async fn a_marker_whose_holders_were_deleted_by_hand_is_free(it: &Scripts) -> Result<()> {
+    let first = inflated(it).await?;
+    it.command(&["DEL", HOLDERS]).await?;
+    ensure!(it.verify(A).await? == "GONE" && it.renew(A).await? == "GONE");
+    ensure!(it.repeat(A, first).await? == "GONE");
+    ensure!(token(&it.acquire(B).await?)? > first);
+    ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
+    Ok(())
+}
+
+async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> {
+    let first = inflated(it).await?;
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    it.command(&["DEL", MAIN]).await?;
+    for claim in [A, B] {
+        let id = claim.id()?;
+        ensure!(it.batch([it.lock()?.renew(usual(&id))]).await? == ["GONE"]);
+        ensure!(it.verify(claim).await? == "GONE");
+        ensure!(it.batch([it.lock()?.queueing().heartbeat(usual(&id))]).await? == ["GONE"]);
+        ensure!(withdraw(it, claim).await? == "NOT_HELD 0");
+        ensure!(it.repeat(claim, first).await? == "GONE");
+    }
+    ensure!(it.revoke().await? == "FREE");
+    // A free name, and a claim that lies alone under it.
+    let next = token(&it.acquire(C).await?)?;
+    ensure!(next > first);
+    ensure!(it.command(&["GET", MAIN]).await? == format!("{} x {} {next}", it.kind, C.text()?));
+    for claim in [A, B] {
+        ensure!(it.renew(claim).await? == "GONE" && it.verify(claim).await? == "GONE");
+        ensure!(it.release(claim).await? == "NOT_HELD 0");
+    }
+    ensure!(it.release(C).await? == "RELEASED 1 0");
+    Ok(())
+}
+
+async fn a_name_inflates_over_what_is_left_of_before(it: &Scripts) -> Result<()> {
+    inflated(it).await?;
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    it.command(&["DEL", MAIN]).await?;
+    token(&it.acquire(C).await?)?;
+    ensure!(number(&wait(it, Who(4, 1)).await?, "WAITING", 2)? == 1, "behind somebody of before");
+    ensure!(it.standing().await? == [format!("x:{}", C.text()?)]);
+    ensure!(it.place(B).await? == "QUEUED 1 0" && it.place(Who(4, 1)).await? == "QUEUED 1 1");
+    it.every_key_ends().await
+}
+
+async fn the_marker_outlives_every_derived_key(it: &Scripts) -> Result<()> {
+    let hours = Duration::from_secs(7200);
+    inflated(it).await?;
+    it.every_key_ends().await?;
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    it.every_key_ends().await?;
+    let b = B.id()?;
+    let beat = it.batch([it.lock()?.queueing().heartbeat(usual(&b))]).await?;
+    ensure!(beat == ["WAITING 1"], "{beat:?}");
+    it.every_key_ends().await?;
+    ensure!(it.renew_for(A, hours).await? == "RENEWED");
+    ensure!(it.pttl(MAIN).await? > 7_190_000 && it.left(A).await? > 7_190_000);
+    it.every_key_ends().await?;
+    token(&it.acquire_with(A, |ask| ask.ttl = 2 * hours).await?)?;
+    ensure!(it.pttl(MAIN).await? > 14_390_000 && it.pttl(HOLDERS).await? > 14_390_000);
+    it.every_key_ends().await?;
+    ensure!(withdraw(it, B).await? == "RELEASED 1 0");
+    ensure!(it.release_with(A, 3 * hours).await?.starts_with("COOLDOWN"));
+    ensure!(it.pttl(MAIN).await? > 21_590_000 && it.pttl(HOLDERS).await? > 21_590_000);
+    it.every_key_ends().await
+}
+
+/// However long only renewals come, and no other script.
+async fn a_renewal_keeps_whatever_belongs_to_the_name(it: &Scripts) -> Result<()> {
+    inflated(it).await?;
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    for key in [MAIN, HOLDERS, QUEUE, STATE] {
+        it.command(&["PEXPIRE", key, "500000"]).await?;
+    }
+    ensure!(it.renew(A).await? == "RENEWED");
+    let kept = it.pttl(MAIN).await?;
+    ensure!(kept > 600_000, "the marker ends in {kept} ms");
+    for key in [HOLDERS, QUEUE, STATE] {
+        let left = it.pttl(key).await?;
+        ensure!(left > 600_000, "{key} ends in {left} ms, the marker in {kept}");
+    }
+    Ok(())
+}
