@@ -15,6 +15,14 @@ vectors! { Scripts in [thin reentrant_thin]:
     a_renewal_keeps_whatever_belongs_to_the_name
 }
 
+mod of_readers {
+    use super::*;
+
+    vectors! { Scripts:
+        what_is_known_of_readers_ends_with_the_marker
+    }
+}
+
 async fn inflated(it: &Scripts) -> Result<i64> {
     let token = token(&it.acquire(A).await?)?;
     it.inflate("name", it.kind, A).await?;
@@ -209,4 +217,16 @@ async fn a_renewal_keeps_whatever_belongs_to_the_name(it: &Scripts) -> Result<()
         ensure!(left > 600_000, "{key} ends in {left} ms, the marker in {kept}");
     }
     Ok(())
+}
+
+/// Where nobody read before, and nobody waits.
+async fn what_is_known_of_readers_ends_with_the_marker(it: &Scripts) -> Result<()> {
+    let (writers, readers) = (lock_on("name", "rwlock")?, readers_on("name")?);
+    let written = token(&it.call(writers.acquire(usual(&A.id()?))).await?)?;
+    it.inflate("name", "rwlock", A).await?;
+    ensure!(it.command(&["EXISTS", STATE]).await? == "0");
+    let read = token(&it.call(readers.acquire(usual(&A2.id()?))).await?)?;
+    ensure!(read == written);
+    ensure!(it.command(&["EXISTS", STATE]).await? == "1");
+    it.every_key_ends().await
 }
