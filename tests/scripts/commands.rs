@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
+use lockkeeper::{Client, FairLock, Mutex, Released, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
 
 /// How often each command was executed since the last reset, those in scripts among them.
@@ -32,7 +32,7 @@ async fn settled(server: &Server) -> Result<Client> {
 }
 
 /// What a hundred rounds cost, of which the first has taught the server the scripts.
-async fn rounds(server: &Server, round: impl AsyncFn() -> Result<()>) -> Result<BTreeMap<String, u64>> {
+async fn rounds(server: &Server, round: impl AsyncFn() -> lockkeeper::Result<Released>) -> Result<BTreeMap<String, u64>> {
     round().await?;
     server.command(&["CONFIG", "RESETSTAT"]).await?;
     for _ in 0..100 {
@@ -57,14 +57,14 @@ async fn an_uncontended_acquire_and_release_are_one_command_each_of_every_kind()
     let server = Server::start().await?;
     let client = settled(&server).await?;
     let mutex = Mutex::new(&client, "mutex");
-    let of_mutex = rounds(&server, async || Ok(drop(mutex.acquire().await?.release().await?))).await?;
+    let of_mutex = rounds(&server, async || mutex.acquire().await?.release().await).await?;
     let reentrant = ReentrantLock::new(&client, "reentrant");
-    let of_reentrant = rounds(&server, async || Ok(drop(reentrant.acquire().await?.release().await?))).await?;
+    let of_reentrant = rounds(&server, async || reentrant.acquire().await?.release().await).await?;
     let fair = FairLock::new(&client, "fair");
-    let of_fair = rounds(&server, async || Ok(drop(fair.acquire().await?.release().await?))).await?;
+    let of_fair = rounds(&server, async || fair.acquire().await?.release().await).await?;
     let rwlock = RwLock::new(&client, "rwlock");
-    let of_readers = rounds(&server, async || Ok(drop(rwlock.read().await?.release().await?))).await?;
-    let of_writers = rounds(&server, async || Ok(drop(rwlock.write().await?.release().await?))).await?;
+    let of_readers = rounds(&server, async || rwlock.read().await?.release().await).await?;
+    let of_writers = rounds(&server, async || rwlock.write().await?.release().await).await?;
     for executed in [of_mutex, of_reentrant, of_fair, of_readers, of_writers] {
         costs(&executed, 8)?;
     }

@@ -8,6 +8,8 @@ vectors! { Scripts in [thin reentrant_thin]:
     the_renewal_of_inflated_names_understands_a_thin_value
     a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits
     a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind
+    a_marker_over_dead_waiters_is_free_for_another_kind
+    a_marker_over_a_waiter_alive_is_of_its_kind
     a_marker_whose_holders_were_deleted_by_hand_is_free
     derived_keys_without_a_marker_mean_nothing
     a_name_inflates_over_what_is_left_of_before
@@ -131,6 +133,31 @@ async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(i
         ensure!(it.call(lock.release(usual(&B.id()?), false)).await? == "RELEASED 1 0");
         last = next;
     }
+    Ok(())
+}
+
+/// A name whose holder's lease is over, and for which B waits; and the lock of another kind on it.
+async fn waited_for(it: &Scripts) -> Result<LockProtocol> {
+    inflated(it).await?;
+    number(&wait(it, B).await?, "WAITING", 1)?;
+    it.lease_ends_in(A, -1).await?;
+    lock_on("name", if it.kind == "mutex" { "reentrant" } else { "mutex" })
+}
+
+async fn a_marker_over_dead_waiters_is_free_for_another_kind(it: &Scripts) -> Result<()> {
+    let other = waited_for(it).await?;
+    it.command(&["HSET", STATE, &B.text()?, "1:7"]).await?;
+    token(&it.call(other.acquire(usual(&C.id()?))).await?)?;
+    ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
+    Ok(())
+}
+
+async fn a_marker_over_a_waiter_alive_is_of_its_kind(it: &Scripts) -> Result<()> {
+    let other = waited_for(it).await?;
+    ensure!(it.call(other.acquire(usual(&C.id()?))).await? == "WRONG_KIND");
+    let b = B.id()?;
+    let beat = it.batch([it.lock()?.queueing().heartbeat(usual(&b))]).await?.join(" ");
+    token(&beat)?;
     Ok(())
 }
 
