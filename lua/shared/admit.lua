@@ -51,7 +51,7 @@ local function go_on(name, share, claim, ends, ttl)
 end
 
 -- Takes `claim` out of the inflated `name`, and lets it stand as one that has left for `cooldown` ms more. Whether it held, or had left
--- already; and for how long it stands as that.
+-- already; and for how long it stands as that, or others of an owner that now has left altogether.
 local function dismiss(name, share, claim, cooldown)
   local ends, flag = lease_of(name, share, claim)
   if ends <= name.now or flag == 'c' then
@@ -65,5 +65,6 @@ local function dismiss(name, share, claim, cooldown)
     name.parts = name.parts + (share == 'x' and 0 or tonumber(share))
     name.longest = math.max(name.longest or 0, cooldown)
   end
-  return true, cooldown
+  name.cools = share == 'x' and name.live == 0 and name.exclusive > 0
+  return true, name.cools and left_of(name) or cooldown
 end

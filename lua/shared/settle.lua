@@ -53,8 +53,8 @@ local function keep(name)
   end
 end
 
--- The same of any `name`. When nobody stands there and nobody waits it is free, and those who poll it are told: '0' if the server
--- refused that message.
+-- The same of any `name`. Those who poll it are told when nobody stands there and nobody waits: it is free; and when the last one who
+-- held all of it has left, and it cools down: then it has another end. '0' if the server refused that message.
 local function settle(name)
   if name.inflated and not is_taken(name) and not name.waits then
     forget(name)
@@ -63,5 +63,5 @@ local function settle(name)
   if name.inflated then
     keep(name)
   end
-  return '1'
+  return name.cools and name.polled and wake(name.channel, 'kept') or '1'
 end
