@@ -32,7 +32,9 @@ local function own(name, claim, more, token)
   local count = tonumber(claims or 0) + more
   token = of_old or token
   if more ~= 0 and count > 0 then
-    redis.call('HSET', name.state, field, string.format('%.0f %s', count, token))
+    local added = redis.call('HSET', name.state, field, string.format('%.0f %s', count, token))
+    -- The first of its fields makes the key, which has no end then.
+    name.fresh = name.fresh or added == 1 and redis.call('PTTL', name.state) < 0
   elseif more ~= 0 then
     redis.call('HDEL', name.state, field)
   end
