@@ -209,7 +209,7 @@ pub mod multi {
             "settle"
         ],
         keys ["main", "tombstone", "holders", "queue", "state"],
-        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "kind"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "kind", "reenters"],
         items [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 }

@@ -48,7 +48,7 @@ else
   gone, left = dismiss(name, share, claim, tonumber(ARGV[6]))
   -- A holder is in no queue.
   gone = gone or name.waits and withdraw(name, member_of('', share, claim)) > 0
-  holds = select(2, beside(name, claim)) + (name.owner == owner_of(claim) and name.live or 0)
+  holds = select(2, beside(name, claim)) + (name.reenters and name.owner == owner_of(claim) and name.live or 0)
   told = advance(name)
   if settle(name) == '0' then
     told = '0'

@@ -298,6 +298,7 @@ impl Joint for LockProtocol {
                         ask.cooldown_ms(),
                         tombstone_ttl(ask, overtakes),
                         self.kind_text(),
+                        flag(self.reenters),
                     ],
                 )
             }

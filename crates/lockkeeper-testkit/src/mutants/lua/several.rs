@@ -66,7 +66,7 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_release_sets_no_tombstone",
         &multi::RELEASE,
-        "    redis.call('SET', KEYS[5 * i - 3], '1', 'PX', ARGV[5 * i])\n",
+        "    redis.call('SET', KEYS[5 * i - 3], '1', 'PX', ARGV[6 * i - 1])\n",
         "",
         Where::Sets,
     ),
