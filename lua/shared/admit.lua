@@ -57,10 +57,13 @@ local function dismiss(name, share, claim, cooldown)
   if ends <= name.now or flag == 'c' then
     return ends > name.now, math.max(ends - name.now, 0)
   end
+  if cooldown > 0 then
+    -- First what is added: a key that was empty for a moment would have no end.
+    redis.call('ZADD', name.holders, text_of(name.now + cooldown), member_of('c', share, claim))
+  end
   redis.call('ZREM', name.holders, member_of(flag, share, claim))
   uncount(name, flag, share, claim)
   if cooldown > 0 then
-    redis.call('ZADD', name.holders, text_of(name.now + cooldown), member_of('c', share, claim))
     name.exclusive = name.exclusive + (share == 'x' and 1 or 0)
     name.parts = name.parts + (share == 'x' and 0 or tonumber(share))
     name.longest = math.max(name.longest or 0, cooldown)
