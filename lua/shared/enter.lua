@@ -4,6 +4,10 @@
 -- the name can be used for its kind. The second value is any error of the server, to be returned as it is.
 local function read_for(name, as_a_write)
   local readable, fault = read_name(name, as_a_write)
+  if readable and name.found ~= name.kind and name.waits and not is_taken(name) then
+    -- Those alive keep it to their kind, and the dead do not.
+    next_waiter(name)
+  end
   if readable and name.inflated and not is_taken(name) and not name.waits and not name.more then
     forget(name)
   end
