@@ -139,8 +139,8 @@ pub mod lock {
     /// How many wait, and where among them a claim is; changes nothing.
     pub const QUEUE: Script = script!(
         "lock/queue",
-        with ["members"],
-        keys ["queue"],
+        with ["value", "members"],
+        keys ["main", "queue"],
         args ["request", "claim", "share"],
         replies [Status::Queued, Status::WrongKind],
     );
@@ -252,8 +252,8 @@ pub mod name {
     /// Who waits for a name in a queue; changes nothing.
     pub const WAITERS: Script = script!(
         "name/waiters",
-        with [],
-        keys ["queue"],
+        with ["value"],
+        keys ["main", "queue"],
         args ["request", "first", "last"],
         replies [Status::Waiters, Status::WrongKind],
     );

@@ -1,24 +1,23 @@
 -- name/waiters: a page of those who wait for a name in a queue, in order, those counted who have died and were not dropped
 -- yet. Changes nothing.
 --
--- KEYS[1] queue    ZSET: <share>:<claim> -> its ticket
+-- KEYS[1] main     the value of one claim, or a marker, see shared/value
+-- KEYS[2] queue    ZSET: <share>:<claim> -> its ticket
 -- ARGV[1] request  echoed
 -- ARGV[2] first    the place where the page begins, 0 for the next to hold
 -- ARGV[3] last     the place where it ends
 -- REPLY WAITERS claims  in order
--- REPLY WRONG_KIND      the key holds another type
+-- REPLY WRONG_KIND      the queue's key holds another type
 -- PUBLISH nothing
 
--- A write that changes nothing: a replica refuses it instead of answering from what it has.
-local removed = redis.pcall('ZREM', KEYS[1], 'lockkeeper.no-member')
-local fault = type(removed) == 'table' and removed
-if fault and string.find(fault.err, 'WRONGTYPE', 1, true) then
+local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local claims = is_marker(value) and redis.pcall('ZRANGE', KEYS[2], ARGV[2], ARGV[3]) or {}
+if string.find(claims.err or '', 'WRONGTYPE', 1, true) then
   return { ARGV[1], 'WRONG_KIND' }
 end
-if fault then
-  return fault
+if fault or claims.err then
+  return fault or claims
 end
-local claims = redis.call('ZRANGE', KEYS[1], ARGV[2], ARGV[3])
 for i, member in ipairs(claims) do
   claims[i] = string.match(member, '^[x%d]+:(.*)$') or member
 end

@@ -342,6 +342,16 @@ impl Scripts {
         self.call(lock.position(&who.text()?)).await
     }
 
+    /// Everybody who waits.
+    async fn waiters(&self) -> Result<String> {
+        let keys = by_name::WAITERS.keys.iter().map(|key| match *key {
+            "main" => Ok(MAIN.to_owned()),
+            key => Ok(name_of("name")?.part(key)),
+        });
+        let keys: Result<Vec<_>> = keys.collect();
+        self.run(&by_name::WAITERS, keys?, &["0", "-1"]).await
+    }
+
     pub(super) async fn command(&self, words: &[&str]) -> Result<String> {
         self.site.command(words).await
     }

@@ -73,6 +73,11 @@ async fn another_type_under_a_derived_key_is_told_and_left_alone(it: &Scripts) -
         ensure!(it.acquire(B).await? == "WRONG_KIND", "{key}");
         ensure!(it.release(B).await? == "NOT_HELD 0", "{key}");
         ensure!(it.renew(B).await? == "GONE" && it.verify(B).await? == "GONE", "{key}");
+        let (place, waiters) = match key {
+            QUEUE => ("WRONG_KIND", "WRONG_KIND"),
+            _ => ("QUEUED 0 0", "WAITERS "),
+        };
+        ensure!(it.place(B).await? == place && it.waiters().await? == waiters, "{key}");
         ensure!(it.dump().await? == before, "{key}");
     }
     Ok(())

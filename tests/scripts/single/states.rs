@@ -184,6 +184,7 @@ async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> 
         ensure!(it.repeat(claim, first).await? == "GONE");
     }
     ensure!(it.revoke().await? == "FREE");
+    ensure!(it.place(B).await? == "QUEUED 0 0" && it.waiters().await? == "WAITERS ");
     // A free name, and a claim that lies alone under it.
     let next = token(&it.acquire(C).await?)?;
     ensure!(next > first);
@@ -192,6 +193,7 @@ async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> 
         ensure!(it.renew(claim).await? == "GONE" && it.verify(claim).await? == "GONE");
         ensure!(it.release(claim).await? == "NOT_HELD 0");
     }
+    ensure!(it.place(B).await? == "QUEUED 0 0" && it.waiters().await? == "WAITERS ");
     ensure!(it.release(C).await? == "RELEASED 1 0");
     Ok(())
 }

@@ -238,7 +238,7 @@ impl Queue for LockProtocol {
 
     fn position(&self, claim: &str) -> ScriptCall {
         let args = [claim.to_owned(), self.share.text()];
-        ScriptCall::new(&lock::QUEUE, [self.name.part("queue")], args)
+        ScriptCall::new(&lock::QUEUE, [self.main(), self.name.part("queue")], args)
     }
 }
 
