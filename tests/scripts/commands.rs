@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Mutex, Released, ReentrantLock, RwLock};
+use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, Released, RwLock};
 use lockkeeper_testkit::server::Server;
 
 /// How often each command was executed since the last reset, those in scripts among them.
 async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
-    let stats = server.command(&["INFO", "commandstats"]).await?.into_text()?;
+    let stats = server
+        .command(&["INFO", "commandstats"])
+        .await?
+        .into_text()?;
     let mut executed = BTreeMap::new();
-    for line in stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
+    for line in stats
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"))
+    {
         let (command, figures) = line.split_once(":calls=").context("no calls")?;
         let calls = figures.split(',').next().unwrap_or_default().parse()?;
         executed.insert(command.to_owned(), calls);
@@ -24,7 +30,11 @@ async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
 /// A client that has done what it does once in its life: it introduces itself, and listens to what it is told.
 async fn settled(server: &Server) -> Result<Client> {
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
-    Mutex::new(&client, "first").acquire().await?.release().await?;
+    Mutex::new(&client, "first")
+        .acquire()
+        .await?
+        .release()
+        .await?;
     while server.commandstats("subscribe").await? == 0 {
         tokio::task::yield_now().await;
     }
@@ -32,7 +42,10 @@ async fn settled(server: &Server) -> Result<Client> {
 }
 
 /// What a hundred rounds cost, of which the first has taught the server the scripts.
-async fn rounds(server: &Server, round: impl AsyncFn() -> lockkeeper::Result<Released>) -> Result<BTreeMap<String, u64>> {
+async fn rounds(
+    server: &Server,
+    round: impl AsyncFn() -> lockkeeper::Result<Released>,
+) -> Result<BTreeMap<String, u64>> {
     round().await?;
     server.command(&["CONFIG", "RESETSTAT"]).await?;
     for _ in 0..100 {
@@ -44,8 +57,18 @@ async fn rounds(server: &Server, round: impl AsyncFn() -> lockkeeper::Result<Rel
 /// Two scripts for each round and nothing else, and so many commands in them.
 fn costs(executed: &BTreeMap<String, u64>, in_scripts: u64) -> Result<()> {
     ensure!(executed.get("evalsha") == Some(&200), "{executed:?}");
-    for other in ["eval", "subscribe", "unsubscribe", "script|load", "client|list", "publish"] {
-        ensure!(!executed.contains_key(other), "{other} was sent: {executed:?}");
+    for other in [
+        "eval",
+        "subscribe",
+        "unsubscribe",
+        "script|load",
+        "client|list",
+        "publish",
+    ] {
+        ensure!(
+            !executed.contains_key(other),
+            "{other} was sent: {executed:?}"
+        );
     }
     let all: u64 = executed.values().sum();
     ensure!(all == 200 + 100 * in_scripts, "{executed:?}");

@@ -54,7 +54,11 @@ const fn three(owner: u8) -> [On<'static>; 3] {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn item(on: &On<'_>, verb: Together, change: impl Fn(&mut RequestContext<'_>)) -> Result<ScriptCall> {
+fn item(
+    on: &On<'_>,
+    verb: Together,
+    change: impl Fn(&mut RequestContext<'_>),
+) -> Result<ScriptCall> {
     let (name, kind, who) = *on;
     let id = who.id()?;
     let mut ask = RequestContext::new(&id, TTL, 0, None);
@@ -62,8 +66,15 @@ fn item(on: &On<'_>, verb: Together, change: impl Fn(&mut RequestContext<'_>)) -
     Ok(lock_on(name, kind)?.item(ask, verb))
 }
 
-async fn ask(it: &Scripts, on: &[On<'_>], change: impl Fn(&mut RequestContext<'_>)) -> Result<Vec<String>> {
-    let items: Result<Vec<_>> = on.iter().map(|on| item(on, Together::Acquire, &change)).collect();
+async fn ask(
+    it: &Scripts,
+    on: &[On<'_>],
+    change: impl Fn(&mut RequestContext<'_>),
+) -> Result<Vec<String>> {
+    let items: Result<Vec<_>> = on
+        .iter()
+        .map(|on| item(on, Together::Acquire, &change))
+        .collect();
     it.batch(items?).await
 }
 
@@ -84,9 +95,17 @@ async fn hold(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
     Ok(outcomes)
 }
 
-async fn release_with(it: &Scripts, on: &[On<'_>], cooldown: Duration, overtakes: bool) -> Result<Vec<String>> {
+async fn release_with(
+    it: &Scripts,
+    on: &[On<'_>],
+    cooldown: Duration,
+    overtakes: bool,
+) -> Result<Vec<String>> {
     let verb = Together::Release { overtakes };
-    let items: Result<Vec<_>> = on.iter().map(|on| item(on, verb, |ask| ask.cooldown = cooldown)).collect();
+    let items: Result<Vec<_>> = on
+        .iter()
+        .map(|on| item(on, verb, |ask| ask.cooldown = cooldown))
+        .collect();
     it.batch(items?).await
 }
 
@@ -95,7 +114,10 @@ async fn release(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
 }
 
 fn statuses(outcomes: &[String]) -> Vec<&str> {
-    outcomes.iter().filter_map(|outcome| outcome.split(' ').next()).collect()
+    outcomes
+        .iter()
+        .filter_map(|outcome| outcome.split(' ').next())
+        .collect()
 }
 
 /// Nobody holds the names; if names are inflated here there is a marker over nobody under each.
@@ -103,7 +125,8 @@ async fn are_free(it: &Scripts) -> Result<()> {
     if it.inflates {
         hold(it, &three(9)).await?;
         for name in NAMES {
-            it.command(&["DEL", &name_of(name)?.part("holders")]).await?;
+            it.command(&["DEL", &name_of(name)?.part("holders")])
+                .await?;
         }
     }
     Ok(())
@@ -151,7 +174,10 @@ async fn one_name_held_by_another_keeps_all_others_free(it: &Scripts) -> Result<
     hold(it, &[("b", "reentrant", Who(2, 9))]).await?;
     let before = it.keys().await?;
     let outcomes = acquire(it, &three(1)).await?;
-    ensure!(statuses(&outcomes) == ["FREE", "BUSY", "FREE"], "{outcomes:?}");
+    ensure!(
+        statuses(&outcomes) == ["FREE", "BUSY", "FREE"],
+        "{outcomes:?}"
+    );
     let left = number(&outcomes[1], "BUSY", 1)?;
     ensure!((29_000..=30_000).contains(&left), "{left}");
     ensure!(it.keys().await? == before, "something was written");
@@ -159,17 +185,31 @@ async fn one_name_held_by_another_keeps_all_others_free(it: &Scripts) -> Result<
 }
 
 async fn every_name_that_is_held_is_named(it: &Scripts) -> Result<()> {
-    hold(it, &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))]).await?;
+    hold(
+        it,
+        &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))],
+    )
+    .await?;
     let outcomes = acquire(it, &three(1)).await?;
-    ensure!(statuses(&outcomes) == ["BUSY", "BUSY", "FREE"], "{outcomes:?}");
+    ensure!(
+        statuses(&outcomes) == ["BUSY", "BUSY", "FREE"],
+        "{outcomes:?}"
+    );
     Ok(())
 }
 
 async fn who_does_not_wait_leaves_no_sign(it: &Scripts) -> Result<()> {
-    hold(it, &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))]).await?;
+    hold(
+        it,
+        &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))],
+    )
+    .await?;
     let before = it.dump().await?;
     let outcomes = ask(it, &three(1), |ask| ask.queue_limit = Some(0)).await?;
-    ensure!(statuses(&outcomes) == ["BUSY", "BUSY", "FREE"], "{outcomes:?}");
+    ensure!(
+        statuses(&outcomes) == ["BUSY", "BUSY", "FREE"],
+        "{outcomes:?}"
+    );
     ensure!(it.dump().await? == before);
     Ok(())
 }
@@ -220,8 +260,13 @@ async fn a_revoked_claim_is_told_so_and_nothing_is_armed(it: &Scripts) -> Result
 }
 
 async fn another_kind_under_one_name_is_told_and_nothing_written(it: &Scripts) -> Result<()> {
-    hold(it, &[("a", "reentrant", Who(2, 1)), ("b", "mutex", Who(2, 2))]).await?;
-    it.command(&["HSET", "lockkeeper:c", "field", "value"]).await?;
+    hold(
+        it,
+        &[("a", "reentrant", Who(2, 1)), ("b", "mutex", Who(2, 2))],
+    )
+    .await?;
+    it.command(&["HSET", "lockkeeper:c", "field", "value"])
+        .await?;
     let before = it.dump().await?;
     let outcomes = acquire(it, &three(1)).await?;
     ensure!(outcomes == ["WRONG_KIND"; 3], "{outcomes:?}");
@@ -229,15 +274,24 @@ async fn another_kind_under_one_name_is_told_and_nothing_written(it: &Scripts) -
     Ok(())
 }
 
-async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(it: &Scripts) -> Result<()> {
+async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(
+    it: &Scripts,
+) -> Result<()> {
     it.command(&["SET", "lockkeeper:a", "somebody"]).await?;
-    it.command(&["SET", "lockkeeper:b", "somebody", "PX", "30000"]).await?;
+    it.command(&["SET", "lockkeeper:b", "somebody", "PX", "30000"])
+        .await?;
     are_free_but(it, "c").await?;
     let (a, b) = ("lockkeeper:a", "lockkeeper:b");
     let outcomes = acquire(it, &three(1)).await?;
-    ensure!(outcomes == ["BUSY -1", "WRONG_KIND", "FREE"], "{outcomes:?}");
+    ensure!(
+        outcomes == ["BUSY -1", "WRONG_KIND", "FREE"],
+        "{outcomes:?}"
+    );
     ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);
-    ensure!(it.command(&["GET", a]).await? == "somebody" && it.command(&["GET", b]).await? == "somebody");
+    ensure!(
+        it.command(&["GET", a]).await? == "somebody"
+            && it.command(&["GET", b]).await? == "somebody"
+    );
     Ok(())
 }
 
@@ -245,13 +299,15 @@ async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owner
 async fn are_free_but(it: &Scripts, name: &'static str) -> Result<()> {
     if it.inflates {
         hold(it, &[(name, "mutex", Who(9, 3))]).await?;
-        it.command(&["DEL", &name_of(name)?.part("holders")]).await?;
+        it.command(&["DEL", &name_of(name)?.part("holders")])
+            .await?;
     }
     Ok(())
 }
 
 async fn a_counter_of_another_type_is_told_before_anything_is_written(it: &Scripts) -> Result<()> {
-    it.command(&["HSET", &name_of("c")?.counter(), "field", "value"]).await?;
+    it.command(&["HSET", &name_of("c")?.counter(), "field", "value"])
+        .await?;
     let before = it.dump().await?;
     let outcomes = acquire(it, &three(1)).await?;
     ensure!(outcomes == ["FREE", "FREE", "WRONG_KIND"], "{outcomes:?}");
@@ -286,7 +342,10 @@ async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) 
         ensure!(held(it).await?.is_empty());
         for poller in &mut pollers {
             let heard = poller.heard(it).await?;
-            ensure!(heard == ["free"][..usize::from(round > 0)], "{round}: {heard:?}");
+            ensure!(
+                heard == ["free"][..usize::from(round > 0)],
+                "{round}: {heard:?}"
+            );
         }
     }
     Ok(())
@@ -297,39 +356,58 @@ async fn a_release_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> 
     release(it, &three(1)).await?;
     hold(it, &three(2)).await?;
     ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);
-    ensure!(held(it).await?.len() == 3, "the second release took others' locks away");
+    ensure!(
+        held(it).await?.len() == 3,
+        "the second release took others' locks away"
+    );
     Ok(())
 }
 
 async fn a_release_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
     hold(it, &[("a", "mutex", Who(1, 1))]).await?;
     hold(it, &[("b", "reentrant", Who(2, 2))]).await?;
-    it.command(&["HSET", "lockkeeper:c", "field", "value"]).await?;
+    it.command(&["HSET", "lockkeeper:c", "field", "value"])
+        .await?;
     let left = release(it, &three(1)).await?;
-    ensure!(left == ["RELEASED 1 0", "NOT_HELD 0", "NOT_HELD 0"], "{left:?}");
+    ensure!(
+        left == ["RELEASED 1 0", "NOT_HELD 0", "NOT_HELD 0"],
+        "{left:?}"
+    );
     ensure!(held(it).await? == ["lockkeeper:b", "lockkeeper:c"]);
     Ok(())
 }
 
 async fn a_release_says_what_its_owner_still_holds(it: &Scripts) -> Result<()> {
     hold(it, &three(1)).await?;
-    let others = three(1).map(|(name, kind, Who(owner, number))| (name, kind, Who(owner, number + 100)));
+    let others =
+        three(1).map(|(name, kind, Who(owner, number))| (name, kind, Who(owner, number + 100)));
     // Of a mutex an owner has one claim, and another one is nothing to it.
     let left = release(it, &others).await?;
-    ensure!(left == ["NOT_HELD 0", "NOT_HELD 1", "NOT_HELD 0"], "{left:?}");
+    ensure!(
+        left == ["NOT_HELD 0", "NOT_HELD 1", "NOT_HELD 0"],
+        "{left:?}"
+    );
     Ok(())
 }
 
-async fn a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone(it: &Scripts) -> Result<()> {
+async fn a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone(
+    it: &Scripts,
+) -> Result<()> {
     hold(it, &three(1)).await?;
     release(it, &three(1)).await?;
-    ensure!(it.keys().await?.len() == 3, "more than the counters is left");
+    ensure!(
+        it.keys().await?.len() == 3,
+        "more than the counters is left"
+    );
     are_free(it).await?;
     release_with(it, &three(2), Duration::ZERO, true).await?;
     let outcomes = acquire(it, &three(2)).await?;
     ensure!(outcomes == ["GONE"; 3], "{outcomes:?}");
     let left = it.pttl(&name_of("b")?.tombstone(&Who(2, 2).id()?)).await?;
-    ensure!((29_000..=30_000).contains(&left), "the tombstone lives for {left} ms");
+    ensure!(
+        (29_000..=30_000).contains(&left),
+        "the tombstone lives for {left} ms"
+    );
     ensure!(held(it).await?.is_empty());
     Ok(())
 }
@@ -348,7 +426,10 @@ async fn a_release_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
         ensure!(poller.heard(it).await? == ["kept"]);
     }
     for outcome in acquire(it, &three(2)).await? {
-        ensure!((8_000..=9_000).contains(&number(&outcome, "BUSY", 1)?), "{outcome}");
+        ensure!(
+            (8_000..=9_000).contains(&number(&outcome, "BUSY", 1)?),
+            "{outcome}"
+        );
     }
     for key in it.keys().await? {
         ensure!(it.pttl(&key).await? > 0, "{key} has no end");
@@ -364,7 +445,9 @@ async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result
     let other = Who(2, 7).id()?;
     for (name, kind, who) in three(1) {
         let lock = lock_on(name, kind)?;
-        let busy = it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None))).await?;
+        let busy = it
+            .call(lock.acquire(RequestContext::new(&other, TTL, 0, None)))
+            .await?;
         number(&busy, "BUSY", 1)?;
         // And what single scripts do to such a claim they do to any.
         let id = who.id()?;
@@ -373,23 +456,36 @@ async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result
         number(&it.call(lock.verify(ask)).await?, "HELD", 1)?;
         ensure!(it.call(lock.release(ask, false)).await? == "RELEASED 1 0");
         // A claim of a single lock keeps out several.
-        number(&it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None))).await?, "GRANTED", 1)?;
+        number(
+            &it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None)))
+                .await?,
+            "GRANTED",
+            1,
+        )?;
         if it.inflates {
             it.inflate(name, kind, Who(2, 7)).await?;
         }
     }
     let outcomes = acquire(it, &three(1)).await?;
     ensure!(statuses(&outcomes) == ["BUSY"; 3], "{outcomes:?}");
-    let single: Vec<_> = three(2).map(|(name, kind, _)| (name, kind, Who(2, 7))).into();
+    let single: Vec<_> = three(2)
+        .map(|(name, kind, _)| (name, kind, Who(2, 7)))
+        .into();
     ensure!(release(it, &single).await? == ["RELEASED 1 0"; 3]);
     Ok(())
 }
 
 async fn a_hundred_and_twenty_eight_names_and_more_are_one_run(it: &Scripts) -> Result<()> {
     for count in [1, 2, 16, 128, 1024] {
-        let names: Vec<String> = (0..count).map(|number| format!("{count}:{number}")).collect();
+        let names: Vec<String> = (0..count)
+            .map(|number| format!("{count}:{number}"))
+            .collect();
         let kinds = ["mutex", "reentrant"].into_iter().cycle();
-        let on: Vec<On<'_>> = names.iter().zip(kinds).map(|(name, kind)| (&**name, kind, Who(1, 1))).collect();
+        let on: Vec<On<'_>> = names
+            .iter()
+            .zip(kinds)
+            .map(|(name, kind)| (&**name, kind, Who(1, 1)))
+            .collect();
         let outcomes = acquire(it, &on).await?;
         ensure!(outcomes.len() == count && statuses(&outcomes) == vec!["GRANTED"; count]);
         let left = release(it, &on).await?;

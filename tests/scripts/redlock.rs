@@ -67,7 +67,12 @@ impl Member {
         let name = name_of("name")?;
         let keys = vec![MAIN.to_owned(), name.counter(), name.tombstone(&who.id()?)];
         let (claim, ttl) = (who.text()?, ttl.as_millis().to_string());
-        self.run(&redlock::ACQUIRE, keys, &[&claim, &ttl, "0", longest, polled]).await
+        self.run(
+            &redlock::ACQUIRE,
+            keys,
+            &[&claim, &ttl, "0", longest, polled],
+        )
+        .await
     }
 
     async fn acquire(&self, who: Who) -> Result<String> {
@@ -80,11 +85,15 @@ impl Member {
 
     async fn raise(&self, who: Who, token: &str) -> Result<String> {
         let keys = vec![MAIN.to_owned(), name_of("name")?.counter()];
-        self.run(&redlock::RAISE, keys, &[&who.text()?, token]).await
+        self.run(&redlock::RAISE, keys, &[&who.text()?, token])
+            .await
     }
 
     async fn counter(&self) -> Result<i64> {
-        Ok(self.command(&["GET", &name_of("name")?.counter()]).await?.parse()?)
+        Ok(self
+            .command(&["GET", &name_of("name")?.counter()])
+            .await?
+            .parse()?)
     }
 
     /// For how long the counter is remembered, ms.
@@ -110,7 +119,10 @@ async fn an_acquire_run_again_arms_and_gives_the_same_token(it: &Member) -> Resu
     ensure!(it.granted(A).await? == token);
     ensure!(it.pttl(MAIN).await? > 29_000);
     it.command(&["DEL", &name_of("name")?.counter()]).await?;
-    ensure!(it.granted(A).await? == token, "whatever became of the counter");
+    ensure!(
+        it.granted(A).await? == token,
+        "whatever became of the counter"
+    );
     Ok(())
 }
 
@@ -142,20 +154,28 @@ async fn a_poller_leaves_a_sign_and_is_told(it: &Member) -> Result<()> {
     it.release(A).await?;
     ensure!(poller.heard(it).await?.is_empty());
     for others_poll in [false, true] {
-        token(&it.ask(A, TTL, "0", if others_poll { "1" } else { "0" }).await?)?;
+        token(
+            &it.ask(A, TTL, "0", if others_poll { "1" } else { "0" })
+                .await?,
+        )?;
         if !others_poll {
             number(&it.acquire(B).await?, "BUSY", 1)?;
             number(&it.acquire(B).await?, "BUSY", 1)?;
         }
         let value = it.command(&["GET", MAIN]).await?;
-        ensure!(value.ends_with(|flag| flag == 'p') && !value.ends_with("pp"), "{value}");
+        ensure!(
+            value.ends_with(|flag| flag == 'p') && !value.ends_with("pp"),
+            "{value}"
+        );
         ensure!(it.release(A).await? == "RELEASED 1 0");
         ensure!(poller.heard(it).await? == ["free"]);
     }
     Ok(())
 }
 
-async fn a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when(it: &Member) -> Result<()> {
+async fn a_server_up_for_less_than_the_longest_ttl_grants_nothing_and_says_until_when(
+    it: &Member,
+) -> Result<()> {
     let left = number(&it.acquire_if_up(A, TTL, EVER).await?, "QUARANTINED", 1)?;
     ensure!(left > 0 && left <= EVER.parse()?, "{left} ms");
     ensure!(it.keys().await?.is_empty(), "something was written");
@@ -277,13 +297,23 @@ async fn a_token_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Memb
     let ahead = it.granted(A).await? + 3_600_000_000;
     ensure!(it.raise(A, &ahead.to_string()).await? == "RAISED");
     let (left, expected) = (it.counter_left().await?, DAY + 3_600_000);
-    ensure!((expected - 10_000..=expected + 1).contains(&left), "{left} ms");
+    ensure!(
+        (expected - 10_000..=expected + 1).contains(&left),
+        "{left} ms"
+    );
     Ok(())
 }
 
 async fn what_is_no_token_is_not_written_back(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    for garbage in ["", "x", "-1", "1e300", "9007199254740993", "99999999999999999999"] {
+    for garbage in [
+        "",
+        "x",
+        "-1",
+        "1e300",
+        "9007199254740993",
+        "99999999999999999999",
+    ] {
         ensure!(it.raise(A, garbage).await? == "RAISED", "{garbage}");
         ensure!(it.counter().await? == token, "{garbage}");
         ensure!(it.granted(A).await? == token, "{garbage}");

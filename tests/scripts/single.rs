@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper_core::protocol::{LockProtocol, Protocol as _, Queue as _, RequestContext, ScriptCall, Share};
+use lockkeeper_core::protocol::{
+    LockProtocol, Protocol as _, Queue as _, RequestContext, ScriptCall, Share,
+};
 use lockkeeper_core::store::{Call, Event, Form, Store, Value};
 use lockkeeper_core::{ClaimId, FencingToken, Kind, Name};
 use lockkeeper_lua::{Script, name as by_name};
@@ -110,7 +112,10 @@ pub(super) fn lock_on(name: &str, kind: &'static str) -> Result<LockProtocol> {
         "mutex" | "redlock" => lock,
         "reentrant" => lock.reentrant(),
         "fair" => lock.reentrant().queueing(),
-        "rwlock" => lock.reentrant().queueing().in_mode(Share::Whole, Share::Parts(1), "write"),
+        "rwlock" => lock
+            .reentrant()
+            .queueing()
+            .in_mode(Share::Whole, Share::Parts(1), "write"),
         _ => bail!("no kind {kind}"),
     })
 }
@@ -171,7 +176,12 @@ impl Scripts {
     pub(super) async fn on(site: impl Site + 'static) -> Result<Self> {
         let store = site.store().await?;
         let site = Box::new(site);
-        Ok(Self { site, store, kind: "mutex", inflates: false })
+        Ok(Self {
+            site,
+            store,
+            kind: "mutex",
+            inflates: false,
+        })
     }
 
     /// Claims lie alone, as far as they can.
@@ -209,20 +219,32 @@ impl Scripts {
     }
 
     /// What became of each item of a batch, as words.
-    pub(super) async fn batch(&self, items: impl IntoIterator<Item = ScriptCall>) -> Result<Vec<String>> {
+    pub(super) async fn batch(
+        &self,
+        items: impl IntoIterator<Item = ScriptCall>,
+    ) -> Result<Vec<String>> {
         let call = Call::new(joined(items)?, 7, Form::Source, Duration::from_secs(5));
         let reply = self.store.call(call).await?;
         ensure!(reply.status().as_str() == "DONE", "{reply:?}");
         Ok(reply.fields().iter().map(text).collect())
     }
 
-    pub(super) async fn run(&self, script: &'static Script, keys: Vec<String>, args: &[&str]) -> Result<String> {
+    pub(super) async fn run(
+        &self,
+        script: &'static Script,
+        keys: Vec<String>,
+        args: &[&str],
+    ) -> Result<String> {
         let args = args.iter().map(|&arg| arg.to_owned());
         self.call(ScriptCall::new(script, keys, args)).await
     }
 
     /// Asks by a request that is changed so; polls if it must.
-    pub(super) async fn acquire_with(&self, who: Who, change: impl FnOnce(&mut RequestContext<'_>)) -> Result<String> {
+    pub(super) async fn acquire_with(
+        &self,
+        who: Who,
+        change: impl FnOnce(&mut RequestContext<'_>),
+    ) -> Result<String> {
         let id = who.id()?;
         let mut ask = usual(&id);
         change(&mut ask);
@@ -293,7 +315,10 @@ impl Scripts {
         if thin != "INFLATED" {
             return Ok(thin);
         }
-        Ok(self.batch([self.lock()?.renew(ask.on_inflated(true))]).await?.join(" "))
+        Ok(self
+            .batch([self.lock()?.renew(ask.on_inflated(true))])
+            .await?
+            .join(" "))
     }
 
     pub(super) async fn renew(&self, who: Who) -> Result<String> {
@@ -308,7 +333,8 @@ impl Scripts {
         if thin != "INFLATED" {
             return Ok(thin);
         }
-        self.call(self.lock()?.release(ask.on_inflated(true), false)).await
+        self.call(self.lock()?.release(ask.on_inflated(true), false))
+            .await
     }
 
     pub(super) async fn release(&self, who: Who) -> Result<String> {
@@ -317,7 +343,8 @@ impl Scripts {
 
     /// Releases while an acquire is unanswered.
     pub(super) async fn release_in_doubt(&self, who: Who) -> Result<String> {
-        self.call(self.lock()?.release(usual(&who.id()?), true)).await
+        self.call(self.lock()?.release(usual(&who.id()?), true))
+            .await
     }
 
     pub(super) async fn verify(&self, who: Who) -> Result<String> {
@@ -332,7 +359,9 @@ impl Scripts {
     pub(super) async fn revoke_on(&self, name: &str) -> Result<String> {
         let name = name_of(name)?;
         let derived = ["holders", "queue", "state"].map(|part| name.part(part));
-        let keys = std::iter::once(name.main().to_owned()).chain(derived).collect();
+        let keys = std::iter::once(name.main().to_owned())
+            .chain(derived)
+            .collect();
         self.run(&by_name::REVOKE, keys, &[]).await
     }
 
@@ -374,7 +403,10 @@ impl Scripts {
             return table.concat(redis.call('HGETALL', KEYS[1]), ' ')";
         let mut dump = Vec::new();
         for key in self.keys().await? {
-            dump.push(format!("{key}: {}", self.command(&["EVAL", READ, "1", &key]).await?));
+            dump.push(format!(
+                "{key}: {}",
+                self.command(&["EVAL", READ, "1", &key]).await?
+            ));
         }
         Ok(dump)
     }
@@ -400,7 +432,9 @@ impl Scripts {
             end \
             return table.concat(lines, '\\n')";
         let name = name_of(name)?;
-        let lines = self.command(&["EVAL", READ, "2", name.main(), &name.part("holders")]).await?;
+        let lines = self
+            .command(&["EVAL", READ, "2", name.main(), &name.part("holders")])
+            .await?;
         let lease = |line: &str| {
             let (member, left) = line.split_once(' ').context("two words")?;
             Ok((member.to_owned(), left.parse()?))
@@ -418,7 +452,9 @@ impl Scripts {
     pub(super) async fn left(&self, who: Who) -> Result<i64> {
         let (leases, member) = (self.leases().await?, format!("x:{}", who.text()?));
         let lease = leases.iter().find(|(found, _)| *found == member);
-        Ok(lease.with_context(|| format!("{member} is not in {leases:?}"))?.1)
+        Ok(lease
+            .with_context(|| format!("{member} is not in {leases:?}"))?
+            .1)
     }
 
     /// Time passes until so much is left of the lease of a claim that holds all of the name, ms.
@@ -433,8 +469,20 @@ impl Scripts {
             local time = redis.call('TIME') \
             local now = time[1] * 1000 + math.floor(time[2] / 1000) \
             return redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), ARGV[1])";
-        let (name, member, left) = (name_of(name)?, format!("x:{}", who.text()?), left.to_string());
-        let words = ["EVAL", SET, "2", name.main(), &name.part("holders"), &member, &left];
+        let (name, member, left) = (
+            name_of(name)?,
+            format!("x:{}", who.text()?),
+            left.to_string(),
+        );
+        let words = [
+            "EVAL",
+            SET,
+            "2",
+            name.main(),
+            &name.part("holders"),
+            &member,
+            &left,
+        ];
         self.command(&words).await?;
         Ok(())
     }
@@ -443,7 +491,10 @@ impl Scripts {
     pub(super) async fn is_polled(&self) -> Result<bool> {
         let value = self.command(&["GET", MAIN]).await?;
         let words: Vec<&str> = value.split(' ').collect();
-        let flags = words.get(6).or(words.get(3)).with_context(|| value.clone())?;
+        let flags = words
+            .get(6)
+            .or(words.get(3))
+            .with_context(|| value.clone())?;
         Ok(flags.contains('p'))
     }
 
@@ -455,7 +506,10 @@ impl Scripts {
             ensure!(left > 0, "{key} has no end");
             let is_derived = [HOLDERS, QUEUE, STATE].contains(&&*key);
             // Both were read at times of their own.
-            ensure!(!is_derived || left <= main + 1, "{key} ends after {left} ms, the marker after {main}");
+            ensure!(
+                !is_derived || left <= main + 1,
+                "{key} ends after {left} ms, the marker after {main}"
+            );
         }
         Ok(())
     }
@@ -464,7 +518,11 @@ impl Scripts {
         let store = self.site.store().await?;
         let events = store.events().context("its events are taken")?;
         store.subscribe(&channel).await?;
-        Ok(Listener { store, events, channel })
+        Ok(Listener {
+            store,
+            events,
+            channel,
+        })
     }
 
     /// Where those who poll the name listen.
@@ -513,8 +571,8 @@ async fn a_replica_refuses_instead_of_answering_from_what_it_has() -> Result<()>
 async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     let server = Server::start().await?;
     let rules = [
-        "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-mget", "-hdel",
-        "-hmget", "-hgetall", "-set", "-zrem",
+        "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-mget",
+        "-hdel", "-hmget", "-hgetall", "-set", "-zrem",
     ];
     server.command(&rules).await?;
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port());

@@ -44,12 +44,16 @@ async fn tokens_are_whole_numbers_that_lua_did_not_round(it: &Scripts) -> Result
     let mut last = 0;
     for round in 0..50 {
         let next = token(&it.acquire(Who(1, round)).await?)?;
-        ensure!(next > last && next.to_string().len() == 16, "{next} after {last}");
+        ensure!(
+            next > last && next.to_string().len() == 16,
+            "{next} after {last}"
+        );
         last = next;
         it.release(Who(1, round)).await?;
     }
     // Far ahead of the clock every token is the one before it plus one, to the last digit.
-    it.command(&["SET", &counter()?, "4503599627370495"]).await?;
+    it.command(&["SET", &counter()?, "4503599627370495"])
+        .await?;
     ensure!(token(&it.acquire(A).await?)? == 4_503_599_627_370_496);
     ensure!(it.command(&["GET", &counter()?]).await? == "4503599627370496");
     Ok(())
@@ -80,13 +84,30 @@ async fn the_names_of_a_slot_share_a_counter(it: &Scripts) -> Result<()> {
 async fn a_counter_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Result<()> {
     let mut last = 0;
     // The last ones are larger than what Lua, and than what a server counts in ones.
-    for garbage in ["no number", "", "-7", "1e3", "9007199254740993", "9223372036854775807", "99999999999999999999"] {
+    for garbage in [
+        "no number",
+        "",
+        "-7",
+        "1e3",
+        "9007199254740993",
+        "9223372036854775807",
+        "99999999999999999999",
+    ] {
         for raises in [true, false] {
             it.command(&["SET", &counter()?, garbage]).await?;
             let next = it.acquire_either_way(A, raises).await?;
-            ensure!(next > last && next.to_string().len() == 16, "{garbage:?}, {raises}: {next} after {last}");
-            ensure!(it.command(&["GET", &counter()?]).await? == next.to_string(), "{garbage:?}, {raises}");
-            ensure!(it.pttl(&counter()?).await? > DAY - 1_000, "{garbage:?}, {raises}: it has no end");
+            ensure!(
+                next > last && next.to_string().len() == 16,
+                "{garbage:?}, {raises}: {next} after {last}"
+            );
+            ensure!(
+                it.command(&["GET", &counter()?]).await? == next.to_string(),
+                "{garbage:?}, {raises}"
+            );
+            ensure!(
+                it.pttl(&counter()?).await? > DAY - 1_000,
+                "{garbage:?}, {raises}: it has no end"
+            );
             last = next;
             it.release(A).await?;
         }
@@ -94,10 +115,16 @@ async fn a_counter_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Resul
     Ok(())
 }
 
-async fn a_counter_of_another_type_is_refused_before_anything_is_written(it: &Scripts) -> Result<()> {
+async fn a_counter_of_another_type_is_refused_before_anything_is_written(
+    it: &Scripts,
+) -> Result<()> {
     it.command(&["HSET", &counter()?, "field", "value"]).await?;
     for raises in [true, false] {
-        let error = it.acquire_either_way(A, raises).await.err().context("it was granted")?;
+        let error = it
+            .acquire_either_way(A, raises)
+            .await
+            .err()
+            .context("it was granted")?;
         ensure!(error.to_string().contains("WRONGTYPE"), "{error}");
         ensure!(it.keys().await? == [counter()?]);
     }
@@ -111,28 +138,39 @@ async fn a_lost_counter_begins_again_at_the_clock(it: &Scripts) -> Result<()> {
         it.command(&["DEL", &counter()?]).await?;
         let next = it.acquire_either_way(A, raises).await?;
         ensure!(next > last, "{raises}: {next} after {last}");
-        ensure!(it.pttl(&counter()?).await? > DAY - 1_000, "{raises}: it has no end");
+        ensure!(
+            it.pttl(&counter()?).await? > DAY - 1_000,
+            "{raises}: it has no end"
+        );
         last = next;
     }
     Ok(())
 }
 
-async fn a_counter_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(it: &Scripts) -> Result<()> {
+async fn a_counter_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead(
+    it: &Scripts,
+) -> Result<()> {
     let now = token(&it.acquire(A).await?)?;
     it.release(A).await?;
     let hour_ahead = now + 3_600_000_000;
-    it.command(&["SET", &counter()?, &hour_ahead.to_string(), "PX", "30000"]).await?;
+    it.command(&["SET", &counter()?, &hour_ahead.to_string(), "PX", "30000"])
+        .await?;
     ensure!(token(&it.acquire(B).await?)? == hour_ahead + 1);
     let kept = it.pttl(&counter()?).await?;
     let expected = DAY + 3_600_000;
-    ensure!((expected - 10_000..=expected).contains(&kept), "an hour and a day, not {kept} ms");
+    ensure!(
+        (expected - 10_000..=expected).contains(&kept),
+        "an hour and a day, not {kept} ms"
+    );
     it.release(B).await?;
     ensure!(token(&it.acquire_unraised(C, 0).await?)? == hour_ahead + 2);
     ensure!(it.pttl(&counter()?).await? > expected - 10_000, "shortened");
     Ok(())
 }
 
-async fn a_counter_that_was_raised_a_moment_ago_is_drawn_from_by_one_step(it: &Scripts) -> Result<()> {
+async fn a_counter_that_was_raised_a_moment_ago_is_drawn_from_by_one_step(
+    it: &Scripts,
+) -> Result<()> {
     let first = token(&it.acquire(A).await?)?;
     it.release(A).await?;
     for next in first + 1..first + 4 {

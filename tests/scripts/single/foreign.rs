@@ -72,12 +72,18 @@ async fn another_type_under_a_derived_key_is_told_and_left_alone(it: &Scripts) -
         let before = it.dump().await?;
         ensure!(it.acquire(B).await? == "WRONG_KIND", "{key}");
         ensure!(it.release(B).await? == "NOT_HELD 0", "{key}");
-        ensure!(it.renew(B).await? == "GONE" && it.verify(B).await? == "GONE", "{key}");
+        ensure!(
+            it.renew(B).await? == "GONE" && it.verify(B).await? == "GONE",
+            "{key}"
+        );
         let (place, waiters) = match key {
             QUEUE => ("WRONG_KIND", "WRONG_KIND"),
             _ => ("QUEUED 0 0", "WAITERS "),
         };
-        ensure!(it.place(B).await? == place && it.waiters().await? == waiters, "{key}");
+        ensure!(
+            it.place(B).await? == place && it.waiters().await? == waiters,
+            "{key}"
+        );
         ensure!(it.dump().await? == before, "{key}");
     }
     Ok(())
@@ -106,9 +112,14 @@ async fn a_peers_lock_excludes_ours_and_ours_excludes_it(it: &Scripts) -> Result
     Ok(())
 }
 
-async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(it: &Scripts) -> Result<()> {
+async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(
+    it: &Scripts,
+) -> Result<()> {
     let words = ["somebody", "3f1c", "mutex x claim", "mutex:1:2", "x"];
-    for (value, left) in words.iter().flat_map(|word| [(word, None), (word, Some("30000"))]) {
+    for (value, left) in words
+        .iter()
+        .flat_map(|word| [(word, None), (word, Some("30000"))])
+    {
         it.command(&["DEL", MAIN]).await?;
         let mut set = vec!["SET", MAIN, value];
         set.extend(left.iter().flat_map(|left| ["PX", left]));
@@ -121,7 +132,10 @@ async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owner
             } else if left.is_none() {
                 ensure!(reply == "BUSY -1", "{reply}");
             } else {
-                ensure!((29_000..=30_000).contains(&number(&reply, "BUSY", 1)?), "{reply}");
+                ensure!(
+                    (29_000..=30_000).contains(&number(&reply, "BUSY", 1)?),
+                    "{reply}"
+                );
             }
             is_not_there(it, &lock).await?;
             ensure!(it.dump().await? == before, "{kind}");
@@ -162,15 +176,32 @@ async fn another_kinds_claim_is_told_and_left_alone(it: &Scripts) -> Result<()> 
 }
 
 async fn what_only_looks_like_a_marker_is_told_and_left_alone(it: &Scripts) -> Result<()> {
-    for value in ["mutex * ", "mutex * 1 1 0 7", "mutex * a b c d - e", "mutex * 1 1 0 7 p owner"] {
+    for value in [
+        "mutex * ",
+        "mutex * 1 1 0 7",
+        "mutex * a b c d - e",
+        "mutex * 1 1 0 7 p owner",
+    ] {
         it.command(&["SET", MAIN, value, "PX", "30000"]).await?;
         let before = it.dump().await?;
         for (kind, lock) in all_kinds()? {
             let a = A.id()?;
-            ensure!(it.call(lock.acquire(usual(&a))).await? == "WRONG_KIND", "{kind}: {value}");
-            ensure!(it.call(lock.verify(usual(&a))).await? == "GONE", "{kind}: {value}");
-            ensure!(it.batch([lock.renew(usual(&a))]).await? == ["GONE"], "{kind}: {value}");
-            ensure!(it.call(lock.release(usual(&a), false)).await? == "NOT_HELD 0", "{kind}: {value}");
+            ensure!(
+                it.call(lock.acquire(usual(&a))).await? == "WRONG_KIND",
+                "{kind}: {value}"
+            );
+            ensure!(
+                it.call(lock.verify(usual(&a))).await? == "GONE",
+                "{kind}: {value}"
+            );
+            ensure!(
+                it.batch([lock.renew(usual(&a))]).await? == ["GONE"],
+                "{kind}: {value}"
+            );
+            ensure!(
+                it.call(lock.release(usual(&a), false)).await? == "NOT_HELD 0",
+                "{kind}: {value}"
+            );
             ensure!(it.dump().await? == before, "{kind}: {value}");
         }
     }

@@ -17,7 +17,9 @@ vectors! { Scripts in [thin inflated reentrant_thin reentrant_inflated]:
     a_revoked_claim_holds_and_is_armed_no_more
 }
 
-async fn an_acquire_of_a_free_name_writes_the_claim_and_the_counter_with_a_ttl(it: &Scripts) -> Result<()> {
+async fn an_acquire_of_a_free_name_writes_the_claim_and_the_counter_with_a_ttl(
+    it: &Scripts,
+) -> Result<()> {
     it.is_free().await?;
     let token = token(&it.acquire(A).await?)?;
     let counter = name_of("name")?.counter();
@@ -26,11 +28,16 @@ async fn an_acquire_of_a_free_name_writes_the_claim_and_the_counter_with_a_ttl(i
     ensure!(it.command(&["GET", MAIN]).await? == value);
     ensure!(it.command(&["GET", &counter]).await? == token.to_string());
     ensure!((29_000..=30_000).contains(&it.pttl(MAIN).await?));
-    ensure!((DAY - 1_000..=DAY).contains(&it.pttl(&counter).await?), "a day");
+    ensure!(
+        (DAY - 1_000..=DAY).contains(&it.pttl(&counter).await?),
+        "a day"
+    );
     Ok(())
 }
 
-async fn a_repeated_acquire_arms_the_ttl_again_and_gives_the_same_token(it: &Scripts) -> Result<()> {
+async fn a_repeated_acquire_arms_the_ttl_again_and_gives_the_same_token(
+    it: &Scripts,
+) -> Result<()> {
     let first = it.hold(A).await?;
     for repeat_knows_its_token in [false, true] {
         it.lease_ends_in(A, 3_000).await?;
@@ -56,11 +63,14 @@ async fn a_repeated_acquire_or_renewal_never_shortens(it: &Scripts) -> Result<()
     Ok(())
 }
 
-async fn a_repeated_acquire_gives_its_token_whatever_became_of_the_counter(it: &Scripts) -> Result<()> {
+async fn a_repeated_acquire_gives_its_token_whatever_became_of_the_counter(
+    it: &Scripts,
+) -> Result<()> {
     let (first, counter) = (it.hold(A).await?, name_of("name")?.counter());
     it.command(&["DEL", &counter]).await?;
     ensure!(token(&it.acquire(A).await?)? == first);
-    it.command(&["SET", &counter, "no number", "PX", "5000"]).await?;
+    it.command(&["SET", &counter, "no number", "PX", "5000"])
+        .await?;
     ensure!(token(&it.repeat(A, first).await?)? == first);
     Ok(())
 }
@@ -85,7 +95,11 @@ async fn a_repeat_of_another_grant_arms_nothing(it: &Scripts) -> Result<()> {
 
 async fn an_acquire_of_a_held_name_says_for_how_long(it: &Scripts) -> Result<()> {
     it.hold(A).await?;
-    let left = number(&it.acquire_with(B, |ask| ask.ttl = 3 * TTL).await?, "BUSY", 1)?;
+    let left = number(
+        &it.acquire_with(B, |ask| ask.ttl = 3 * TTL).await?,
+        "BUSY",
+        1,
+    )?;
     ensure!((29_000..=30_000).contains(&left), "{left}");
     ensure!(it.standing().await? == [format!("x:{}", A.text()?)]);
     Ok(())
@@ -106,7 +120,8 @@ async fn a_renewal_reaches_every_item_whatever_the_others_meet(it: &Scripts) -> 
     it.hold(A).await?;
     it.lease_ends_in(A, 3_000).await?;
     let (other, free) = (lock_on("other", it.kind)?, lock_on("free", it.kind)?);
-    it.command(&["HSET", "lockkeeper:other", "field", "value"]).await?;
+    it.command(&["HSET", "lockkeeper:other", "field", "value"])
+        .await?;
     let a = A.id()?;
     for inflated in [false, true] {
         let ask = usual(&a).on_inflated(inflated);
@@ -153,13 +168,21 @@ async fn a_revoked_claim_holds_and_is_armed_no_more(it: &Scripts) -> Result<()> 
     for _ in 0..2 {
         ensure!(it.revoke().await? == "TOLD 1");
     }
-    for answer in [it.acquire(A).await?, it.repeat(A, first).await?, it.renew(A).await?, it.verify(A).await?] {
+    for answer in [
+        it.acquire(A).await?,
+        it.repeat(A, first).await?,
+        it.renew(A).await?,
+        it.verify(A).await?,
+    ] {
         ensure!(answer == "REVOKED", "{answer}");
     }
     number(&it.acquire(B).await?, "BUSY", 1)?;
     number(&it.acquire(A2).await?, "BUSY", 1)?;
     let leases = it.leases().await?;
-    ensure!(leases[0].0 == format!("rx:{}", A.text()?) && leases[0].1 <= 9_000, "{leases:?}");
+    ensure!(
+        leases[0].0 == format!("rx:{}", A.text()?) && leases[0].1 <= 9_000,
+        "{leases:?}"
+    );
     ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(it.keys().await? == [name_of("name")?.counter()]);
     Ok(())

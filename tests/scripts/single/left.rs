@@ -34,7 +34,10 @@ async fn a_release_run_twice_has_the_effect_of_once(it: &Scripts) -> Result<()> 
     ensure!(it.hold(B).await? > first);
     ensure!(it.release(A).await? == "NOT_HELD 0");
     let standing = it.standing().await?;
-    ensure!(standing == [format!("x:{}", B.text()?)], "the second release took another's lock away");
+    ensure!(
+        standing == [format!("x:{}", B.text()?)],
+        "the second release took another's lock away"
+    );
     Ok(())
 }
 
@@ -42,7 +45,10 @@ async fn a_release_in_doubt_stops_a_late_acquire(it: &Scripts) -> Result<()> {
     it.is_free().await?;
     ensure!(it.release_in_doubt(B).await? == "NOT_HELD 0");
     let left = it.pttl(&name_of("name")?.tombstone(&B.id()?)).await?;
-    ensure!((29_000..=30_000).contains(&left), "the tombstone lives for {left} ms");
+    ensure!(
+        (29_000..=30_000).contains(&left),
+        "the tombstone lives for {left} ms"
+    );
     ensure!(it.acquire(B).await? == "GONE");
     ensure!(it.standing().await?.is_empty());
     token(&it.acquire(C).await?)?;
@@ -65,9 +71,15 @@ async fn a_release_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
     number(&it.acquire(B).await?, "BUSY", 1)?;
     let second = Duration::from_secs(9);
     ensure!(it.release_with(A, second).await? == "COOLDOWN 1 9000");
-    ensure!(poller.heard(it).await? == ["kept"], "of another end those who poll were not told");
+    ensure!(
+        poller.heard(it).await? == ["kept"],
+        "of another end those who poll were not told"
+    );
     for late in [it.release_with(A, second).await?, it.release(A).await?] {
-        ensure!((8_000..=9_000).contains(&number(&late, "COOLDOWN", 2)?), "{late}");
+        ensure!(
+            (8_000..=9_000).contains(&number(&late, "COOLDOWN", 2)?),
+            "{late}"
+        );
     }
     ensure!(poller.heard(it).await?.is_empty(), "they were told twice");
     for claim in [A2, B] {

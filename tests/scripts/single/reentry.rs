@@ -17,7 +17,10 @@ async fn an_owner_that_holds_is_let_in_again_with_its_token(it: &Scripts) -> Res
     let first = it.hold(A).await?;
     ensure!(token(&it.acquire(A2).await?)? == first);
     ensure!(token(&it.acquire(A2).await?)? == first, "repeated");
-    ensure!(token(&it.repeat(A, first).await?)? == first && token(&it.repeat(A2, first).await?)? == first);
+    ensure!(
+        token(&it.repeat(A, first).await?)? == first
+            && token(&it.repeat(A2, first).await?)? == first
+    );
     let value = format!("reentrant * 2 2 0 {first} -e {CLIENT}:1");
     ensure!(it.command(&["GET", MAIN]).await? == value);
     it.every_key_ends().await
@@ -58,7 +61,10 @@ async fn a_claim_whose_lease_is_over_is_no_longer_counted(it: &Scripts) -> Resul
 async fn a_release_says_how_many_claims_the_owner_still_has(it: &Scripts) -> Result<()> {
     let mut poller = it.poller().await?;
     it.hold(A).await?;
-    ensure!(it.release_in_doubt(A2).await? == "NOT_HELD 1", "one that has not come");
+    ensure!(
+        it.release_in_doubt(A2).await? == "NOT_HELD 1",
+        "one that has not come"
+    );
     token(&it.acquire(Who(1, 3)).await?)?;
     number(&it.acquire(B).await?, "BUSY", 1)?;
     ensure!(it.release(A).await? == "RELEASED 1 1");

@@ -33,13 +33,15 @@ async fn inflated(it: &Scripts) -> Result<i64> {
 
 /// A request that waits, whatever the kind.
 async fn wait(it: &Scripts, who: Who) -> Result<String> {
-    it.call(it.lock()?.queueing().acquire(usual(&who.id()?))).await
+    it.call(it.lock()?.queueing().acquire(usual(&who.id()?)))
+        .await
 }
 
 /// A request of a kind that may wait: it goes to the scripts for what is inflated.
 async fn withdraw(it: &Scripts, who: Who) -> Result<String> {
     let id = who.id()?;
-    it.call(it.lock()?.queueing().release(usual(&id), false)).await
+    it.call(it.lock()?.queueing().release(usual(&id), false))
+        .await
 }
 
 async fn the_thin_release_of_an_inflated_name_changes_nothing(it: &Scripts) -> Result<()> {
@@ -78,7 +80,13 @@ async fn the_renewal_of_inflated_names_understands_a_thin_value(it: &Scripts) ->
     it.lease_ends_in(A, 3_000).await?;
     let (a, b) = (A.id()?, B.id()?);
     let free = lock_on("free", it.kind)?;
-    let items = || Ok::<_, anyhow::Error>([it.lock()?.renew(usual(&b)), it.lock()?.renew(usual(&a)), free.renew(usual(&a))]);
+    let items = || {
+        Ok::<_, anyhow::Error>([
+            it.lock()?.renew(usual(&b)),
+            it.lock()?.renew(usual(&a)),
+            free.renew(usual(&a)),
+        ])
+    };
     let before = it.dump().await?;
     ensure!(it.batch(items()?).await? == ["GONE", "RENEWED", "GONE"]);
     let left = it.left(A).await?;
@@ -95,7 +103,9 @@ async fn the_renewal_of_inflated_names_understands_a_thin_value(it: &Scripts) ->
     Ok(())
 }
 
-async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(it: &Scripts) -> Result<()> {
+async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(
+    it: &Scripts,
+) -> Result<()> {
     let first = inflated(it).await?;
     let owner = format!("{CLIENT}:1");
     let flags = if it.kind == "mutex" { "-" } else { "-e" };
@@ -116,7 +126,9 @@ async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(it: &S
     Ok(())
 }
 
-async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(it: &Scripts) -> Result<()> {
+async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(
+    it: &Scripts,
+) -> Result<()> {
     let mut last = 0;
     for kind in ["mutex", "reentrant", "fair", "rwlock", "readers"] {
         let lock = match kind {
@@ -127,8 +139,14 @@ async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(i
         it.lease_ends_in(A, -1).await?;
         let next = token(&it.call(lock.acquire(usual(&B.id()?))).await?)?;
         ensure!(next > first && first > last, "{kind}");
-        let (share, kind) = if kind == "readers" { ("1", "rwlock") } else { ("x", kind) };
-        ensure!(it.command(&["GET", MAIN]).await? == format!("{kind} {share} {} {next}", B.text()?));
+        let (share, kind) = if kind == "readers" {
+            ("1", "rwlock")
+        } else {
+            ("x", kind)
+        };
+        ensure!(
+            it.command(&["GET", MAIN]).await? == format!("{kind} {share} {} {next}", B.text()?)
+        );
         ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
         ensure!(it.call(lock.release(usual(&B.id()?), false)).await? == "RELEASED 1 0");
         last = next;
@@ -141,7 +159,14 @@ async fn waited_for(it: &Scripts) -> Result<LockProtocol> {
     inflated(it).await?;
     number(&wait(it, B).await?, "WAITING", 1)?;
     it.lease_ends_in(A, -1).await?;
-    lock_on("name", if it.kind == "mutex" { "reentrant" } else { "mutex" })
+    lock_on(
+        "name",
+        if it.kind == "mutex" {
+            "reentrant"
+        } else {
+            "mutex"
+        },
+    )
 }
 
 async fn a_marker_over_dead_waiters_is_free_for_another_kind(it: &Scripts) -> Result<()> {
@@ -156,7 +181,10 @@ async fn a_marker_over_a_waiter_alive_is_of_its_kind(it: &Scripts) -> Result<()>
     let other = waited_for(it).await?;
     ensure!(it.call(other.acquire(usual(&C.id()?))).await? == "WRONG_KIND");
     let b = B.id()?;
-    let beat = it.batch([it.lock()?.queueing().heartbeat(usual(&b))]).await?.join(" ");
+    let beat = it
+        .batch([it.lock()?.queueing().heartbeat(usual(&b))])
+        .await?
+        .join(" ");
     token(&beat)?;
     Ok(())
 }
@@ -179,7 +207,11 @@ async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> 
         let id = claim.id()?;
         ensure!(it.batch([it.lock()?.renew(usual(&id))]).await? == ["GONE"]);
         ensure!(it.verify(claim).await? == "GONE");
-        ensure!(it.batch([it.lock()?.queueing().heartbeat(usual(&id))]).await? == ["GONE"]);
+        ensure!(
+            it.batch([it.lock()?.queueing().heartbeat(usual(&id))])
+                .await?
+                == ["GONE"]
+        );
         ensure!(withdraw(it, claim).await? == "NOT_HELD 0");
         ensure!(it.repeat(claim, first).await? == "GONE");
     }
@@ -203,7 +235,10 @@ async fn a_name_inflates_over_what_is_left_of_before(it: &Scripts) -> Result<()>
     number(&wait(it, B).await?, "WAITING", 1)?;
     it.command(&["DEL", MAIN]).await?;
     token(&it.acquire(C).await?)?;
-    ensure!(number(&wait(it, Who(4, 1)).await?, "WAITING", 2)? == 1, "behind somebody of before");
+    ensure!(
+        number(&wait(it, Who(4, 1)).await?, "WAITING", 2)? == 1,
+        "behind somebody of before"
+    );
     ensure!(it.standing().await? == [format!("x:{}", C.text()?)]);
     ensure!(it.place(B).await? == "QUEUED 1 0" && it.place(Who(4, 1)).await? == "QUEUED 1 1");
     it.every_key_ends().await
@@ -216,7 +251,9 @@ async fn the_marker_outlives_every_derived_key(it: &Scripts) -> Result<()> {
     number(&wait(it, B).await?, "WAITING", 1)?;
     it.every_key_ends().await?;
     let b = B.id()?;
-    let beat = it.batch([it.lock()?.queueing().heartbeat(usual(&b))]).await?;
+    let beat = it
+        .batch([it.lock()?.queueing().heartbeat(usual(&b))])
+        .await?;
     ensure!(beat == ["WAITING 1"], "{beat:?}");
     it.every_key_ends().await?;
     ensure!(it.renew_for(A, hours).await? == "RENEWED");
@@ -243,7 +280,10 @@ async fn a_renewal_keeps_whatever_belongs_to_the_name(it: &Scripts) -> Result<()
     ensure!(kept > 600_000, "the marker ends in {kept} ms");
     for key in [HOLDERS, QUEUE, STATE] {
         let left = it.pttl(key).await?;
-        ensure!(left > 600_000, "{key} ends in {left} ms, the marker in {kept}");
+        ensure!(
+            left > 600_000,
+            "{key} ends in {left} ms, the marker in {kept}"
+        );
     }
     Ok(())
 }
