@@ -163,10 +163,7 @@ async fn a_poller_leaves_a_sign_and_is_told(it: &Member) -> Result<()> {
             number(&it.acquire(B).await?, "BUSY", 1)?;
         }
         let value = it.command(&["GET", MAIN]).await?;
-        ensure!(
-            value.ends_with(|flag| flag == 'p') && !value.ends_with("pp"),
-            "{value}"
-        );
+        ensure!(value.ends_with('p') && !value.ends_with("pp"), "{value}");
         ensure!(it.release(A).await? == "RELEASED 1 0");
         ensure!(poller.heard(it).await? == ["free"]);
     }

@@ -5,9 +5,12 @@
 mod counter;
 mod foreign;
 mod held;
+mod keys;
 mod left;
+mod listener;
 mod polls;
 mod reentry;
+mod refusals;
 mod states;
 
 use std::sync::Arc;
@@ -132,7 +135,7 @@ fn usual(claim: &ClaimId) -> RequestContext<'_> {
 }
 
 /// Many items of one batch script as one run of it, as the engine joins them, whose way to do so is not public.
-pub(super) fn joined(items: impl IntoIterator<Item = ScriptCall>) -> Result<ScriptCall> {
+fn joined(items: impl IntoIterator<Item = ScriptCall>) -> Result<ScriptCall> {
     let joined = items.into_iter().reduce(|mut batch, item| {
         batch.keys.extend(item.keys);
         batch.args.extend(item.args);
@@ -380,232 +383,4 @@ impl Scripts {
         let keys: Result<Vec<_>> = keys.collect();
         self.run(&by_name::WAITERS, keys?, &["0", "-1"]).await
     }
-
-    pub(super) async fn command(&self, words: &[&str]) -> Result<String> {
-        self.site.command(words).await
-    }
-
-    pub(super) async fn pttl(&self, key: &str) -> Result<i64> {
-        Ok(self.command(&["PTTL", key]).await?.parse()?)
-    }
-
-    pub(super) async fn keys(&self) -> Result<Vec<String>> {
-        let mut keys = self.site.keys().await?;
-        keys.sort();
-        Ok(keys)
-    }
-
-    /// All keys, and what they hold.
-    pub(super) async fn dump(&self) -> Result<Vec<String>> {
-        const READ: &str = "local t = redis.call('TYPE', KEYS[1]).ok \
-            if t == 'string' then return redis.call('GET', KEYS[1]) end \
-            if t == 'zset' then return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), ' ') end \
-            return table.concat(redis.call('HGETALL', KEYS[1]), ' ')";
-        let mut dump = Vec::new();
-        for key in self.keys().await? {
-            dump.push(format!(
-                "{key}: {}",
-                self.command(&["EVAL", READ, "1", &key]).await?
-            ));
-        }
-        Ok(dump)
-    }
-
-    /// The claims under the name, as the keys say it: `<flag><share>:<claim>`, and what is left of each lease, ms.
-    pub(super) async fn leases(&self) -> Result<Vec<(String, i64)>> {
-        self.leases_of("name").await
-    }
-
-    pub(super) async fn leases_of(&self, name: &str) -> Result<Vec<(String, i64)>> {
-        const READ: &str = "local value = redis.call('GET', KEYS[1]) or '' \
-            local share, claim, flags = string.match(value, '^%l+ ([x%d]+) (%S+) %d+(%l*)$') \
-            if claim then \
-              local left = redis.call('PTTL', KEYS[1]) \
-              return string.format('%s%s:%s %.0f', string.match(flags, '[rc]') or '', share, claim, left) \
-            end \
-            if not string.find(value, ' * ', 1, true) then return '' end \
-            local time, lines = redis.call('TIME'), {} \
-            local now = time[1] * 1000 + math.floor(time[2] / 1000) \
-            local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES') \
-            for i = 1, #members, 2 do \
-              lines[#lines + 1] = string.format('%s %.0f', members[i], members[i + 1] - now) \
-            end \
-            return table.concat(lines, '\\n')";
-        let name = name_of(name)?;
-        let lines = self
-            .command(&["EVAL", READ, "2", name.main(), &name.part("holders")])
-            .await?;
-        let lease = |line: &str| {
-            let (member, left) = line.split_once(' ').context("two words")?;
-            Ok((member.to_owned(), left.parse()?))
-        };
-        lines.lines().map(lease).collect()
-    }
-
-    /// The claims under the name, as the keys say it: `<flag><share>:<claim>`.
-    pub(super) async fn standing(&self) -> Result<Vec<String>> {
-        let leases = self.leases().await?;
-        Ok(leases.into_iter().map(|(member, _)| member).collect())
-    }
-
-    /// What is left of the lease of a claim that holds all of the name, as the keys say it, ms.
-    pub(super) async fn left(&self, who: Who) -> Result<i64> {
-        let (leases, member) = (self.leases().await?, format!("x:{}", who.text()?));
-        let lease = leases.iter().find(|(found, _)| *found == member);
-        Ok(lease
-            .with_context(|| format!("{member} is not in {leases:?}"))?
-            .1)
-    }
-
-    /// Time passes until so much is left of the lease of a claim that holds all of the name, ms.
-    pub(super) async fn lease_ends_in(&self, who: Who, left: i64) -> Result<()> {
-        self.lease_on_ends_in("name", who, left).await
-    }
-
-    pub(super) async fn lease_on_ends_in(&self, name: &str, who: Who, left: i64) -> Result<()> {
-        const SET: &str = "if not string.find(redis.call('GET', KEYS[1]), ' * ', 1, true) then \
-              return redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
-            end \
-            local time = redis.call('TIME') \
-            local now = time[1] * 1000 + math.floor(time[2] / 1000) \
-            return redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), ARGV[1])";
-        let (name, member, left) = (
-            name_of(name)?,
-            format!("x:{}", who.text()?),
-            left.to_string(),
-        );
-        let words = [
-            "EVAL",
-            SET,
-            "2",
-            name.main(),
-            &name.part("holders"),
-            &member,
-            &left,
-        ];
-        self.command(&words).await?;
-        Ok(())
-    }
-
-    /// Whether somebody polls the name, as its value says.
-    pub(super) async fn is_polled(&self) -> Result<bool> {
-        let value = self.command(&["GET", MAIN]).await?;
-        let words: Vec<&str> = value.split(' ').collect();
-        let flags = words
-            .get(6)
-            .or(words.get(3))
-            .with_context(|| value.clone())?;
-        Ok(flags.contains('p'))
-    }
-
-    /// Every key has an end, and none outlives the marker.
-    pub(super) async fn every_key_ends(&self) -> Result<()> {
-        let main = self.pttl(MAIN).await?;
-        for key in self.keys().await? {
-            let left = self.pttl(&key).await?;
-            ensure!(left > 0, "{key} has no end");
-            let is_derived = [HOLDERS, QUEUE, STATE].contains(&&*key);
-            // Both were read at times of their own.
-            ensure!(
-                !is_derived || left <= main + 1,
-                "{key} ends after {left} ms, the marker after {main}"
-            );
-        }
-        Ok(())
-    }
-
-    pub(super) async fn listen(&self, channel: String) -> Result<Listener> {
-        let store = self.site.store().await?;
-        let events = store.events().context("its events are taken")?;
-        store.subscribe(&channel).await?;
-        Ok(Listener {
-            store,
-            events,
-            channel,
-        })
-    }
-
-    /// Where those who poll the name listen.
-    pub(super) async fn poller(&self) -> Result<Listener> {
-        self.listen(name_of("name")?.wakes()).await
-    }
-}
-
-/// Somebody who listens on a channel.
-pub(super) struct Listener {
-    #[expect(dead_code, reason = "messages arrive as long as it is there")]
-    store: Arc<dyn Store>,
-    events: mpsc::UnboundedReceiver<Event>,
-    channel: String,
-}
-
-impl Listener {
-    /// What has been said there since the last time.
-    pub(super) async fn heard(&mut self, it: &Scripts) -> Result<Vec<String>> {
-        // A message of our own behind them says that all others have arrived.
-        it.command(&["PUBLISH", &self.channel, "end"]).await?;
-        let mut heard = Vec::new();
-        loop {
-            let event = tokio::time::timeout(Duration::from_secs(5), self.events.recv()).await?;
-            match event {
-                Some(Event::Message { payload, .. }) if payload == b"end" => return Ok(heard),
-                Some(Event::Message { payload, .. }) => heard.push(String::from_utf8(payload)?),
-                Some(_) => {}
-                None => bail!("the events ended"),
-            }
-        }
-    }
-}
-
-/// A replica that has not heard of a claim must not say that it is gone.
-#[tokio::test]
-async fn a_replica_refuses_instead_of_answering_from_what_it_has() -> Result<()> {
-    let server = Server::start().await?;
-    server.command(&["REPLICAOF", "127.0.0.1", "1"]).await?;
-    let it = Scripts::on(server).await?;
-    refused(&it, "READONLY").await
-}
-
-/// A user who may not read a key must not be told that nothing is there.
-#[tokio::test]
-async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
-    let server = Server::start().await?;
-    let rules = [
-        "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-get", "-getex", "-mget",
-        "-hdel", "-hmget", "-hgetall", "-set", "-zrem",
-    ];
-    server.command(&rules).await?;
-    let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
-    let mut it = Scripts::on(server).await?;
-    it.store = Arc::new(lockkeeper_redis::RedisStore::connect(&url).await?);
-    refused(&it, "").await
-}
-
-/// Every script of every kind is refused by the server with this code, whether it repeats a grant or asks for the first time. Those
-/// that name no key are about the server that answers, whatever it is.
-async fn refused(it: &Scripts, code: &str) -> Result<()> {
-    let about_keys = |script: &&&Script| !script.keys.is_empty();
-    for script in lockkeeper_lua::ALL.iter().filter(about_keys) {
-        for token in ["token", "0"] {
-            let name = name_of("name")?;
-            let keys = script.keys.iter().map(|key| name.part(key)).collect();
-            let args: Vec<&str> = script.args[1..]
-                .iter()
-                .map(|&arg| match arg {
-                    // However short the server has been up, it takes part.
-                    "longest" | "floor" => "0",
-                    "token" => token,
-                    _ if arg.ends_with("ttl") => "30000",
-                    _ => arg,
-                })
-                .collect();
-            let error = it.run(script, keys, &args).await.err();
-            let error = error.with_context(|| format!("{} answered", script.name))?;
-            let error = error.downcast::<lockkeeper_core::store::StoreError>()?;
-            let refused = error.outcome() == lockkeeper_core::store::Outcome::Refused;
-            let coded = code.is_empty() || error.code() == Some(code);
-            ensure!(refused && coded, "{}: {error}", script.name);
-        }
-    }
-    Ok(())
 }
