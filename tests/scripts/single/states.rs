@@ -56,6 +56,7 @@ async fn the_thin_release_of_an_inflated_name_changes_nothing(it: &Scripts) -> R
         }
     }
     ensure!(it.dump().await? == before);
+    ensure!(it.left(A).await? > 29_000 && it.pttl(MAIN).await? > 600_000);
     ensure!(poller.heard(it).await?.is_empty());
     Ok(())
 }
