@@ -171,6 +171,9 @@ async fn waiters_are_shown_in_order_and_no_more_than_asked_for() -> Result<()> {
     ensure!(client.waiters("name", 3).await? == seen[..3]);
     ensure!(client.waiters("name", 0).await?.is_empty());
     server.execute(&["SET", "lockkeeper.queue:{lockkeeper:other}", "theirs"])?;
+    // Without a marker the key means nothing.
+    ensure!(client.waiters("other", 3).await?.is_empty());
+    server.execute(&["SET", "lockkeeper:other", "fair * 1 1 0 7 -e owner"])?;
     let error = client.waiters("other", 3).await.err();
     ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
     Ok(())
