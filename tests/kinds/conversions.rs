@@ -336,10 +336,7 @@ async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
     let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.slow_down(
-        &lockkeeper_lua::lock::RENEW,
-        Duration::from_millis(500),
-    );
+    store.slow_down(&lockkeeper_lua::lock::RENEW, Duration::from_millis(500));
     store.wait_sent(&lockkeeper_lua::lock::RENEW, 1).await;
     let reading = writing.downgrade().await?;
     reading.verify().await?;

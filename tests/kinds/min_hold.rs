@@ -39,7 +39,7 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
         let [holder] = &seen.holders[..] else {
             anyhow::bail!("{seen:?}")
         };
-        ensure!(holder.state == HolderState::Kept);
+        ensure!(holder.state == HolderState::Cooldown);
         ensure!(holder.left.is_some_and(|left| left <= minute));
         ensure!(client.revoke(name).await? == 0);
         ensure!(client.force_release(name, &holder.claim).await?);
@@ -117,11 +117,7 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
         let (client, store) = faulty(&server, TTL)?;
         let other = self::client(&server, TTL).await?;
         let (acquire, renew, marked) = if reenters {
-            (
-                &lock::ACQUIRE,
-                &lock::RENEW,
-                &lock::RELEASE,
-            )
+            (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE)
         } else {
             (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE)
         };
@@ -151,7 +147,7 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
         store.deliver(&server).await;
         let left = begun + shortest - Instant::now();
         let holder = other.inspect("name").await?.holders.remove(0);
-        ensure!(holder.state == HolderState::Kept);
+        ensure!(holder.state == HolderState::Cooldown);
         let shown = holder.left.context("it ends")?;
         ensure!(
             shown + 2 * MOMENT >= left && shown <= left + 2 * MOMENT,

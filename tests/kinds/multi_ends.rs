@@ -36,7 +36,10 @@ async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> 
         all_free(&server).await?;
         ensure!(store.sent(&multi::RELEASE) == before + 1, "{names} names");
     }
-    ensure!(store.sent(&lock::RELEASE_THIN) == 0, "some left by themselves");
+    ensure!(
+        store.sent(&lock::RELEASE_THIN) == 0,
+        "some left by themselves"
+    );
     ensure!(client.close().await.confirmed == 2 + 16 + 128);
     Ok(())
 }

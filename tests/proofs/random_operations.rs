@@ -96,11 +96,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 ScriptCall::new(script, [main(), "fence".to_owned(), gone()], args)
             }
             4 => {
-                let script = if reenters {
-                    &lock::RENEW
-                } else {
-                    &lock::RENEW
-                };
+                let script = if reenters { &lock::RENEW } else { &lock::RENEW };
                 ScriptCall::new(script, [main()], [id.clone(), text(ttl)])
             }
             5 | 6 => {

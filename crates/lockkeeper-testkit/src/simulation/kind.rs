@@ -265,7 +265,11 @@ fn standing(server: &MemoryStore, main: &str) -> Vec<Standing> {
         [_, "*", _, _, _, token, _, _] => inflated(server, main, token, grant),
         [_, share, claim, token] if !token.contains('c') => {
             let token = token.trim_end_matches(char::is_alphabetic).parse();
-            token.ok().and_then(|token| grant(claim, share, token)).into_iter().collect()
+            token
+                .ok()
+                .and_then(|token| grant(claim, share, token))
+                .into_iter()
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -288,7 +292,10 @@ fn inflated(
         let [member, ends] = pair else { continue };
         let member = member.as_str().unwrap_or_default();
         let alive = ends.as_i64().is_some_and(|ends| ends > now) && !member.starts_with('c');
-        let Some((share, claim)) = member.trim_start_matches('r').split_once(':').filter(|_| alive)
+        let Some((share, claim)) = member
+            .trim_start_matches('r')
+            .split_once(':')
+            .filter(|_| alive)
         else {
             continue;
         };

@@ -83,7 +83,9 @@ pub(super) fn replaced(call: &Call) -> Option<&str> {
 
 /// Whether a request is to read.
 pub(super) fn reads(call: &Call) -> bool {
-    labelled(call, "share").first().is_some_and(|share| *share != "x")
+    labelled(call, "share")
+        .first()
+        .is_some_and(|share| *share != "x")
 }
 
 /// The arguments that the script's own description calls so.
