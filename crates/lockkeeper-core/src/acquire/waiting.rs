@@ -34,6 +34,7 @@ impl Acquisition {
                 std::future::pending::<()>().await;
             }
             if let Some(turn) = &mut turn {
+                stage.contended.store(true, Ordering::Relaxed);
                 self.tell_waiting(&stage, &mut told);
                 turn.come(&stage).await?;
             }

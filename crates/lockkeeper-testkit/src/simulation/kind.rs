@@ -320,6 +320,8 @@ fn inflated(
             None => found.push(grant),
         }
     }
+    // Of one run a claim to write is granted before those that read inside it.
+    found.sort_by_key(|grant| grant.reads);
     found
 }
 
