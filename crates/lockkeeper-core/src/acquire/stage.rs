@@ -156,7 +156,9 @@ impl Stage {
 
     /// What is agreed for the next claim of this seat.
     pub(super) fn terms(&self, seat: &Seat) -> Terms {
-        let polled = self.contended.load(Ordering::Relaxed);
+        let subscriptions = &seat.engine.subscriptions;
+        let polled = self.contended.load(Ordering::Relaxed)
+            || subscriptions.crowded(&seat.protocol.channel());
         Terms {
             polled,
             ..seat.terms

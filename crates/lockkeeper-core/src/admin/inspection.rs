@@ -142,7 +142,11 @@ pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<V
     };
     let item = || {
         let page = ["0".to_owned(), last.to_string()];
-        ScriptCall::new(&name::WAITERS, [name.main().to_owned(), name.part("queue")], page)
+        ScriptCall::new(
+            &name::WAITERS,
+            [name.main().to_owned(), name.part("queue")],
+            page,
+        )
     };
     let (reply, _) = ask(engine, name, Question::Queue, item).await?;
     let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
