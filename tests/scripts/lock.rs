@@ -424,8 +424,7 @@ impl Lock {
         let reply = self.run(&lock::RENEW, [self.main()], &[id, ttl]).await?;
         match &*reply {
             "DONE INFLATED" => {
-                let keys = [self.main(), self.holders()];
-                self.run(&lock::RENEW_INFLATED, keys, &[id, ttl, share])
+                self.run(&lock::RENEW_INFLATED, self.all(), &[id, ttl, share])
                     .await
             }
             _ => Ok(reply),

@@ -156,7 +156,8 @@ impl Protocol for LockProtocol {
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let (claim, ttl) = (ask.claim.as_str().to_owned(), ask.ttl_ms());
         if ask.inflated {
-            let keys = [self.main(), self.name.part("holders")];
+            let derived = ["holders", "queue", "state"].map(|part| self.name.part(part));
+            let keys = [self.main()].into_iter().chain(derived);
             ScriptCall::new(&lock::RENEW_INFLATED, keys, [claim, ttl, self.share.text()])
         } else {
             ScriptCall::new(&lock::RENEW, [self.main()], [claim, ttl])

@@ -86,8 +86,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_renew_read_arms_all_readers",
         &lock::RENEW_INFLATED,
-        "    -- The marker must not end before what it marks.\n",
-        "    for _, other in ipairs(redis.call('ZRANGE', KEYS[2 * i], 0, -1)) do\n      redis.call('ZADD', KEYS[2 * i], text_of(now + ttl), other)\n    end\n",
+        "    -- Nobody else may come by for as long as it holds.\n",
+        "    for _, other in ipairs(redis.call('ZRANGE', name.holders, 0, -1)) do\n      redis.call('ZADD', name.holders, text_of(now + ttl), other)\n    end\n",
         Where::Conversions,
     ),
     mutant(
