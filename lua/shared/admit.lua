@@ -60,6 +60,8 @@ local function dismiss(name, share, claim, cooldown)
   redis.call('ZREM', name.holders, member_of(flag, share, claim))
   uncount(name, flag, share, claim)
   if cooldown > 0 then
+    -- It may have been the last in there.
+    name.fresh = true
     redis.call('ZADD', name.holders, text_of(name.now + cooldown), member_of('c', share, claim))
     name.exclusive = name.exclusive + (share == 'x' and 1 or 0)
     name.parts = name.parts + (share == 'x' and 0 or tonumber(share))

@@ -32,6 +32,7 @@ local function own(name, claim, more, token)
   local count = tonumber(claims or 0) + more
   token = of_old or token
   if more ~= 0 and count > 0 then
+    name.fresh = name.fresh or not of_old and redis.call('EXISTS', name.state) == 0
     redis.call('HSET', name.state, field, string.format('%.0f %s', count, token))
   elseif more ~= 0 then
     redis.call('HDEL', name.state, field)
