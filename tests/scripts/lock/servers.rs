@@ -1,5 +1,7 @@
 //! Servers that refuse a part of what scripts ask of them.
 
+use std::sync::Arc;
+
 use lockkeeper_redis::RedisStore;
 
 use super::*;
