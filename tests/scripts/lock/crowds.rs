@@ -104,6 +104,40 @@ async fn ten_thousand_dead_holders_are_taken_out_in_portions_by_a_waiter(it: &Lo
     Ok(())
 }
 
+mod of_one_owner {
+    use super::*;
+
+    vectors! { [inflated] [rwlock] {
+        an_owner_is_not_refused_for_claims_that_have_died
+    }}
+
+    async fn an_owner_is_not_refused_for_claims_that_have_died(it: &Lock) -> Result<()> {
+        let dead: Vec<_> = (1..=2 * PORTION)
+            .map(|n| format!("{CLIENT}:1/d{n:015x}"))
+            .collect();
+        for converts in [false, true] {
+            it.hold_with(reader(A), if converts { LONG } else { USUAL })
+                .await?;
+            for id in &dead {
+                token(&it.ask(reader(id), USUAL).await?)?;
+            }
+            let ask = async || match converts {
+                true => it.convert(A2, reader(A), "0").await,
+                false => it.acquire(A2).await,
+            };
+            it.pass(60_001).await?;
+            for more in [true, true, false] {
+                let reply = ask().await?;
+                ensure!((reply == "MORE") == more, "{reply}");
+            }
+            ensure!(it.left(A2).await? > 0);
+            ensure!(it.release(A2).await? == "RELEASED 1 0");
+            ensure!(it.keys().await?.is_empty());
+        }
+        Ok(())
+    }
+}
+
 /// What a server is made to do, as it tells.
 struct Monitor(Lines<BufReader<TcpStream>>);
 
