@@ -90,7 +90,11 @@ async fn renewals_alone_keep_every_key(it: &Lock) -> Result<()> {
                 ensure!(it.renew(of(claim), "60000").await? == "DONE RENEWED");
             }
         }
-        all_end(it, MEMORY..=2 * MEMORY).await?;
+        // Not compared with one another: time that is moved by hand moves each by a ms or so more or less.
+        for key in it.all() {
+            let left = it.pttl(&key).await?;
+            ensure!((MEMORY..=2 * MEMORY).contains(&left), "{key}: {left} ms");
+        }
         ensure!(it.place(B).await? == "QUEUED 1 1");
         for claim in [A, A2] {
             ensure!(token(&it.acquire(of(claim)).await?)? == first);

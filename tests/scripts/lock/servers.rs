@@ -72,7 +72,7 @@ async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
     };
     ensure!(token(&it.ask(C, renewal).await?)? == granted);
     ensure!(it.renew(C, "60000").await? == "DONE RENEWED");
-    ensure!(is_nearly(it.left(C).await?, 60_000));
+    ensure!(is_nearly(it.left(C).await?, WAITER_TTL));
     ensure!(it.release(C).await? == "RELEASED 1 0");
 
     token(&rwlock.acquire(D).await?)?;
