@@ -40,8 +40,7 @@ end
 if not readable or name.found and name.found ~= name.kind then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local ends, flag = lease_of(name, share, claim)
-local token
+local token, ends, flag = nil, lease_of(name, share, claim)
 local old_ends, old_flag = lease_of(name, old_share, old)
 local converted, holds = ends > name.now and flag ~= 'c', old_ends > name.now and old_flag ~= 'c'
 if not converted and (not holds or redis.call('EXISTS', KEYS[3]) == 1) then
