@@ -98,6 +98,9 @@ impl<'a> From<&'a str> for Claim<'a> {
     }
 }
 
+/// A claim of this id, with a share.
+type Of = fn(&str) -> Claim<'_>;
+
 const fn writer(id: &str) -> Claim<'_> {
     Claim { id, share: "x" }
 }

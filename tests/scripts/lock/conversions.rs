@@ -16,7 +16,7 @@ vectors! { [thin inflated] [rwlock] {
 }}
 
 /// From a mode to the other one.
-const WAYS: [[fn(&str) -> Claim<'_>; 2]; 2] = [[writer, reader], [reader, writer]];
+const WAYS: [[Of; 2]; 2] = [[writer, reader], [reader, writer]];
 
 async fn a_conversion_of_the_only_claim_keeps_the_name_and_draws_a_token(it: &Lock) -> Result<()> {
     for [from, to] in WAYS {

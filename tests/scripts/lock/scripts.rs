@@ -119,7 +119,7 @@ impl Lock {
     }
 
     /// The shares that claims take in this kind.
-    pub(super) fn shares(&self) -> &'static [fn(&str) -> Claim<'_>] {
+    pub(super) fn shares(&self) -> &'static [Of] {
         match self.kind {
             "rwlock" => &[writer, reader],
             _ => &[writer],
