@@ -69,10 +69,11 @@ settle(name)
 if granted then
   return { ARGV[1], 'GRANTED', granted }
 end
-if waits_for_itself then
-  return { ARGV[1], 'WOULD_DEADLOCK' }
-end
+-- Before anything is refused: some of those who are counted may have died.
 if name.more then
   return { ARGV[1], 'MORE' }
+end
+if waits_for_itself then
+  return { ARGV[1], 'WOULD_DEADLOCK' }
 end
 return { ARGV[1], 'BUSY', left_of(name) }

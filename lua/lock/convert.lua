@@ -23,7 +23,7 @@
 -- ARGV[12] tombstone_ttl  of the old claim's tombstone, ms; 0: every acquire of it was answered, no tombstone
 -- REPLY GRANTED token the new claim holds, the old one does not
 -- REPLY BUSY left   the old claim holds on, as others stand there; the last of their leases ends in so many ms
--- REPLY MORE        converted, but others are not yet served: to be run again at once
+-- REPLY MORE        the run has done as much as it may for others, or taken out as many dead: to be run again at once
 -- REPLY REVOKED     the claim that holds is revoked; nothing is converted
 -- REPLY GONE        neither holds
 -- REPLY WRONG_KIND  the name holds another kind's data, or one of its keys another type
@@ -40,8 +40,7 @@ end
 if not readable or name.found and name.found ~= name.kind then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local ends, flag = lease_of(name, share, claim)
-local token
+local token, ends, flag = nil, lease_of(name, share, claim)
 local old_ends, old_flag = lease_of(name, old_share, old)
 local converted, holds = ends > name.now and flag ~= 'c', old_ends > name.now and old_flag ~= 'c'
 if not converted and (not holds or redis.call('EXISTS', KEYS[3]) == 1) then
@@ -53,6 +52,9 @@ end
 local is_alone = name.exclusive == 0 and name.parts == tonumber(old_share)
 if not converted and share == 'x' and not is_alone and not lets_in(name, owner_of(claim)) then
   settle(name)
+  if name.more then
+    return { ARGV[1], 'MORE' }
+  end
   return { ARGV[1], 'BUSY', left_of(name) }
 end
 if ARGV[12] ~= '0' then

@@ -1,5 +1,5 @@
--- lock/renew_inflated: arms the leases of claims that hold names which may be inflated, each item a name and a claim. Never creates: a claim that is
--- not there is gone. What one item meets, another type under its keys for example, changes nothing for the others.
+-- lock/renew_inflated: arms the leases of claims that hold names which may be inflated, each item a name and a claim. Never
+-- creates: a claim that is not there is gone. What one item meets, another type under its keys for example, changes nothing for the others.
 --
 -- KEYS[4i-3] main     the value of one claim, or a marker, see shared/value
 -- KEYS[4i-2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
@@ -18,32 +18,29 @@
 local reply = { ARGV[1], 'DONE' }
 local now = math.floor(server_now() / 1000)
 for i = 1, #KEYS / 4 do
-  local main, holders = KEYS[4 * i - 3], KEYS[4 * i - 2]
-  local value, fault = read_value(main, AS_A_WRITE)
+  local name = { main = KEYS[4 * i - 3], holders = KEYS[4 * i - 2], queue = KEYS[4 * i - 1], state = KEYS[4 * i] }
+  local value, fault = read_value(name.main, AS_A_WRITE)
   if fault then
     return fault
   end
   local claim, ttl, share = ARGV[3 * i - 1], tonumber(ARGV[3 * i]), ARGV[3 * i + 1]
   local member, revoked = member_of('', share, claim), member_of('r', share, claim)
-  local found = is_marker(value) and redis.pcall('ZMSCORE', holders, member, revoked) or {}
+  local found = is_marker(value) and redis.pcall('ZMSCORE', name.holders, member, revoked) or {}
   fault = found.err and not string.find(found.err, 'WRONGTYPE', 1, true) and found
   if fault then
     return fault
   end
   local _, _, alone, _, flags = claim_of(value)
   if alone == claim and not string.find(flags, '[rc]') then
-    arm(main, ttl)
+    arm(name.main, ttl)
     reply[i + 2] = 'RENEWED'
   elseif alone == claim and string.find(flags, 'r', 1, true) then
     reply[i + 2] = 'REVOKED'
   elseif tonumber(found[1] or 0) > now then
-    redis.call('ZADD', holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
-    -- The marker must not end before what it marks, nor what belongs to the name before the marker.
-    if redis.call('PTTL', main) < math.max(MEMORY, ttl) then
-      for _, key in ipairs({ main, holders, KEYS[4 * i - 1], KEYS[4 * i] }) do
-        redis.call('PEXPIRE', key, text_of(math.max(2 * MEMORY, ttl)))
-      end
-    end
+    redis.call('ZADD', name.holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
+    -- Nobody else may come by for as long as it holds.
+    name.left, name.longest = redis.call('PTTL', name.main), ttl
+    keep(name)
     reply[i + 2] = 'RENEWED'
   elseif tonumber(found[2] or 0) > now then
     reply[i + 2] = 'REVOKED'

@@ -53,6 +53,7 @@ for i, name in ipairs(names) do
     reply[i + 2] = { 'GRANTED', admit(name, 'x', claim, ttl) }
   end
   if name.inflated then
+    save(name)
     keep(name)
   end
 end

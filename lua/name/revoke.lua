@@ -33,8 +33,8 @@ for _, entry in ipairs(standing(name)) do
     local member = member_of('', share, claim)
     redis.call('ZADD', name.holders, redis.call('ZMSCORE', name.holders, member)[1], member_of('r', share, claim))
     redis.call('ZREM', name.holders, member)
-    -- Where claims share a token nobody joins those who are to go.
-    name.changed, name.revoked = true, name.token ~= nil
+    -- Where claims share a token nobody joins those who are to go, nor where one that comes back would have that of its owner.
+    name.changed, name.revoked = true, name.reenters or name.token ~= nil
   end
 end
 -- An empty queue is not read: what nobody stands under any more, the next acquisition takes away.

@@ -41,6 +41,18 @@ local function own(name, claim, more, token)
   return token, count
 end
 
+-- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last: what
+-- is left to it is left to all.
+local function keep(name)
+  local life = math.max(MEMORY, name.longest or 0)
+  if name.fresh or name.left < life then
+    life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
+    for _, key in ipairs({ name.holders, name.queue, name.state, name.main }) do
+      redis.call('PEXPIRE', key, life)
+    end
+  end
+end
+
 -- Takes a claim out of the counts; its flag and share as in its member.
 local function uncount(name, flag, share, claim)
   name.changed = true

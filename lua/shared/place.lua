@@ -36,6 +36,7 @@ local function stand(name, share, claim, request, limit)
   end
   local length = name.inflated and redis.call('ZCARD', name.queue) or 0
   if limit > 0 and length >= limit then
+    settle(name)
     return { request, 'QUEUE_FULL', length }
   end
   if name.alone then

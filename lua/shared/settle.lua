@@ -41,26 +41,16 @@ local function bury(name)
   end
 end
 
--- Writes down what has become of the inflated `name`, and keeps its keys for long enough.
-local function keep(name)
-  local life = math.max(MEMORY, name.longest or 0)
-  save(name)
-  if name.fresh or name.left < life then
-    life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
-    for _, key in ipairs({ name.main, name.holders, name.queue, name.state }) do
-      redis.call('PEXPIRE', key, life)
-    end
-  end
-end
-
--- The same of any `name`. Those who poll it are told when nobody stands there and nobody waits: it is free; and when the last one who
--- held all of it has left, and it cools down: then it has another end. '0' if the server refused that message.
+-- Writes down what has become of any `name`. Those who poll it are told when nobody stands there and nobody waits: it is
+-- free; and when the last one who held all of it has left, and it cools down: then it has another end. '0' if the server
+-- refused that message.
 local function settle(name)
   if name.inflated and not is_taken(name) and not name.waits then
     forget(name)
     return name.polled and wake(name.channel, 'free') or '1'
   end
   if name.inflated then
+    save(name)
     keep(name)
   end
   return name.cools and name.polled and wake(name.channel, 'kept') or '1'

@@ -15,10 +15,15 @@ local function token_number(text)
   return number < LARGEST_TOKEN and number or 0
 end
 
+-- The last token drawn. Another type under the key is no token either, and is not asked for by a command that would fail.
+local function last_token(counter)
+  return token_number(redis.call('MGET', counter)[1])
+end
+
 -- Raises the counter to `token` (decimal) at `now` in µs, unless it is there already.
 local function raise_counter(counter, token, now)
   local number = token_number(token)
-  if number > token_number(redis.call('GET', counter) or '') then
+  if number > last_token(counter) then
     local ahead = math.max(math.ceil((number - now) / 1000), 0)
     redis.call('SET', counter, token, 'PX', string.format('%.0f', COUNTER_MEMORY + ahead))
   end
@@ -26,7 +31,7 @@ end
 
 -- Draws a token at `now` in µs: larger than every one drawn before, not before the clock, and above `floor` (decimal).
 local function draw_token(counter, floor, now)
-  local last = token_number(redis.call('GET', counter) or '')
+  local last = last_token(counter)
   local token = string.format('%.0f', math.max(last + 1, now, token_number(floor) + 1))
   raise_counter(counter, token, now)
   return token

@@ -1,8 +1,7 @@
 //! What the scripts do to the keys, what they answer, and what they cost.
 
-// mod commands;
-// mod fair;
-// mod multi;
-// mod redlock;
-// mod rwlock;
-// mod single;
+mod commands;
+mod lock;
+mod multi;
+mod redlock;
+mod single;

@@ -1,0 +1,185 @@
+//! What the scripts of a name that one server decides do to its keys and what they answer, on the embedded engine and on a real
+//! server.
+//!
+//! Nobody waits here: time passes by moving what the keys say into the past.
+
+mod administered;
+mod conversions;
+mod crowds;
+mod foreign;
+mod holding;
+mod lifetime;
+mod modes;
+mod readers;
+mod scripts;
+mod servers;
+mod silence;
+mod turns;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper_core::store::Value;
+use lockkeeper_lua::name;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::server::Server;
+
+use scripts::Lock;
+
+/// Makes a test of every vector: for each of these kinds, from each of these states of the name, on each site.
+macro_rules! vectors {
+    ([$($state:ident)*] $kinds:tt $tests:tt) => {
+        $(mod $state {
+            use super::*;
+            vectors! { @of $state $kinds $tests }
+        })*
+    };
+    (@of $state:ident [$($kind:ident)*] $tests:tt) => {
+        $(mod $kind {
+            use super::*;
+            vectors! { @on $state $kind $tests }
+        })*
+    };
+    (@on $state:ident $kind:ident { $($test:ident)* }) => {
+        mod on_memory {
+            use super::*;
+            $(#[tokio::test]
+            async fn $test() -> Result<()> {
+                let it = Lock::on(MemoryStore::new(), stringify!($kind), stringify!($state));
+                super::super::super::$test(&it.await?).await
+            })*
+        }
+        mod on_a_server {
+            use super::*;
+            $(#[tokio::test]
+            async fn $test() -> Result<()> {
+                let it = Lock::on(Server::start().await?, stringify!($kind), stringify!($state));
+                super::super::super::$test(&it.await?).await
+            })*
+        }
+    };
+}
+
+use vectors;
+
+/// Of a waiter.
+const WAITER_TTL: i64 = 100_000;
+const WAITER_TTL_TEXT: &str = "100000";
+/// More than half of it: nobody could have been heard.
+const GAP: i64 = 200_000;
+/// For how long the keys of an inflated name are remembered at least, and for how long they are armed.
+const MEMORY: i64 = 600_000;
+
+/// How slow a test may be, ms.
+const SLACK: i64 = 20_000;
+
+const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a";
+/// Other claims of the owner of `A`.
+const A2: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a2";
+const A3: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/00000000000000a3";
+const B: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:2/000000000000000b";
+const C: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:3/000000000000000c";
+const D: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:4/000000000000000d";
+const E: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:5/000000000000000e";
+const F: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:6/000000000000000f";
+/// A claim that inflates names and is gone.
+const PASSER_BY: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:9/0000000000000099";
+
+/// A claim and how much of the name it takes.
+#[derive(Debug, Clone, Copy)]
+struct Claim<'a> {
+    id: &'a str,
+    share: &'static str,
+}
+
+/// A claim takes all of the name unless something else is said.
+impl<'a> From<&'a str> for Claim<'a> {
+    fn from(id: &'a str) -> Self {
+        Self { id, share: "x" }
+    }
+}
+
+/// A claim of this id, with a share.
+type Of = fn(&str) -> Claim<'_>;
+
+const fn writer(id: &str) -> Claim<'_> {
+    Claim { id, share: "x" }
+}
+
+const fn reader(id: &str) -> Claim<'_> {
+    Claim { id, share: "1" }
+}
+
+/// How an acquire differs from the usual one.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    ttl: &'static str,
+    token: i64,
+    limit: &'static str,
+}
+
+const USUAL: How = How {
+    ttl: "60000",
+    token: 0,
+    limit: "-1",
+};
+
+/// Which does not wait.
+const TRY: How = How {
+    limit: "0",
+    ..USUAL
+};
+
+const HOUR: i64 = 3_600_000;
+
+/// Whose lease lasts for an hour.
+const LONG: How = How {
+    ttl: "3600000",
+    ..USUAL
+};
+
+/// So many claims, each of an owner of its own.
+fn crowd(number: usize) -> Vec<String> {
+    let claims = 1..=number;
+    claims
+        .map(|n| format!("{CLIENT}:{}/{n:016x}", n + 100))
+        .collect()
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Integer(number) => number.to_string(),
+        Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
+        value => value.as_str().unwrap_or("(nil)").to_owned(),
+    }
+}
+
+/// The number in the reply's word of this index, behind this status.
+fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
+    let words: Vec<&str> = reply.split(' ').collect();
+    ensure!(words[0] == status, "{reply}");
+    let word = words.get(index).with_context(|| reply.to_owned())?;
+    word.parse().with_context(|| reply.to_owned())
+}
+
+fn token(reply: &str) -> Result<i64> {
+    number(reply, "GRANTED", 1)
+}
+
+/// The place of a claim that was told to wait by an acquire.
+fn waiting(reply: &str) -> Result<i64> {
+    number(reply, "WAITING", 2)
+}
+
+/// Whether so many ms are left of so many, as far as a slow test can tell.
+fn is_nearly(left: i64, whole: i64) -> bool {
+    left <= whole && left > whole - SLACK.min(whole)
+}
+
+/// `A` holds for an hour, and these wait; the token of `A`.
+async fn line_up(it: &Lock, waiters: &[&str]) -> Result<i64> {
+    let token = it.hold(A).await?;
+    for (before, claim) in (0..).zip(waiters) {
+        ensure!(waiting(&it.acquire(*claim).await?)? == before + 1);
+    }
+    Ok(token)
+}

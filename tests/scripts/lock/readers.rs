@@ -1,0 +1,104 @@
+//! The turns of those who read: as many as are in front of the queue come together.
+
+use super::*;
+
+vectors! { [thin inflated] [rwlock] {
+    waiters_are_served_in_the_order_in_which_they_came
+    a_try_passes_nobody_who_waits
+    the_dead_between_readers_are_passed_over
+    a_dead_writer_in_front_keeps_nobody_out
+    a_crowd_of_readers_is_let_in_by_several_runs
+    a_heartbeat_goes_on_where_the_caller_died
+}}
+
+async fn waiters_are_served_in_the_order_in_which_they_came(it: &Lock) -> Result<()> {
+    it.hold(reader(A)).await?;
+    for claim in [writer(B), reader(C), reader(D), writer(E)] {
+        waiting(&it.acquire(claim).await?)?;
+    }
+    ensure!(waiting(&it.acquire(reader(C)).await?)? == 2);
+    it.release(reader(A)).await?;
+    let written = token(&it.heartbeat(&[B]).await?[0])?;
+    it.release(B).await?;
+    let read = it.heartbeat(&[reader(C), reader(D), writer(E)]).await?;
+    ensure!(token(&read[0])? > written && read[0] == read[1] && read[2] == "WAITING 1");
+    // The writer gives its place up: the reader behind it joins those who read.
+    ensure!(waiting(&it.acquire(reader(A)).await?)? == 2);
+    ensure!(it.release(E).await? == "RELEASED 1 0");
+    ensure!(it.heartbeat(&[reader(A)]).await?[0] == read[0]);
+    Ok(())
+}
+
+async fn a_try_passes_nobody_who_waits(it: &Lock) -> Result<()> {
+    it.hold(reader(A)).await?;
+    ensure!(waiting(&it.acquire(B).await?)? == 1);
+    for claim in [reader(C), writer(C)] {
+        let reply = it.ask(claim, TRY).await?;
+        ensure!(is_nearly(number(&reply, "BUSY", 1)?, HOUR), "{reply}");
+    }
+    ensure!(waiting(&it.acquire(reader(C)).await?)? == 2);
+    Ok(())
+}
+
+async fn the_dead_between_readers_are_passed_over(it: &Lock) -> Result<()> {
+    let readers = [B, C, D, E].map(reader);
+    it.hold(A).await?;
+    for claim in readers {
+        waiting(&it.acquire(claim).await?)?;
+    }
+    it.dies(C).await?;
+    it.dies(E).await?;
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.counts().await? == "0 0 2");
+    let heartbeat = it.heartbeat(&readers).await?;
+    token(&heartbeat[0])?;
+    ensure!(
+        heartbeat[0] == heartbeat[2] && heartbeat[1] == "GONE" && heartbeat[3] == "GONE",
+        "{heartbeat:?}"
+    );
+    Ok(())
+}
+
+async fn a_dead_writer_in_front_keeps_nobody_out(it: &Lock) -> Result<()> {
+    let read = it.hold(reader(A)).await?;
+    ensure!(waiting(&it.acquire(B).await?)? == 1);
+    ensure!(waiting(&it.acquire(reader(C)).await?)? == 2);
+    it.dies(B).await?;
+    ensure!(it.heartbeat(&[reader(C)]).await? == [format!("GRANTED {read}")]);
+    Ok(())
+}
+
+const ALIVE: &str = "9000000000000:7";
+
+async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
+    it.hold(A).await?;
+    it.inflate().await?;
+    let crowd = crowd(300);
+    it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
+    for (status, readers) in [("MORE", 128), ("MORE", 256), ("NOT_HELD 0", 300)] {
+        ensure!(it.release(A).await? == status);
+        ensure!(it.cardinality(&it.holders()).await? == readers);
+        ensure!(it.counts().await? == format!("0 0 {readers}"));
+    }
+    let both = [&*crowd[0], &crowd[299]].map(reader);
+    let heartbeat = it.heartbeat(&both).await?;
+    token(&heartbeat[0])?;
+    ensure!(heartbeat[0] == heartbeat[1]);
+    Ok(())
+}
+
+async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
+    it.hold(A).await?;
+    it.inflate().await?;
+    let crowd = crowd(300);
+    it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
+    ensure!(it.convert(reader(A2), A, "0").await? == "MORE");
+    ensure!(it.counts().await? == "0 0 129");
+    // A claim that comes now waits behind them.
+    ensure!(it.acquire(reader(B)).await? == "MORE");
+    ensure!(it.counts().await? == "0 0 257");
+    let last = it.heartbeat(&[reader(&crowd[299])]).await?;
+    ensure!(last == [it.acquire(reader(A2)).await?]);
+    ensure!(it.counts().await? == "0 0 301");
+    Ok(())
+}

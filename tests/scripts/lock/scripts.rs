@@ -1,0 +1,471 @@
+//! The scripts of one name as a client runs them, and the hand of somebody that moves time on and looks into the keys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::bail;
+use lockkeeper_core::Name;
+use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::store::{Call, Event, Form, Reply, Store};
+use lockkeeper_lua::{Script, lock};
+use lockkeeper_testkit::site::Site;
+
+use super::*;
+
+/// Moves all times in the keys so far into the past.
+const PASS: &str = "local passed = tonumber(ARGV[1])
+local function earlier(number)
+  return tonumber(number) > 1e12 and string.format('%.0f', tonumber(number) - passed) or number
+end
+for _, key in ipairs(KEYS) do
+  local left = redis.call('PTTL', key)
+  if left > passed then
+    redis.call('PEXPIRE', key, string.format('%.0f', left - passed))
+  elseif left >= 0 then
+    redis.call('DEL', key)
+  end
+end
+local holders = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #holders, 2 do
+  redis.call('ZADD', KEYS[2], earlier(holders[i + 1]), holders[i])
+end
+local state = redis.call('HGETALL', KEYS[4])
+for i = 1, #state, 2 do
+  if not string.find(state[i], '^o:') then
+    redis.call('HSET', KEYS[4], state[i], (string.gsub(state[i + 1], '%d+', earlier)))
+  end
+end
+return 1";
+
+/// When the lease of a holder ends on the server's clock, ms, whether it holds alone or not.
+const END: &str = "local time = redis.call('TIME')
+local left = redis.call('PTTL', KEYS[1])
+local found = redis.call('ZMSCORE', KEYS[2], ARGV[1])[1]
+return found or string.format('%.0f', math.floor(time[1] * 1000 + time[2] / 1000) + left)";
+
+/// A connection to a site, and the scripts of one name.
+#[derive(Clone)]
+pub(super) struct Lock {
+    pub(super) site: Arc<dyn Site>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) requests: Arc<AtomicU64>,
+    pub(super) name: Name,
+    pub(super) kind: &'static str,
+    pub(super) inflated: bool,
+}
+
+impl Lock {
+    pub(super) async fn on(
+        site: impl Site + 'static,
+        kind: &'static str,
+        state: &str,
+    ) -> Result<Self> {
+        Ok(Self {
+            store: site.store().await?,
+            site: Arc::new(site),
+            requests: Arc::default(),
+            name: Name::new("lockkeeper", "name")?,
+            kind,
+            inflated: state == "inflated",
+        })
+    }
+
+    /// Another name on the same site.
+    pub(super) fn named(&self, name: &str) -> Result<Self> {
+        let name = Name::new("lockkeeper", name)?;
+        Ok(Self {
+            name,
+            ..self.clone()
+        })
+    }
+
+    pub(super) fn main(&self) -> String {
+        self.name.main().to_owned()
+    }
+
+    /// The keys that belong to the marker.
+    pub(super) fn derived(&self) -> [String; 3] {
+        ["holders", "queue", "state"].map(|part| self.name.part(part))
+    }
+
+    /// The main key, and those.
+    pub(super) fn all(&self) -> [String; 4] {
+        let [holders, queue, state] = self.derived();
+        [self.main(), holders, queue, state]
+    }
+
+    pub(super) fn holders(&self) -> String {
+        self.name.part("holders")
+    }
+
+    pub(super) fn queue(&self) -> String {
+        self.name.part("queue")
+    }
+
+    pub(super) fn state(&self) -> String {
+        self.name.part("state")
+    }
+
+    pub(super) fn tombstone(&self, claim: &str) -> String {
+        format!("{}:{claim}", self.name.part("gone"))
+    }
+
+    /// The keys of what may change everything.
+    pub(super) fn keys_for(&self, claim: &str) -> [String; 6] {
+        let [main, holders, queue, state] = self.all();
+        let (counter, tombstone) = (self.name.counter(), self.tombstone(claim));
+        [main, counter, tombstone, holders, queue, state]
+    }
+
+    /// The shares that claims take in this kind.
+    pub(super) fn shares(&self) -> &'static [Of] {
+        match self.kind {
+            "rwlock" => &[writer, reader],
+            _ => &[writer],
+        }
+    }
+
+    pub(super) fn last_request(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn call(&self, item: ScriptCall) -> Result<Reply> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = Call::new(item, request, Form::Source, Duration::from_secs(5));
+        Ok(self.store.call(call).await?)
+    }
+
+    /// The reply as words.
+    pub(super) async fn run(
+        &self,
+        script: &'static Script,
+        keys: impl IntoIterator<Item = String>,
+        args: &[&str],
+    ) -> Result<String> {
+        let args = args.iter().map(|&arg| arg.to_owned());
+        let reply = self.call(ScriptCall::new(script, keys, args)).await?;
+        let mut words = vec![reply.status().as_str().to_owned()];
+        words.extend((0..).map_while(|index| reply.field(index)).map(text));
+        Ok(words.join(" "))
+    }
+
+    /// What became of each item, as words.
+    pub(super) async fn batch(
+        &self,
+        items: impl IntoIterator<Item = ScriptCall>,
+    ) -> Result<Vec<String>> {
+        let batch = items.into_iter().reduce(|mut batch, item| {
+            batch.keys.extend(item.keys);
+            batch.args.extend(item.args);
+            batch
+        });
+        let reply = self.call(batch.context("no items")?).await?;
+        let outcomes = (0..).map_while(|index| reply.field(index));
+        Ok(outcomes.map(text).collect())
+    }
+
+    pub(super) async fn ask<'a>(&self, claim: impl Into<Claim<'a>>, how: How) -> Result<String> {
+        let Claim { id, share } = claim.into();
+        let (token, channel) = (how.token.to_string(), self.name.grants());
+        let args = [
+            id,
+            how.ttl,
+            "0",
+            &token,
+            self.kind,
+            share,
+            "1",
+            "0",
+            WAITER_TTL_TEXT,
+            &channel,
+            how.limit,
+            "1",
+            "0",
+        ];
+        self.run(&lock::ACQUIRE, self.keys_for(id), &args).await
+    }
+
+    /// Waits if it must.
+    pub(super) async fn acquire<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
+        self.ask(claim, USUAL).await
+    }
+
+    /// Holds for an hour, alone or as the only one of an inflated name; its token.
+    pub(super) async fn hold<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<i64> {
+        self.hold_with(claim, LONG).await
+    }
+
+    pub(super) async fn hold_with<'a>(&self, claim: impl Into<Claim<'a>>, how: How) -> Result<i64> {
+        let token = token(&self.ask(claim, how).await?)?;
+        if self.inflated {
+            self.inflate().await?;
+        }
+        Ok(token)
+    }
+
+    /// Somebody waits and gives up.
+    pub(super) async fn inflate(&self) -> Result<()> {
+        waiting(&self.acquire(PASSER_BY).await?)?;
+        ensure!(self.release(PASSER_BY).await? == "RELEASED 1 0");
+        ensure!(self.value().await?.contains(" * "));
+        Ok(())
+    }
+
+    /// As a client releases whose acquires have been answered.
+    pub(super) async fn release<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
+        let claim = claim.into();
+        let args = [claim.id, &*self.name.grants(), "0"];
+        let reply = self.run(&lock::RELEASE_THIN, [self.main()], &args).await?;
+        match &*reply {
+            "INFLATED" => self.release_with(claim, "0", "0").await,
+            _ => Ok(reply),
+        }
+    }
+
+    pub(super) async fn release_with<'a>(
+        &self,
+        claim: impl Into<Claim<'a>>,
+        cooldown: &str,
+        tombstone_ttl: &str,
+    ) -> Result<String> {
+        let Claim { id, share } = claim.into();
+        let channel = self.name.grants();
+        let args = [
+            id,
+            self.kind,
+            share,
+            &channel,
+            cooldown,
+            tombstone_ttl,
+            "0",
+            WAITER_TTL_TEXT,
+            "1",
+            "0",
+        ];
+        self.run(&lock::RELEASE, self.keys_for(id), &args).await
+    }
+
+    /// `claim` takes the place of `old`.
+    pub(super) async fn convert<'a, 'b>(
+        &self,
+        claim: impl Into<Claim<'a>>,
+        old: impl Into<Claim<'b>>,
+        tombstone_ttl: &str,
+    ) -> Result<String> {
+        let (claim, old, channel) = (claim.into(), old.into(), self.name.grants());
+        let keys = self.keys_for(claim.id).into_iter();
+        let args = [
+            claim.id,
+            USUAL.ttl,
+            "0",
+            self.kind,
+            claim.share,
+            WAITER_TTL_TEXT,
+            &channel,
+            "0",
+            old.id,
+            old.share,
+            tombstone_ttl,
+        ];
+        let keys = keys.chain([self.tombstone(old.id)]);
+        self.run(&lock::CONVERT, keys, &args).await
+    }
+
+    /// The item of a heartbeat.
+    pub(super) fn beat<'a>(&self, claim: impl Into<Claim<'a>>) -> ScriptCall {
+        let (Claim { id, share }, channel) = (claim.into(), self.name.grants());
+        let [main, counter, _, holders, queue, state] = self.keys_for(id);
+        let args = [
+            id,
+            USUAL.ttl,
+            "0",
+            self.kind,
+            share,
+            WAITER_TTL_TEXT,
+            &channel,
+            "1",
+            "0",
+        ];
+        let keys = [main, counter, holders, queue, state];
+        ScriptCall::new(&lock::HEARTBEAT, keys, args.map(str::to_owned))
+    }
+
+    /// What became of each claim, as words.
+    pub(super) async fn heartbeat<'a, C>(&self, claims: &[C]) -> Result<Vec<String>>
+    where
+        C: Into<Claim<'a>> + Copy,
+    {
+        self.batch(claims.iter().map(|&claim| self.beat(claim)))
+            .await
+    }
+
+    /// As a client renews that does not know whether the name is inflated.
+    pub(super) async fn renew<'a>(&self, claim: impl Into<Claim<'a>>, ttl: &str) -> Result<String> {
+        let Claim { id, share } = claim.into();
+        let reply = self.run(&lock::RENEW, [self.main()], &[id, ttl]).await?;
+        match &*reply {
+            "DONE INFLATED" => {
+                self.run(&lock::RENEW_INFLATED, self.all(), &[id, ttl, share])
+                    .await
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    pub(super) async fn verify<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
+        let Claim { id, share } = claim.into();
+        let keys = [self.main(), self.holders()];
+        self.run(&lock::VERIFY, keys, &[id, share]).await
+    }
+
+    /// How long the lease of a holder lasts.
+    pub(super) async fn left<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<i64> {
+        number(&self.verify(claim).await?, "HELD", 1)
+    }
+
+    /// When it ends on the server's clock.
+    pub(super) async fn end<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<i64> {
+        let Claim { id, share } = claim.into();
+        let (main, holders, member) = (self.main(), self.holders(), format!("{share}:{id}"));
+        let end = ["EVAL", END, "2", &main, &holders, &member];
+        Ok(self.command(&end).await?.parse()?)
+    }
+
+    pub(super) async fn place<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
+        let Claim { id, share } = claim.into();
+        self.run(&lock::QUEUE, [self.queue()], &[id, share]).await
+    }
+
+    pub(super) async fn inspect(&self) -> Result<String> {
+        let channel = self.name.grants();
+        self.run(&name::INSPECT, self.all(), &[&channel]).await
+    }
+
+    pub(super) async fn revoke(&self) -> Result<String> {
+        self.run(&name::REVOKE, self.all(), &[]).await
+    }
+
+    pub(super) async fn free(&self, claim: &str) -> Result<String> {
+        let channel = self.name.grants();
+        self.run(&name::FREE, self.all(), &[claim, &channel]).await
+    }
+
+    pub(super) async fn command(&self, words: &[&str]) -> Result<String> {
+        self.site.command(words).await
+    }
+
+    /// What the main key says.
+    pub(super) async fn value(&self) -> Result<String> {
+        self.command(&["GET", &self.main()]).await
+    }
+
+    /// How many claims take all of the inflated name, how many of these are live, and how many parts the others take.
+    pub(super) async fn counts(&self) -> Result<String> {
+        let value = self.value().await?;
+        let words: Vec<&str> = value.split(' ').collect();
+        ensure!(
+            words.len() == 8 && words[..2] == [self.kind, "*"],
+            "{value}"
+        );
+        Ok(words[2..5].join(" "))
+    }
+
+    /// How many claims of an owner that take parts are counted, and their token.
+    pub(super) async fn counted(&self, claim: &str) -> Result<String> {
+        let (owner, _) = claim.split_once('/').context("no claim")?;
+        let field = format!("o:{owner}");
+        self.command(&["HGET", &self.state(), &field]).await
+    }
+
+    pub(super) async fn cardinality(&self, key: &str) -> Result<usize> {
+        Ok(self.command(&["ZCARD", key]).await?.parse()?)
+    }
+
+    pub(super) async fn pttl(&self, key: &str) -> Result<i64> {
+        Ok(self.command(&["PTTL", key]).await?.parse()?)
+    }
+
+    /// Every key of the name, the counter of its slot left out.
+    pub(super) async fn keys(&self) -> Result<Vec<String>> {
+        let mut keys = self.site.keys().await?;
+        keys.retain(|key| *key != self.name.counter());
+        keys.sort();
+        Ok(keys)
+    }
+
+    /// What `state` knows of a waiter, or a fact: its first number and the rest.
+    pub(super) async fn entry(&self, field: &str) -> Result<Option<(i64, String)>> {
+        let entry = self.command(&["HGET", &self.state(), field]).await?;
+        let digits = entry.split(':').next().unwrap_or_default();
+        let rest = entry[digits.len()..].to_owned();
+        Ok(digits.parse().ok().map(|number| (number, rest)))
+    }
+
+    /// So many ms later, or earlier, with nothing heard in between.
+    pub(super) async fn pass(&self, milliseconds: i64) -> Result<()> {
+        let [main, holders, queue, state] = self.all();
+        let passed = milliseconds.to_string();
+        let pass = ["EVAL", PASS, "4", &main, &holders, &queue, &state, &passed];
+        self.command(&pass).await?;
+        Ok(())
+    }
+
+    /// The waiter has been silent for long while others have been heard.
+    pub(super) async fn dies(&self, claim: &str) -> Result<()> {
+        let died = ["HSET", &self.state(), claim, "1:7"];
+        self.command(&died).await?;
+        Ok(())
+    }
+
+    /// Puts claims into the queue of an inflated name in which nobody waits, as `entry` says, that do not come to wait by scripts.
+    pub(super) async fn line<'a>(
+        &self,
+        claims: impl IntoIterator<Item = Claim<'a>>,
+        entry: &str,
+    ) -> Result<()> {
+        let claims = claims.into_iter().enumerate();
+        let claims: Vec<_> = claims
+            .map(|(n, Claim { id, share })| ((n + 1).to_string(), format!("{share}:{id}"), id))
+            .collect();
+        for claims in claims.chunks(500) {
+            let (queue, state) = (self.queue(), self.state());
+            let (mut places, mut entries) = (vec!["ZADD", &queue], vec!["HSET", &state]);
+            for (ticket, member, id) in claims {
+                places.extend([&**ticket, &**member]);
+                entries.extend([id, entry]);
+            }
+            self.command(&places).await?;
+            self.command(&entries).await?;
+        }
+        Ok(())
+    }
+
+    /// So many wait, who died long ago.
+    pub(super) async fn bury(&self, number: usize) -> Result<()> {
+        let dead = crowd(number);
+        let dead = dead.iter().map(|id| writer(id));
+        self.line(dead, "1:7").await
+    }
+
+    /// What the client is told while `work` is done.
+    pub(super) async fn told(&self, work: impl Future<Output = Result<()>>) -> Result<Vec<String>> {
+        let listener = self.site.store().await?;
+        let mut events = listener.events().context("its events are taken")?;
+        let channel = format!("{}:{CLIENT}", self.name.grants());
+        listener.subscribe(&channel).await?;
+        work.await?;
+        // A message of our own behind them says that all others have arrived.
+        self.command(&["PUBLISH", &channel, "end"]).await?;
+        let mut heard = Vec::new();
+        loop {
+            let event = tokio::time::timeout(Duration::from_secs(5), events.recv()).await?;
+            match event {
+                Some(Event::Message { payload, .. }) if payload == b"end" => return Ok(heard),
+                Some(Event::Message { payload, .. }) => heard.push(String::from_utf8(payload)?),
+                Some(_) => {}
+                None => bail!("the events ended"),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Waiters that died, and waiters that could not be heard.
+
+use super::*;
+
+vectors! { [thin] [fair rwlock] {
+    dead_waiters_are_dropped_and_the_first_alive_is_granted
+    a_waiter_past_its_time_is_never_granted
+    a_waiter_past_its_time_has_lost_its_place_whoever_notices
+    five_thousand_dead_waiters_take_a_bounded_number_of_runs
+    the_budget_is_for_the_run_and_not_for_each_name
+    a_release_that_meets_many_dead_is_run_again
+    waiters_keep_their_order_when_nobody_could_be_heard
+    waiters_keep_their_order_over_two_gaps_in_a_row
+    a_grace_ends_and_the_silent_lose_their_places
+    the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks
+}}
+
+async fn dead_waiters_are_dropped_and_the_first_alive_is_granted(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D, E]).await?;
+    it.dies(B).await?;
+    it.dies(C).await?;
+    ensure!(it.heartbeat(&[E]).await? == ["WAITING 2"]);
+    it.dies(D).await?;
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[E]).await?[0])?;
+    ensure!(it.keys().await? == [it.holders(), it.main()]);
+    Ok(())
+}
+
+async fn a_waiter_past_its_time_is_never_granted(it: &Lock) -> Result<()> {
+    line_up(it, &[B]).await?;
+    it.dies(B).await?;
+    let told = it.told(async {
+        ensure!(it.release(A).await? == "RELEASED 1 0");
+        Ok(())
+    });
+    ensure!(told.await?.is_empty());
+    ensure!(it.keys().await?.is_empty());
+    ensure!(it.heartbeat(&[B]).await? == ["GONE"]);
+    token(&it.acquire(C).await?)?;
+    Ok(())
+}
+
+async fn a_waiter_past_its_time_has_lost_its_place_whoever_notices(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D, E]).await?;
+    it.dies(C).await?;
+    ensure!(it.heartbeat(&[C, D]).await? == ["GONE", "WAITING 2"]);
+    it.dies(D).await?;
+    ensure!(waiting(&it.acquire(D).await?)? == 3);
+    ensure!(it.heartbeat(&[B, E, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
+    Ok(())
+}
+
+async fn five_thousand_dead_waiters_take_a_bounded_number_of_runs(it: &Lock) -> Result<()> {
+    for of in it.shares() {
+        it.hold_with(A, USUAL).await?;
+        it.inflate().await?;
+        it.bury(5_000).await?;
+        it.pass(60_001).await?;
+        for run in 1..=19 {
+            ensure!(it.acquire(of(B)).await? == "MORE");
+            ensure!(it.counts().await? == "0 0 0");
+            ensure!(it.cardinality(&it.queue()).await? == 5_000 - 256 * run);
+        }
+        token(&it.acquire(of(B)).await?)?;
+        ensure!(it.cardinality(&it.queue()).await? == 0);
+        ensure!(it.release(of(B)).await? == "RELEASED 1 0");
+        ensure!(it.keys().await?.is_empty());
+    }
+    Ok(())
+}
+
+async fn the_budget_is_for_the_run_and_not_for_each_name(it: &Lock) -> Result<()> {
+    let names = [it.clone(), it.named("other")?];
+    for name in &names {
+        name.hold(A).await?;
+        name.inflate().await?;
+        name.bury(300).await?;
+        let member = format!("x:{B}");
+        let place = ["ZADD", &name.queue(), "301", &member];
+        name.command(&place).await?;
+        let entry = ["HSET", &name.state(), B, "9000000000000:1"];
+        name.command(&entry).await?;
+    }
+    let heartbeat = async || it.batch(names.iter().map(|name| name.beat(B))).await;
+    ensure!(heartbeat().await? == ["MORE", "MORE"]);
+    // The heartbeat itself has been heard.
+    let (_, rest) = it.entry(B).await?.context("B waits")?;
+    ensure!(rest == format!(":{}", it.last_request()));
+    ensure!(heartbeat().await? == ["WAITING 1", "MORE"]);
+    ensure!(heartbeat().await? == ["WAITING 1", "WAITING 1"]);
+    Ok(())
+}
+
+async fn a_release_that_meets_many_dead_is_run_again(it: &Lock) -> Result<()> {
+    for of in it.shares() {
+        it.hold(of(A)).await?;
+        it.inflate().await?;
+        it.bury(600).await?;
+        ensure!(it.release(of(A)).await? == "MORE");
+        ensure!(it.cardinality(&it.holders()).await? == 0);
+        ensure!(it.release(of(A)).await? == "MORE");
+        ensure!(it.release(of(A)).await? == "NOT_HELD 0");
+        ensure!(it.keys().await?.is_empty());
+    }
+    Ok(())
+}
+
+async fn waiters_keep_their_order_when_nobody_could_be_heard(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D, E, F]).await?;
+    it.pass(GAP).await?;
+    // The last is heard first. The holder's lease is not over.
+    ensure!(it.heartbeat(&[F]).await? == ["WAITING 5"]);
+    ensure!(it.heartbeat(&[E, D]).await? == ["WAITING 4", "WAITING 3"]);
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
+    ensure!(it.heartbeat(&[C]).await? == ["WAITING 1"]);
+    Ok(())
+}
+
+async fn waiters_keep_their_order_over_two_gaps_in_a_row(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D]).await?;
+    for _ in 0..2 {
+        it.pass(GAP).await?;
+        ensure!(it.heartbeat(&[D]).await? == ["WAITING 3"]);
+    }
+    ensure!(it.heartbeat(&[B, C, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
+    Ok(())
+}
+
+async fn a_grace_ends_and_the_silent_lose_their_places(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D]).await?;
+    it.pass(GAP).await?;
+    for place in [3, 3, 3, 1] {
+        ensure!(it.heartbeat(&[D]).await? == [format!("WAITING {place}")]);
+        it.pass(WAITER_TTL / 3 + 50).await?;
+    }
+    ensure!(it.heartbeat(&[B, C]).await? == ["GONE", "GONE"]);
+    Ok(())
+}
+
+/// A job that tries once an hour leaves gaps too.
+async fn the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    for waiters in [2, 2, 2, 0] {
+        it.pass(GAP).await?;
+        number(&it.ask(D, TRY).await?, "BUSY", 1)?;
+        ensure!(it.cardinality(&it.queue()).await? == waiters);
+    }
+    Ok(())
+}
+
+/// The embedded server's clock really moves.
+#[tokio::test]
+async fn waiters_keep_their_order_when_the_server_slept() -> Result<()> {
+    let server = MemoryStore::new();
+    let it = Lock::on(server.sibling(), "fair", "thin").await?;
+    line_up(&it, &[B, C, D, E, F]).await?;
+    server.step_clock(GAP);
+    ensure!(it.heartbeat(&[F, C]).await? == ["WAITING 5", "WAITING 2"]);
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Who waits, and who is next.
+
+use super::*;
+
+vectors! { [thin inflated] [fair rwlock] {
+    claims_are_granted_in_the_order_in_which_they_came
+    a_repeated_acquire_keeps_its_place
+    a_heartbeat_of_a_waiter_never_shortens
+    the_next_holder_is_told_its_token_and_its_last_request
+    a_try_never_passes_those_who_wait
+    a_full_queue_takes_nobody_more
+    a_full_queue_remembers_whom_it_let_in
+    a_waiter_leaves_its_place_to_the_next
+    a_waiter_that_leaves_twice_leaves_once
+    a_heartbeat_after_the_release_creates_nothing
+    a_tombstone_keeps_a_waiter_from_coming_back
+    an_owner_that_holds_is_let_in_past_the_queue
+}}
+
+async fn claims_are_granted_in_the_order_in_which_they_came(it: &Lock) -> Result<()> {
+    let mut last = line_up(it, &[D, C, B]).await?;
+    ensure!(it.heartbeat(&[B, C, D]).await? == ["WAITING 3", "WAITING 2", "WAITING 1"]);
+    let mut holder = A;
+    for next in [D, C, B] {
+        ensure!(it.release(holder).await? == "RELEASED 1 0");
+        let granted = token(&it.heartbeat(&[next]).await?[0])?;
+        ensure!(granted > last);
+        (holder, last) = (next, granted);
+    }
+    ensure!(it.release(B).await? == "RELEASED 1 0");
+    ensure!(it.keys().await?.is_empty());
+    Ok(())
+}
+
+async fn a_repeated_acquire_keeps_its_place(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    let reply = it.acquire(B).await?;
+    ensure!(waiting(&reply)? == 1);
+    ensure!(is_nearly(number(&reply, "WAITING", 1)?, HOUR), "{reply}");
+    ensure!(waiting(&it.acquire(C).await?)? == 2);
+    let (_, rest) = it.entry(C).await?.context("C waits")?;
+    ensure!(rest == format!(":{}", it.last_request()));
+    ensure!(it.place(C).await? == "QUEUED 2 2");
+    Ok(())
+}
+
+async fn a_heartbeat_of_a_waiter_never_shortens(it: &Lock) -> Result<()> {
+    line_up(it, &[B]).await?;
+    let (seen, _) = it.entry("seen").await?.context("seen")?;
+    let far = seen + 1_000_000;
+    let entry = ["HSET", &it.state(), B, &format!("{far}:3")];
+    it.command(&entry).await?;
+    ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
+    let (ends, _) = it.entry(B).await?.context("B waits")?;
+    ensure!(ends == far);
+    // It then holds for as long as its client counts on.
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.end(B).await? == far);
+    Ok(())
+}
+
+async fn the_next_holder_is_told_its_token_and_its_last_request(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    it.heartbeat(&[B]).await?;
+    let last = it.last_request();
+    let told = it.told(async {
+        ensure!(it.release(A).await? == "RELEASED 1 0");
+        Ok(())
+    });
+    let told = told.await?;
+    let token = it.command(&["GET", &it.name.counter()]).await?;
+    ensure!(told == [format!("G {B} {token} {last}")], "{told:?}");
+    ensure!(it.counts().await? == "1 1 0");
+    ensure!(is_nearly(it.left(B).await?, WAITER_TTL));
+    ensure!(it.heartbeat(&[B, C]).await? == [format!("GRANTED {token}"), "WAITING 1".into()]);
+    Ok(())
+}
+
+async fn a_try_never_passes_those_who_wait(it: &Lock) -> Result<()> {
+    line_up(it, &[B]).await?;
+    for of in it.shares() {
+        let busy = it.ask(of(C), TRY).await?;
+        ensure!(is_nearly(number(&busy, "BUSY", 1)?, HOUR), "{busy}");
+    }
+    it.release(A).await?;
+    let busy = it.ask(C, TRY).await?;
+    ensure!(number(&busy, "BUSY", 1)? <= WAITER_TTL, "{busy}");
+    ensure!(it.place(C).await? == "QUEUED 0 0");
+    Ok(())
+}
+
+async fn a_full_queue_takes_nobody_more(it: &Lock) -> Result<()> {
+    for of in it.shares() {
+        line_up(it, &[B]).await?;
+        let two = How {
+            limit: "2",
+            ..USUAL
+        };
+        ensure!(waiting(&it.ask(of(C), two).await?)? == 2);
+        ensure!(it.ask(of(D), two).await? == "QUEUE_FULL 2");
+        ensure!(waiting(&it.ask(of(C), two).await?)? == 2);
+        ensure!(it.heartbeat(&[of(D)]).await? == ["GONE"]);
+        it.release(B).await?;
+        ensure!(waiting(&it.ask(of(D), two).await?)? == 2);
+        for claim in [of(D), of(C), writer(A)] {
+            ensure!(it.release(claim).await? == "RELEASED 1 0");
+        }
+    }
+    Ok(())
+}
+
+/// The run that finds the queue full may have given a waiter its turn.
+async fn a_full_queue_remembers_whom_it_let_in(it: &Lock) -> Result<()> {
+    it.hold_with(A, USUAL).await?;
+    for claim in [B, C] {
+        waiting(&it.acquire(claim).await?)?;
+    }
+    it.pass(60_001).await?;
+    let one = How {
+        limit: "1",
+        ..USUAL
+    };
+    ensure!(it.ask(D, one).await? == "QUEUE_FULL 1");
+    ensure!(it.counts().await? == "1 1 0");
+    ensure!(
+        it.heartbeat(&[C]).await? == ["WAITING 1"],
+        "C holds beside B"
+    );
+    ensure!(it.left(B).await? > 0);
+    Ok(())
+}
+
+async fn a_waiter_leaves_its_place_to_the_next(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C, D]).await?;
+    ensure!(it.release(B).await? == "RELEASED 1 0");
+    ensure!(it.heartbeat(&[C, D]).await? == ["WAITING 1", "WAITING 2"]);
+    // The name is taken from its holder by force: whoever comes next advances.
+    ensure!(it.free(A).await? == "RELEASED 1 0");
+    ensure!(it.release(C).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[D]).await?[0])?;
+    Ok(())
+}
+
+async fn a_waiter_that_leaves_twice_leaves_once(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.release(A).await? == "NOT_HELD 0");
+    token(&it.heartbeat(&[B]).await?[0])?;
+    for claim in [C, B] {
+        ensure!(it.release(claim).await? == "RELEASED 1 0");
+        ensure!(it.release(claim).await? == "NOT_HELD 0");
+    }
+    ensure!(it.keys().await?.is_empty());
+    Ok(())
+}
+
+async fn a_heartbeat_after_the_release_creates_nothing(it: &Lock) -> Result<()> {
+    line_up(it, &[B]).await?;
+    it.release(B).await?;
+    ensure!(it.heartbeat(&[B]).await? == ["GONE"]);
+    it.release(A).await?;
+    ensure!(it.heartbeat(&[A, B]).await? == ["GONE", "GONE"]);
+    ensure!(it.keys().await?.is_empty());
+    Ok(())
+}
+
+async fn a_tombstone_keeps_a_waiter_from_coming_back(it: &Lock) -> Result<()> {
+    line_up(it, &[B]).await?;
+    ensure!(it.release_with(B, "0", "50000").await? == "RELEASED 1 0");
+    ensure!(is_nearly(it.pttl(&it.tombstone(B)).await?, 50_000));
+    ensure!(it.acquire(B).await? == "GONE");
+    ensure!(it.place(B).await? == "QUEUED 0 0");
+    Ok(())
+}
+
+async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Lock) -> Result<()> {
+    let first = line_up(it, &[B, C]).await?;
+    ensure!(token(&it.ask(A2, TRY).await?)? == first);
+    ensure!(it.release(A).await? == "RELEASED 1 1");
+    ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
+    ensure!(it.release(A2).await? == "RELEASED 1 0");
+
+    // Both claims of an owner wait, and with the one the other is let in.
+    ensure!(waiting(&it.acquire(A).await?)? == 2);
+    ensure!(waiting(&it.acquire(D).await?)? == 3);
+    ensure!(waiting(&it.acquire(A2).await?)? == 4);
+    it.release(B).await?;
+    it.release(C).await?;
+    let granted = it.heartbeat(&[A, D, A2]).await?;
+    ensure!(
+        granted[0] == granted[2] && granted[1] == "WAITING 1",
+        "{granted:?}"
+    );
+    token(&granted[0])?;
+    ensure!(it.place(A2).await? == "QUEUED 1 0");
+    Ok(())
+}
