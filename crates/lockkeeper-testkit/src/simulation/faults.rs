@@ -234,8 +234,9 @@ impl FaultSchedule {
                 if machine.frozen <= now {
                     machine.frozen_since = now;
                 }
-                machine.frozen = until;
-                let stood = until - machine.frozen_since;
+                // Never sooner than what was put off expects, or requests would overtake one another.
+                machine.frozen = machine.frozen.max(until);
+                let stood = machine.frozen - machine.frozen_since;
                 drop(network);
                 if stood >= self.world.plan.ttl / 2 {
                     self.world.check(|checks| checks.gave_up_releases(server));

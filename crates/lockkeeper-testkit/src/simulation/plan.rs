@@ -227,7 +227,7 @@ impl Plan {
         (plan.tasks, plan.names) = (1, 0);
         plan.delay = [0, 1, 5, 30][random.usize(..4)];
         plan.interval = plan.ttl.mul_f64(0.1 + random.f64() * 0.5);
-        plan.storm = plan.ttl.mul_f64(2.0 + 4.0 * random.f64());
+        plan.storm = plan.ttl.mul_f64(4.0 + 6.0 * random.f64());
         plan.drifts = false;
         plan.faults.retain(|it| {
             let of_hosts = [Fault::Cut, Fault::Pause, Fault::Close, Fault::Crash];
