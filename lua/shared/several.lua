@@ -3,10 +3,6 @@
 -- What keeps `claim` from `name`, as its item is answered; nothing if it can hold it, or does. The second value is any error of the
 -- server, to be returned as it is. Afterwards nothing that grants can fail.
 local function refusal(name, claim, tombstone)
-  local counter = redis.pcall('GET', name.counter)
-  if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
-    return nil, counter
-  end
   local usable, fault = read_for(name, false)
   if fault then
     return nil, fault
@@ -14,7 +10,7 @@ local function refusal(name, claim, tombstone)
   if not usable and name.foreign and not name.reenters then
     return { 'BUSY', redis.call('PTTL', name.main) }
   end
-  if not usable or type(counter) == 'table' then
+  if not usable then
     return 'WRONG_KIND'
   end
   local ends, flag = lease_of(name, 'x', claim)

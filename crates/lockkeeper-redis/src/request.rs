@@ -86,16 +86,14 @@ mod tests {
 
     #[test]
     fn the_arguments_stand_in_the_order_of_the_command() {
-        let keys = ["{a}main", "{a}fence", "{a}gone"].map(str::to_owned);
-        let args = ["claim", "30000", "", "0"].map(str::to_owned);
-        let item = ScriptCall::new(&lock::ACQUIRE, keys, args);
+        let keys = ["{a}main", "{a}holders"].map(str::to_owned);
+        let args = ["claim", ""].map(str::to_owned);
+        let item = ScriptCall::new(&lock::VERIFY, keys, args);
         let texts: Vec<_> = arguments("sha", 7, &item)
             .iter()
             .map(|value| value.as_str().map(|text| text.to_string()))
             .collect();
-        let expected = [
-            "sha", "3", "{a}main", "{a}fence", "{a}gone", "7", "claim", "30000", "", "0",
-        ];
+        let expected = ["sha", "2", "{a}main", "{a}holders", "7", "claim", ""];
         assert_eq!(texts, expected.map(|text| Some(text.to_owned())));
         assert_eq!(slot(&item), redis_keyslot(b"a"));
     }

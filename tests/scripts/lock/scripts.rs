@@ -334,7 +334,7 @@ impl Lock {
 
     pub(super) async fn place<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         let Claim { id, share } = claim.into();
-        self.run(&lock::QUEUE, [self.queue()], &[id, share]).await
+        self.run(&lock::QUEUE, [self.main(), self.queue()], &[id, share]).await
     }
 
     pub(super) async fn inspect(&self) -> Result<String> {

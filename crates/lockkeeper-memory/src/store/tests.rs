@@ -17,13 +17,11 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 }
 
 fn acquire(claim: &str) -> Call {
-    let keys = ["main", "fence", "gone"];
-    call(
-        &lock::ACQUIRE,
-        Form::Source,
-        &keys,
-        &[claim, "1000", "0", "0"],
-    )
+    let keys = ["main", "counter", "tombstone", "holders", "queue", "state"];
+    let args = [
+        claim, "1000", "0", "0", "mutex", "x", "1", "0", "0", CHANNEL, "poll", "0", "0",
+    ];
+    call(&lock::ACQUIRE, Form::Source, &keys, &args)
 }
 
 fn leave(claim: &str) -> Call {
@@ -52,13 +50,13 @@ async fn the_shipped_scripts_run() {
     assert!((990..=1000).contains(&busy.field(0).unwrap().as_i64().unwrap()));
     assert_eq!(status(&store, leave("a")).await, Status::Released);
     assert_eq!(status(&store, leave("a")).await, Status::NotHeld);
-    assert_eq!(store.keys(), ["fence"]);
+    assert_eq!(store.keys(), ["counter"]);
 }
 
 #[tokio::test]
 async fn a_script_never_sent_by_its_text_is_unknown_also_after_a_flush() {
     let store = MemoryStore::new();
-    let verify = |form| call(&lock::VERIFY, form, &["main"], &["a"]);
+    let verify = |form| call(&lock::VERIFY, form, &["main", "holders"], &["a", "x"]);
     assert!(
         store
             .call(verify(Form::Sha))
@@ -88,9 +86,9 @@ async fn a_key_of_another_type_is_the_wrong_kind() {
     store.execute(&["HSET", "main", "kind", "fair"]).unwrap();
     assert_eq!(status(&store, acquire("a")).await, Status::WrongKind);
     store.execute(&["DEL", "main"]).unwrap();
-    store.execute(&["HSET", "fence", "f", "v"]).unwrap();
-    let refused = store.call(acquire("a")).await.unwrap_err();
-    assert_eq!(refused.code(), Some("WRONGTYPE"));
+    store.execute(&["SET", "main", "mutex * 1 1 0 7 - a"]).unwrap();
+    store.execute(&["HSET", "holders", "f", "v"]).unwrap();
+    assert_eq!(status(&store, acquire("a")).await, Status::WrongKind);
 }
 
 #[tokio::test]
