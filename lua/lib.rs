@@ -127,9 +127,18 @@ pub mod lock {
         ],
     );
 
-    /// Asks whether a claim holds; changes nothing.
+    /// Asks whether a claim holds alone; changes nothing.
     pub const VERIFY: Script = script!(
         "lock/verify",
+        with ["value"],
+        keys ["main"],
+        args ["request", "claim"],
+        replies [Status::Held, Status::Inflated, Status::Revoked, Status::Gone],
+    );
+
+    /// Asks whether a claim holds an inflated name; changes nothing.
+    pub const VERIFY_INFLATED: Script = script!(
+        "lock/verify_inflated",
         with ["clock", "client", "value", "members", "standing", "holding"],
         keys ["main", "holders"],
         args ["request", "claim", "share"],
@@ -324,6 +333,7 @@ pub const ALL: &[&Script] = &[
     &lock::RELEASE,
     &lock::CONVERT,
     &lock::VERIFY,
+    &lock::VERIFY_INFLATED,
     &lock::QUEUE,
     &redlock::ACQUIRE,
     &redlock::RAISE,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lockkeeper::Client;
+use lockkeeper_core::Name;
 use lockkeeper_core::store::Store;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
@@ -20,4 +21,9 @@ pub(crate) fn faulty(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((Client::builder().ttl(ttl).build(shared)?, store))
+}
+
+/// The key from whose counter a name of the usual namespace draws its tokens.
+pub(crate) fn counter(name: &str) -> Result<String> {
+    Ok(Name::new("lockkeeper", name)?.counter())
 }

@@ -1,28 +1,26 @@
--- lock/verify: asks whether the claim holds. Changes nothing.
+-- lock/verify: asks whether the claim holds alone. Changes nothing.
 --
 -- KEYS[1] main      the value of one claim, or a marker, see shared/value
--- KEYS[2] holders   ZSET: <flag><share>:<claim> -> server ms of the end of its lease
 -- ARGV[1] request   echoed
 -- ARGV[2] claim
--- ARGV[3] share     x: all of the name; a number: so many parts
--- REPLY HELD left   ms until the lease ends on the server
+-- REPLY HELD left   ms until the lease ends on the server; negative: without end
+-- REPLY INFLATED    the name is inflated: lock/verify_inflated is to be run instead
 -- REPLY REVOKED     the claim holds and is revoked
 -- REPLY GONE        expired, deleted, or somebody else's
 -- PUBLISH nothing
 
-local name = { main = KEYS[1], holders = KEYS[2] }
-local readable, fault = read_standing(name, true)
+local value, fault = read_value(KEYS[1], AS_A_WRITE)
 if fault then
   return fault
 end
-local ends, flag = 0, ''
-if readable then
-  ends, flag = lease_of(name, ARGV[3], ARGV[2])
+if is_marker(value) then
+  return { ARGV[1], 'INFLATED' }
 end
-if ends <= name.now or flag == 'c' then
+local _, _, claim, _, flags = claim_of(value)
+if claim ~= ARGV[2] or string.find(flags, 'c', 1, true) then
   return { ARGV[1], 'GONE' }
 end
-if flag == 'r' then
+if string.find(flags, 'r', 1, true) then
   return { ARGV[1], 'REVOKED' }
 end
-return { ARGV[1], 'HELD', ends - name.now }
+return { ARGV[1], 'HELD', redis.call('PTTL', KEYS[1]) }

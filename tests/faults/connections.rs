@@ -12,6 +12,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::support::counter;
+
 const SOON: Duration = Duration::from_secs(20);
 
 async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
@@ -34,7 +36,7 @@ async fn an_acquire_that_ran_before_the_connection_was_cut_has_the_effect_of_onc
     let guard = timeout(SOON, Mutex::new(&client, "name").acquire().into_future()).await??;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     let fence = server
-        .command(&["GET", "lockkeeper.fence:{lockkeeper:name}"])
+        .command(&["GET", &counter("name")?])
         .await?
         .into_text()?;
     ensure!(

@@ -13,7 +13,7 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::Subject;
 
-use crate::support::faulty;
+use crate::support::{counter, faulty};
 
 /// Makes a test of each interleaving for each kind.
 macro_rules! interleavings {
@@ -80,7 +80,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
     let guard = S::new(&client, "name").acquire().await.unwrap();
     assert_eq!(store.sent(S::ACQUIRE) - before, 2);
     let fence = server
-        .command(&["GET", "lockkeeper.fence:{lockkeeper:name}"])
+        .command(&["GET", &counter("name").unwrap()])
         .await
         .unwrap();
     assert_eq!(

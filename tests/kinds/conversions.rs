@@ -153,9 +153,7 @@ async fn whoever_was_lost_changes_nothing() -> Result<()> {
     let refused = writing.downgrade().await;
     ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
     let reading = lock.read().await?;
-    store
-        .command(&["DEL", "lockkeeper.readers:{lockkeeper:name}"])
-        .await?;
+    store.command(&["DEL", "lockkeeper:name"]).await?;
     let refused = reading.try_upgrade().await;
     ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
     ensure!(lock.try_write().await?.is_some());
@@ -336,8 +334,8 @@ async fn a_conversion_waits_for_the_renewal_on_its_way() -> Result<()> {
     let (client, store) = faulty(&server, TTL)?;
     let lock = RwLock::new(&client, "name");
     let writing = lock.write().await?;
-    store.slow_down(&lockkeeper_lua::lock::RENEW, Duration::from_millis(500));
-    store.wait_sent(&lockkeeper_lua::lock::RENEW, 1).await;
+    store.slow_down(&lock::RENEW, Duration::from_millis(500));
+    store.wait_sent(&lock::RENEW, 1).await;
     let reading = writing.downgrade().await?;
     reading.verify().await?;
     sleep(3 * TTL).await;

@@ -108,7 +108,11 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         let (client, store) = faulty(&server, TTL)?;
         let lock = FairLock::new(&client, "name");
         // Teaches the server the scripts.
-        lock.acquire().await?.release().await?;
+        let guard = lock.acquire().await?;
+        let next = tokio::spawn(lock.acquire().into_future());
+        queued(&lock, 1).await?;
+        guard.release().await?;
+        next.await??.release().await?;
         let guard = lock.acquire().await?;
         let before = (store.sent(&lock::ACQUIRE), store.sent(&lock::RELEASE));
         let mut waiters = JoinSet::new();
@@ -218,7 +222,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
         local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
         for i = 1, 5000 do
           local claim = string.format('00000000-0000-4000-8000-000000000000:%d/%016x', i, i)
-          redis.call('ZADD', KEYS[1], i + 10, claim)
+          redis.call('ZADD', KEYS[1], i + 10, 'x:' .. claim)
           redis.call('HSET', KEYS[2], claim, string.format('%.0f:1', now + 10000))
         end
         return 1";
@@ -262,7 +266,7 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
         store.plan(&lock::HEARTBEAT, Fate::LoseRequest);
     }
     for _ in 0..20 {
-        store.plan(&lock::RENEW, Fate::LoseRequest);
+        store.plan(&lock::RENEW_INFLATED, Fate::LoseRequest);
     }
     sleep(Duration::from_secs(5)).await;
     guard.release().await?;

@@ -11,9 +11,10 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::counter;
+
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const MAIN: &str = "lockkeeper:name";
-const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
 
 /// Five servers.
 pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
@@ -57,7 +58,7 @@ impl Servers {
 
     fn fences(&self) -> Vec<u64> {
         let fence = |server: &MemoryStore| {
-            let text = server.execute(&["GET", FENCE]).ok()?;
+            let text = server.execute(&["GET", &counter("name").ok()?]).ok()?;
             text.as_str()?.parse().ok()
         };
         self.0.iter().filter_map(fence).collect()
@@ -272,7 +273,7 @@ async fn a_write_back_where_the_claim_is_gone_is_no_part_of_a_grant() -> Result<
         other => ensure!(false, "{other:?}"),
     }
     for server in &servers.0[..3] {
-        ensure!(server.execute(&["PTTL", FENCE]).is_ok());
+        ensure!(server.execute(&["PTTL", &counter("name")?]).is_ok());
     }
     Ok(())
 }

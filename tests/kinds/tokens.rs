@@ -10,7 +10,8 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
 
-const FENCE: &str = "lockkeeper.fence:{lockkeeper:name}";
+use crate::support::counter;
+
 const TTL: Duration = Duration::from_secs(6);
 
 fn client(server: &MemoryStore) -> Client {
@@ -34,7 +35,10 @@ async fn a_clock_that_steps_back_a_second_keeps_tokens_increasing() {
     for step in [0, -1_000, 0, -1_000, 5_000, -1_000] {
         server.step_clock(step);
         if step == 5_000 {
-            server.command(&["DEL", FENCE]).await.unwrap();
+            server
+                .command(&["DEL", &counter("name").unwrap()])
+                .await
+                .unwrap();
         }
         let next = token(&client, "name").await;
         assert!(next > last, "{next} after {last}");
@@ -48,7 +52,10 @@ async fn a_client_never_accepts_a_token_below_one_it_has_seen() {
     let client = client(&server);
     let first = token(&client, "name").await;
     // A server that lost everything, with a clock behind that of the one before.
-    server.command(&["DEL", FENCE]).await.unwrap();
+    server
+        .command(&["DEL", &counter("name").unwrap()])
+        .await
+        .unwrap();
     server.step_clock(-60_000);
     assert!(
         token(&client, "name").await > first,
@@ -87,7 +94,10 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
     ] {
         let server = MemoryStore::new();
         let client = client(&server);
-        server.command(&["SET", FENCE, garbage]).await.unwrap();
+        server
+            .command(&["SET", &counter("name").unwrap(), garbage])
+            .await
+            .unwrap();
         let mut tokens = Vec::new();
         for name in ["name", "name", "innocent", "innocent"] {
             tokens.push(token(&client, name).await);
@@ -159,6 +169,9 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
     assert_eq!(store.sent(&lock::RENEW), 0, "only the acquire is repeated");
     // Lost by the server and brought back by nobody: the next repeat draws another token.
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
-    server.command(&["DEL", FENCE]).await.unwrap();
+    server
+        .command(&["DEL", &counter("name").unwrap()])
+        .await
+        .unwrap();
     assert_eq!(guard.lost().await.reason, LossReason::Gone);
 }

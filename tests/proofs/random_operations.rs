@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Call, Form, Store as _, Value};
-use lockkeeper_lua::{lock, name};
+use lockkeeper_core::{ClaimId, FencingToken, Kind, Name};
+use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep};
@@ -44,6 +45,13 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
         state % below
     };
     let reenters = seed.is_multiple_of(2);
+    let name = Name::new("lockkeeper", "name")?;
+    let keys = || {
+        let parts = ["holders", "queue", "state"].map(|part| name.part(part));
+        [name.main().to_owned()].into_iter().chain(parts)
+    };
+    let lock = LockProtocol::new(name.clone(), Kind::new("any"));
+    let lock = if reenters { lock.reentrant() } else { lock };
     let server = MemoryStore::new();
     let begun = Instant::now();
     let owner = |claim: usize| format!("00000000-0000-0000-0000-00000000000{}:1", claim % 2);
@@ -67,12 +75,10 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
             revoked = false;
         }
         let one = usize::try_from(random(5))?;
-        let (id, holder) = (format!("{}/{one:016x}", owner(one)), owner(one));
+        let id = ClaimId::new(owner(one).parse()?, one as u64);
         let ttl = 200 + random(600);
         let keep = if random(2) == 0 { 0 } else { random(900) };
-        let main = || MAIN.to_owned();
-        let gone = || format!("gone:{id}");
-        let text = |number: u64| number.to_string();
+        let ask = |ttl| RequestContext::new(&id, Duration::from_millis(ttl), 0, None);
         let what = random(9);
         let item = match what {
             0..=3 => {
@@ -84,35 +90,17 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                     continue;
                 }
                 let token = if random(2) == 0 { 0 } else { claims[one].token };
-                let mut args = vec![id.clone(), text(ttl), text(0), text(token)];
-                if reenters {
-                    args.push(holder.clone());
-                }
-                let script = if reenters {
-                    &lock::ACQUIRE
-                } else {
-                    &lock::ACQUIRE
-                };
-                ScriptCall::new(script, [main(), "fence".to_owned(), gone()], args)
+                let mut ask = ask(ttl);
+                ask.token = (token > 0).then(|| FencingToken::new(token));
+                lock.acquire(ask)
             }
-            4 => {
-                let script = if reenters { &lock::RENEW } else { &lock::RENEW };
-                ScriptCall::new(script, [main()], [id.clone(), text(ttl)])
-            }
-            5 | 6 => {
-                let script = if reenters {
-                    &lock::RELEASE
-                } else {
-                    &lock::RELEASE
-                };
-                let args = [id.clone(), "wake".to_owned(), text(keep), text(1000)];
-                ScriptCall::new(script, [main(), gone()], args)
-            }
-            7 => ScriptCall::new(&name::REVOKE, [main(), "readers".to_owned()], []),
+            4 => lock.renew(ask(ttl).on_inflated(random(2) == 0)),
+            5 | 6 => lock.release(ask(1000).cooling_down(Duration::from_millis(keep)), true),
+            7 => ScriptCall::new(&name::REVOKE, keys(), []),
             _ => ScriptCall::new(
                 &name::FREE,
-                [main(), "readers".to_owned()],
-                [id.clone(), "wake".to_owned()],
+                keys(),
+                [id.as_str().to_owned(), "wake".to_owned()],
             ),
         };
         let call = Call::new(item, request, Form::Source, SOON);

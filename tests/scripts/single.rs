@@ -351,7 +351,12 @@ impl Scripts {
     }
 
     pub(super) async fn verify(&self, who: Who) -> Result<String> {
-        self.call(self.lock()?.verify(usual(&who.id()?))).await
+        let (lock, id) = (self.lock()?, who.id()?);
+        let reply = self.call(lock.verify(usual(&id))).await?;
+        match &*reply {
+            "INFLATED" => self.call(lock.verify(usual(&id).on_inflated(true))).await,
+            _ => Ok(reply),
+        }
     }
 
     /// Revokes whatever stands there.

@@ -161,7 +161,7 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
         Server::start().await?,
     ];
     let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.*:{lockkeeper:* &lockkeeper.*:{lockkeeper:* &lockkeeper.client:* -@all +ping +evalsha +eval \
-                 +subscribe +unsubscribe +del +exists +get +pexpire +pttl +publish +set +time +getex";
+                 +subscribe +unsubscribe +del +exists +get +getex +mget +pexpire +pttl +publish +set +time";
     for server in &servers {
         for (name, more) in [("able", "+info"), ("unable", "-info")] {
             let mut words = vec!["ACL", "SETUSER", name];

@@ -88,7 +88,7 @@ mod tests {
     fn the_arguments_stand_in_the_order_of_the_command() {
         let keys = ["{a}main", "{a}holders"].map(str::to_owned);
         let args = ["claim", ""].map(str::to_owned);
-        let item = ScriptCall::new(&lock::VERIFY, keys, args);
+        let item = ScriptCall::new(&lock::VERIFY_INFLATED, keys, args);
         let texts: Vec<_> = arguments("sha", 7, &item)
             .iter()
             .map(|value| value.as_str().map(|text| text.to_string()))

@@ -15,9 +15,8 @@ use crate::support::client;
 /// The owner of whatever lies under each key, all at one moment.
 const OWNERS: &str = "local owners = {}
 for i, key in ipairs(KEYS) do
-  local shape = redis.call('TYPE', key).ok
-  local owner = shape == 'string' and redis.call('GET', key) or shape == 'hash' and redis.call('HGET', key, 'owner')
-  owners[i] = owner and string.match(owner, '^[^/]*') or ''
+  local value = redis.call('GET', key) or ''
+  owners[i] = string.match(value, '^%l+ x ([^/]*)') or string.match(value, '^%l+ %* .* (%S+)$') or ''
 end
 return owners";
 

@@ -36,7 +36,9 @@ async fn what_is_held_is_told_to_whoever_asks(it: &Lock) -> Result<()> {
         held(2, "held").await?;
         ensure!(it.place("").await? == "QUEUED 2 0");
         ensure!(it.place(C).await? == "QUEUED 2 2");
-        let queue = it.run(&name::WAITERS, [it.main(), it.queue()], &["0", "9"]).await?;
+        let queue = it
+            .run(&name::WAITERS, [it.main(), it.queue()], &["0", "9"])
+            .await?;
         ensure!(queue == format!("WAITERS {B} {C}"), "{queue}");
         ensure!(it.revoke().await? == "TOLD 1");
         held(2, "revoked").await?;

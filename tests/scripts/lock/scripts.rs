@@ -315,8 +315,12 @@ impl Lock {
 
     pub(super) async fn verify<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         let Claim { id, share } = claim.into();
+        let reply = self.run(&lock::VERIFY, [self.main()], &[id]).await?;
         let keys = [self.main(), self.holders()];
-        self.run(&lock::VERIFY, keys, &[id, share]).await
+        match &*reply {
+            "INFLATED" => self.run(&lock::VERIFY_INFLATED, keys, &[id, share]).await,
+            _ => Ok(reply),
+        }
     }
 
     /// How long the lease of a holder lasts.
@@ -334,7 +338,8 @@ impl Lock {
 
     pub(super) async fn place<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         let Claim { id, share } = claim.into();
-        self.run(&lock::QUEUE, [self.main(), self.queue()], &[id, share]).await
+        self.run(&lock::QUEUE, [self.main(), self.queue()], &[id, share])
+            .await
     }
 
     pub(super) async fn inspect(&self) -> Result<String> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, RwLock};
+use lockkeeper_core::Name;
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -314,9 +315,8 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
     let late = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
     ensure!(late.code == Some(75), "{late:?}");
     // A long hold outlives the memory of its token; its claim is as good.
-    server
-        .command(&["DEL", "lockkeeper.fence:{lockkeeper:name}"])
-        .await?;
+    let counter = Name::new("lockkeeper", "name")?.counter();
+    server.command(&["DEL", &counter]).await?;
     let forgotten = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
     let claim = client.inspect("name").await?.holders[0].claim.clone();
     ensure!(

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use lockkeeper::Mutex;
+use lockkeeper_core::Name;
 use lockkeeper_testkit::server::Server;
 
 use crate::support::{Run, STUBBORN, Witness, command, said};
@@ -32,7 +33,7 @@ async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
     ensure!(lines.len() == 4 && lines[..2] == ["b", "a"], "{lines:?}");
     for (name, token) in [("b", lines[2]), ("a", lines[3])] {
         let last = server
-            .command(&["GET", &format!("lockkeeper.fence:{{lockkeeper:{name}}}")])
+            .command(&["GET", &Name::new("lockkeeper", name)?.counter()])
             .await?;
         ensure!(last.into_text()? == token, "{name}: {token}");
     }

@@ -104,7 +104,7 @@ impl Target {
     ///
     /// As for [`key`](Self::key).
     pub fn mode(&self) -> Result<&'static str> {
-        Ok(self.protocol()?.batch())
+        Ok(self.protocol()?.mode())
     }
 
     /// Whether one script can acquire it together with others of the same [group](Self::group).

@@ -211,11 +211,17 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     let token = reply.field(1)?.as_str()?.parse().ok();
     Some(Inspection {
         name: name.to_string(),
-        kind: Some(reply.field(0)?.as_str()?.to_owned()),
+        kind: Some(kind_of(reply.field(0)?.as_str()?)),
         token: token.map(FencingToken::new),
         holders,
         waiters: reply.field(2)?.as_i64()?.try_into().ok(),
     })
+}
+
+/// The kind of what a name holds, as the server tells it. Another library's value keeps a mutex out as a mutex of ours would.
+fn kind_of(told: &str) -> String {
+    let kind = Some(told).filter(|told| !told.is_empty());
+    kind.unwrap_or("mutex").to_owned()
 }
 
 fn holder(fields: &Value) -> Option<Holder> {

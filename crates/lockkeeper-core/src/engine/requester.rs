@@ -253,12 +253,18 @@ impl Requester {
 
     /// Asks the server whether a claim holds, out of turn: the question changes nothing there.
     pub(crate) async fn verify(&self, part: &Part) -> Result<Answer, StoreError> {
-        let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let item = || part.protocol.verify(self.ask(part));
-        let (script, reply) = self
-            .call(request, part.terms.timeout, item, || true)
-            .await?;
-        Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
+        let mut inflated = part.claim().may_be_inflated();
+        loop {
+            let request = self.requests.fetch_add(1, Ordering::Relaxed);
+            let item = || part.protocol.verify(self.ask(part).on_inflated(inflated));
+            let (script, reply) = self
+                .call(request, part.terms.timeout, item, || true)
+                .await?;
+            match Answer::of_script(script, &reply) {
+                Some(Answer::Inflated) if !inflated => inflated = true,
+                answer => return answer.ok_or_else(|| bad_answer(&reply)),
+            }
+        }
     }
 
     /// Writes the largest token of a majority back to this server, out of turn: where the claim does not hold any more it

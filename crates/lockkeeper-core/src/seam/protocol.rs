@@ -361,8 +361,8 @@ pub trait Queue: Send + Sync {
 
 /// Kinds that hold a name in several modes, each by a protocol of its own.
 pub trait Modes: Send + Sync {
-    /// What requests in this mode are batched by: those with the same word are items of the same scripts.
-    fn batch(&self) -> &'static str;
+    /// The kind and this mode, in one word.
+    fn mode(&self) -> &'static str;
 
     /// Makes the claim a holder in the place of `old`, a claim of its owner that holds in another mode; `overtakes` says that an
     /// acquire of the old one is unanswered. Run again it answers the same.
@@ -391,9 +391,9 @@ impl dyn Protocol {
         }
     }
 
-    /// What requests of this protocol are batched by.
-    pub(crate) fn batch(&self) -> &'static str {
+    /// The kind and, of a kind with modes, the mode.
+    pub(crate) fn mode(&self) -> &'static str {
         let of_kind = || self.kind().as_str();
-        self.modes().map_or_else(of_kind, Modes::batch)
+        self.modes().map_or_else(of_kind, Modes::mode)
     }
 }

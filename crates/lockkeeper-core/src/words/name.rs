@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::words::error::{Error, Result};
 use crate::words::owner::ClaimId;
-use crate::words::slot::{hash_tag, slot_of, tag_of};
+use crate::words::slot::{hash_tag, number_behind, slot_of};
 
 /// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.
 const LONGEST: usize = 1024;
@@ -138,10 +138,16 @@ impl Name {
         self.part("grant")
     }
 
-    /// The counter from which the name draws its tokens: one for all names of a slot, whatever their namespaces, for two of these
-    /// can name one main key.
+    /// The counter from which the name draws its tokens: one for all names of a slot whose main keys have the same text before their
+    /// first colon. Of a namespace that is not empty this is the namespace: no other one's rights reach its counters.
     pub fn counter(&self) -> String {
-        format!("{DERIVED}fence:{{{}}}", tag_of(slot_of(&self.main)))
+        let (first, _) = self.main.split_once(':').unwrap_or_default();
+        let prefix = match first.contains(['{', '}']) {
+            true => ":".to_owned(),
+            false => format!("{first}:"),
+        };
+        let number = number_behind(&prefix, slot_of(&self.main));
+        format!("{DERIVED}fence:{{{prefix}{number}}}")
     }
 
     /// The tombstone of a release that overtook an acquire of this claim.

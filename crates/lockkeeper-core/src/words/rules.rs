@@ -28,7 +28,7 @@ impl Rules {
         }
         let namespace = name::in_pattern(namespace);
         Self {
-            keys: format!("~{namespace}:* ~{derived}*:{{{namespace}:* ~{derived}fence:*"),
+            keys: format!("~{namespace}:* ~{derived}*:{{{namespace}:*"),
             names: format!("&{derived}*:{{{namespace}:*"),
         }
     }
@@ -70,11 +70,11 @@ mod tests {
         for (text, remedy) in [
             (
                 "NOPERM this user has no permissions to access one of the keys used as arguments",
-                "allow the user ~billing:* ~lockkeeper.*:{billing:* ~lockkeeper.fence:*, or set the namespace for which it has rights",
+                "allow the user ~billing:* ~lockkeeper.*:{billing:*, or set the namespace for which it has rights",
             ),
             (
                 "NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments",
-                "allow the user ~billing:* ~lockkeeper.*:{billing:* ~lockkeeper.fence:*, or set the namespace for which it has rights",
+                "allow the user ~billing:* ~lockkeeper.*:{billing:*, or set the namespace for which it has rights",
             ),
             (
                 "NOPERM this user has no permissions to access one of the channels used as arguments",
@@ -92,10 +92,7 @@ mod tests {
 
     #[test]
     fn a_namespace_stands_for_itself_in_its_rules() {
-        assert_eq!(
-            Rules::of("b*").keys,
-            r"~b\*:* ~lockkeeper.*:{b\*:* ~lockkeeper.fence:*"
-        );
+        assert_eq!(Rules::of("b*").keys, r"~b\*:* ~lockkeeper.*:{b\*:*");
         assert_eq!(Rules::of("").names, "&lockkeeper.*");
     }
 }

@@ -22,22 +22,26 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The smallest number that belongs to this slot when it is written down in decimal: a hash tag for keys of the slot. Every client
-/// must come to the same one.
-pub(crate) fn tag_of(slot: usize) -> u32 {
-    static TAGS: OnceLock<Box<[u32]>> = OnceLock::new();
-    let tags = TAGS.get_or_init(|| {
-        let mut tags: Vec<Option<u32>> = vec![None; SLOTS];
-        let (mut missing, mut number) = (SLOTS, 0);
-        while missing > 0 {
-            let tag = &mut tags[hashed(&number.to_string())];
-            missing -= usize::from(tag.is_none());
-            tag.get_or_insert(number);
-            number += 1;
+/// The smallest number of six digits that belongs to this slot when it is written behind `prefix`: a hash tag for keys of the slot. Every
+/// client must come to the same one.
+pub(crate) fn number_behind(prefix: &str, slot: usize) -> String {
+    static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
+    let numbers = NUMBERS.get_or_init(|| {
+        let (mut numbers, mut missing) = (vec![None; SLOTS], SLOTS);
+        for number in 0..1_000_000 {
+            let place = &mut numbers[hashed(&format!("{number:06}"))];
+            if place.is_none() {
+                (*place, missing) = (Some(number), missing - 1);
+            }
+            if missing == 0 {
+                break;
+            }
         }
-        tags.into_iter().flatten().collect()
+        numbers.into_iter().flatten().collect()
     });
-    tags[slot % SLOTS]
+    // The checksum is linear: that of a text is that of its beginning, followed by zeros, combined with that of its end.
+    let rest = hashed(&format!("{prefix}\0\0\0\0\0\0")) ^ slot;
+    format!("{:06}", numbers[rest % SLOTS])
 }
 
 #[cfg(test)]
@@ -53,12 +57,16 @@ mod tests {
     }
 
     #[test]
-    fn every_slot_has_a_tag_that_belongs_to_it() {
-        for slot in 0..SLOTS {
-            assert_eq!(
-                slot_of(&format!("lockkeeper.fence:{{{}}}", tag_of(slot))),
-                slot
-            );
+    fn every_slot_has_a_number_behind_every_prefix() {
+        for prefix in ["", "lockkeeper:", "a-long.prefix:"] {
+            for slot in 0..SLOTS {
+                let tag = format!("{prefix}{}", number_behind(prefix, slot));
+                assert_eq!(slot_of(&format!("lockkeeper.fence:{{{tag}}}")), slot);
+            }
         }
+        // The smallest, by trying one after the other.
+        let first = (0..).find(|number| slot_of(&format!("shop:{number:06}")) == 77);
+        let first = first.map(|number: u32| format!("{number:06}"));
+        assert_eq!(first, Some(number_behind("shop:", 77)));
     }
 }

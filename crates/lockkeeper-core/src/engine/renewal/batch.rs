@@ -22,7 +22,6 @@ pub(super) struct Batch {
 /// that cannot.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
-    script: &'static str,
     verb: Verb,
     inflated: bool,
     group: u32,
@@ -45,7 +44,6 @@ pub(super) fn gather(
             continue;
         }
         let alike = Alike {
-            script: part.protocol.batch(),
             verb,
             inflated: part.claim().may_be_inflated(),
             group,

@@ -189,9 +189,12 @@ impl Protocol for LockProtocol {
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let claim = ask.claim.as_str().to_owned();
+        if !ask.inflated {
+            return ScriptCall::new(&lock::VERIFY, [self.main()], [claim]);
+        }
         let keys = [self.main(), self.name.part("holders")];
-        let args = [ask.claim.as_str().to_owned(), self.share.text()];
-        ScriptCall::new(&lock::VERIFY, keys, args)
+        ScriptCall::new(&lock::VERIFY_INFLATED, keys, [claim, self.share.text()])
     }
 
     fn reenters(&self) -> bool {
@@ -243,7 +246,7 @@ impl Queue for LockProtocol {
 }
 
 impl Modes for LockProtocol {
-    fn batch(&self) -> &'static str {
+    fn mode(&self) -> &'static str {
         self.modes.map_or(self.kind.as_str(), |(_, mode)| mode)
     }
 
