@@ -408,3 +408,18 @@ fn the_readme_lists_every_status() {
     let all: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     assert_eq!(listed, all);
 }
+
+/// With ten thousand holders under a name each of these would run for milliseconds. What an operator calls by hand may be slow.
+#[test]
+fn only_what_is_called_by_hand_reads_all_holders() {
+    let by_hand = ["name/", "server/", "client/"];
+    let reads_all = ["'HGETALL'", "'+inf'", ", 0, -1)"];
+    for script in ALL {
+        let reads = reads_all.iter().find(|read| script.source.contains(*read));
+        assert!(
+            reads.is_none() || by_hand.iter().any(|it| script.name.starts_with(it)),
+            "{}: {reads:?}",
+            script.name
+        );
+    }
+}

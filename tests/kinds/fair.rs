@@ -22,7 +22,7 @@ const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
 const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
-const WAITERS: &str = "lockkeeper.waiters:{lockkeeper:name}";
+const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
 
 /// Waits until so many stand in the queue.
 async fn queued(lock: &FairLock, number: u64) -> Result<()> {
@@ -178,7 +178,7 @@ async fn whoever_stops_waiting_delays_nobody_and_leaves_no_trace() -> Result<()>
     let next = next.await??;
     ensure!(released.elapsed() <= Duration::from_millis(2));
     next.release().await?;
-    for key in [QUEUE, WAITERS, "lockkeeper:name"] {
+    for key in [QUEUE, STATE, "lockkeeper:name"] {
         ensure!(
             server.execute(&["EXISTS", key])?.as_i64() == Some(0),
             "{key}"
@@ -226,7 +226,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
           redis.call('HSET', KEYS[2], claim, string.format('%.0f:1', now + 10000))
         end
         return 1";
-    server.execute(&["EVAL", script, "2", QUEUE, WAITERS])?;
+    server.execute(&["EVAL", script, "2", QUEUE, STATE])?;
     let live = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 5_002).await?;
     let released = Instant::now();
@@ -238,7 +238,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
     let late = Duration::from_millis(100);
     ensure!(waited <= WAITER_TTL + HEARTBEAT + late, "after {waited:?}");
     live.release().await?;
-    for key in [QUEUE, WAITERS, "lockkeeper:name"] {
+    for key in [QUEUE, STATE, "lockkeeper:name"] {
         ensure!(
             server.execute(&["EXISTS", key])?.as_i64() == Some(0),
             "{key}"

@@ -175,3 +175,19 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
         .unwrap();
     assert_eq!(guard.lost().await.reason, LossReason::Gone);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_with_a_large_number_reaches_no_other() {
+    const DAY: u64 = 86_400_000_000;
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server), client(&server));
+    let clean = token(&other, "clean").await;
+    let poison = ["SET", &counter("bad").unwrap(), "9007199254740970"];
+    server.command(&poison).await.unwrap();
+    token(&one, "bad").await;
+    let spread = token(&one, "clean").await;
+    assert!(spread < clean + DAY, "the large token has spread");
+    // Nor by way of the name to another client, and from there on.
+    assert!(token(&other, "clean").await > spread);
+    assert!(token(&other, "third").await < clean + DAY);
+}

@@ -6,7 +6,7 @@
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use lockkeeper::{Client, FairLock, MultiLock, Mutex};
+use lockkeeper::{Client, FairLock, MultiLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep, timeout};
@@ -15,7 +15,6 @@ use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
-const DAY: u64 = 86_400_000_000;
 const SOON: Duration = Duration::from_secs(3 * 60 * 60);
 
 fn secs(s: u64) -> Duration {
@@ -31,53 +30,10 @@ async fn client_of(server: &MemoryStore, waiter_ttl: Duration) -> Client {
     server.client(settings).await.unwrap()
 }
 
-async fn token(client: &Client, name: &str) -> u64 {
-    let guard = Mutex::new(client, name).acquire().await.unwrap();
-    let token = guard.fencing_token().get();
-    guard.release().await.unwrap();
-    token
-}
-
 async fn queued(lock: &FairLock, number: u64) {
     while lock.queue_len().await.unwrap() != number {
         sleep(Duration::from_millis(1)).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "the large token has spread")]
-async fn one_fence_with_a_large_number_reaches_no_other_name() {
-    let server = MemoryStore::new();
-    let (one, other) = (client(&server).await, client(&server).await);
-    let clean = token(&other, "clean").await;
-    let poison = [
-        "SET",
-        "lockkeeper.fence:{lockkeeper:bad}",
-        "9007199254740970",
-    ];
-    server.command(&poison).await.unwrap();
-    token(&one, "bad").await;
-    let spread = token(&one, "clean").await;
-    assert!(spread < clean + DAY, "the large token has spread");
-    // Nor by way of the name to another client, and from there on.
-    assert!(token(&other, "clean").await > spread);
-    assert!(token(&other, "third").await < clean + DAY);
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "is remembered for")]
-async fn a_clock_that_was_a_day_ahead_costs_new_names_no_day_of_memory() {
-    let server = MemoryStore::new();
-    let client = client(&server).await;
-    let day = i64::try_from(DAY / 1000).unwrap();
-    server.step_clock(day);
-    token(&client, "name").await;
-    server.step_clock(-day);
-    token(&client, "new").await;
-    let left = ["PTTL", "lockkeeper.fence:{lockkeeper:new}"];
-    let left: u64 = server.command(&left).await.unwrap().parse().unwrap();
-    let left = Duration::from_millis(left);
-    assert!(left <= secs(1_200), "the fence is remembered for {left:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,21 +171,4 @@ async fn the_first_part_of_a_multi_lock_that_is_not_polled_is_not_kept_for_ever(
             .unwrap()
             .unwrap(),
     );
-}
-
-/// With ten thousand holders under a name each of these runs for milliseconds. What an operator calls by hand may be slow.
-#[test]
-#[should_panic(expected = "read all holders of a name")]
-fn no_script_of_an_ordinary_call_reads_all_holders() {
-    let by_hand = |name: &str| {
-        ["name/", "server/", "client/"]
-            .iter()
-            .any(|it| name.starts_with(it))
-    };
-    let reads_all = |source: &str| source.contains("'HGETALL'") || source.contains("'+inf')");
-    let reading = lockkeeper_lua::ALL
-        .iter()
-        .filter(|it| reads_all(it.source) && !by_hand(it.name));
-    let reading: Vec<&str> = reading.map(|it| it.name).collect();
-    assert!(reading.is_empty(), "{reading:?} read all holders of a name");
 }

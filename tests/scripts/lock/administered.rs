@@ -49,6 +49,8 @@ async fn what_is_held_is_told_to_whoever_asks(it: &Lock) -> Result<()> {
             it.release(claim).await?;
         }
     }
+    it.hold(A).await?;
+    waiting(&it.acquire(B).await?)?;
     it.command(&["SET", &it.queue(), "text"]).await?;
     ensure!(it.place(C).await? == "WRONG_KIND");
     Ok(())

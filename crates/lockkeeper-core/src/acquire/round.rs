@@ -222,7 +222,8 @@ impl Acquisition {
             }
         };
         for seat in seats {
-            seat.engine.requester.saw(token);
+            let name = seat.protocol.name();
+            seat.engine.requester.floors.saw(name, token);
         }
         let claims = armed.into_iter().enumerate();
         let claims = claims.filter(|(place, _)| round.holds_on(*place));

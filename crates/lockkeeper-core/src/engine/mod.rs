@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod claims;
+pub(crate) mod floors;
 pub(crate) mod grant;
 pub(crate) mod part;
 pub(crate) mod pass;

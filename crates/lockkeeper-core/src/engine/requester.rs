@@ -16,6 +16,7 @@ use lockkeeper_lua::Script;
 
 use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::claims::Claims;
+use crate::engine::floors::Floors;
 use crate::engine::part::Part;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{LeaseEvent, Observed};
@@ -61,8 +62,7 @@ pub(crate) struct Requester {
     requests: AtomicU64,
     /// What the store is called in every process, if it has a name.
     store_name: Option<Arc<str>>,
-    /// The largest token seen on the store: no later grant may go below it, not even on a new primary.
-    floor: AtomicU64,
+    pub(crate) floors: Floors,
 }
 
 impl Requester {
@@ -81,7 +81,7 @@ impl Requester {
             rules: Rules::of(namespace),
             store_name,
             requests: AtomicU64::new(1),
-            floor: AtomicU64::new(0),
+            floors: Floors::default(),
         }
     }
 
@@ -285,11 +285,6 @@ impl Requester {
         Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
     }
 
-    /// A token of a name on this store was seen elsewhere.
-    pub(crate) fn saw(&self, token: FencingToken) {
-        self.floor.fetch_max(token.get(), Ordering::Relaxed);
-    }
-
     /// Runs a script that is of no claim and may be repeated.
     pub(crate) async fn run(
         &self,
@@ -311,7 +306,7 @@ impl Requester {
             )
         };
         let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
-        let floor = self.floor.load(Ordering::Relaxed);
+        let floor = self.floors.of(part.protocol.name());
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
             .cooling_down(keep)
@@ -387,7 +382,7 @@ impl Requester {
         let now = self.clock.now();
         let verdict = part.change(|claim| claim.granted_by_message(token, request, now));
         if let Verdict::Granted(token) = verdict {
-            self.floor.fetch_max(token.get(), Ordering::Relaxed);
+            self.floors.saw(part.protocol.name(), token);
         }
         verdict
     }
@@ -400,7 +395,7 @@ impl Requester {
         answer: Result<Answer, StoreError>,
     ) -> Result<Verdict, Failed> {
         if let Ok(Answer::Granted(token)) = answer {
-            self.saw(token);
+            self.floors.saw(part.protocol.name(), token);
         }
         let now = self.clock.now();
         let (outcome, happened) = part.change(|claim| {
@@ -431,7 +426,7 @@ impl Requester {
         }
         // Told by a message that overtook the answer.
         if let Ok(Verdict::Granted(token)) = outcome {
-            self.saw(token);
+            self.floors.saw(part.protocol.name(), token);
         }
         outcome
     }

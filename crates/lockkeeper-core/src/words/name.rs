@@ -146,8 +146,13 @@ impl Name {
             true => ":".to_owned(),
             false => format!("{first}:"),
         };
-        let number = number_behind(&prefix, slot_of(&self.main));
+        let number = number_behind(&prefix, self.slot());
         format!("{DERIVED}fence:{{{prefix}{number}}}")
+    }
+
+    /// The slot of a cluster in which all keys of the name lie.
+    pub(crate) fn slot(&self) -> usize {
+        slot_of(&self.main)
     }
 
     /// The tombstone of a release that overtook an acquire of this claim.
