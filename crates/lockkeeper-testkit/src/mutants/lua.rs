@@ -433,6 +433,13 @@ pub const ALL: &[Mutant] = &[
         Where::Queue,
     ),
     mutant(
+        "fair_full_queue_forgets_whom_the_run_let_in",
+        &lock::ACQUIRE,
+        "  if limit > 0 and length >= limit then\n    settle(name)\n",
+        "  if limit > 0 and length >= limit then\n",
+        Where::FourClients,
+    ),
+    mutant(
         "fair_inflation_keeps_what_was_there_before",
         &lock::ACQUIRE,
         "  redis.call('DEL', name.holders, name.queue, name.state)\n",

@@ -97,6 +97,11 @@ impl KindModel {
         }
     }
 
+    /// Whether its claims wait in a queue on the server.
+    pub(super) fn queues(self) -> bool {
+        matches!(self, Self::Fair | Self::RwLock)
+    }
+
     /// Whether its guards have modes, between which they change.
     pub(super) fn has_modes(self) -> bool {
         self == Self::RwLock

@@ -106,7 +106,10 @@ impl Worker {
         let (mut request, acquiring) = if tries {
             (self.request(aim, shared, true), None)
         } else {
-            let terms = self.terms(renewed, limited, matches!(way, 2..=3));
+            let queues = matches!(aim, Aim::One(name) if self.world().places()[name].model.queues());
+            let short = queues && self.random.u8(..6) == 0;
+            let max_queue = short.then(|| self.random.u64(1..=2));
+            let terms = self.terms(renewed, limited, matches!(way, 2..=3), max_queue);
             let request = self.request(aim, shared, false);
             let acquiring = request.as_ref().ok().map(|it| terms(acquire(it)));
             (request, acquiring)
@@ -395,6 +398,7 @@ impl Worker {
         let is_explained = match (aim, error) {
             // Whether there was cause is seen on the server.
             (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
+            (Aim::One(name), Error::QueueFull { .. }) => world.places()[name].model.queues(),
             // Servers that have lost their data take no part for one ttl.
             (Aim::Majority, Error::Backend { .. }) => {
                 world.check(|checks| checks.keeps_one_out(now))

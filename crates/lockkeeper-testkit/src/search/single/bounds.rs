@@ -21,6 +21,8 @@ pub struct Bounds {
     pub takers: u8,
     /// For how many ticks a claim in a queue is alive without a word. Of no account to a kind without one.
     pub waiter: u8,
+    /// How many may wait in a queue; `None`: any number. Of no account to a kind without one.
+    pub max_queue: Option<u64>,
     /// How often time moves on.
     pub ticks: u8,
     /// How many requests are given up, refused or not sent. Those given up may be executed any time later, any number of
@@ -45,6 +47,7 @@ impl Bounds {
             leases: leases.to_vec(),
             takers: 0,
             waiter: 3,
+            max_queue: None,
             ticks,
             faults,
             endings,
@@ -73,6 +76,11 @@ impl Bounds {
         self
     }
 
+    fn short_queue(mut self) -> Self {
+        self.max_queue = Some(1);
+        self
+    }
+
     fn short_waits(mut self) -> Self {
         self.waiter = 1;
         self
@@ -86,6 +94,7 @@ impl Bounds {
                 new(2, &[2], 2, 1, 0),
                 new(2, &[1, 1], 1, 0, 0).short_waits(),
                 new(3, &[2], 2, 0, 0),
+                new(3, &[2], 2, 0, 0).short_queue(),
                 new(2, &[2], 2, 0, 1).clock_right(),
             ];
         }
@@ -109,6 +118,7 @@ impl Bounds {
                 new(2, &[2, 2], 2, 0, 0),
                 // Some read, some write.
                 new(3, &[2], 2, 1, 0),
+                new(3, &[2], 2, 0, 1).short_queue(),
                 // Gaps in which nobody is heard, one after the other.
                 new(2, &[2], 5, 1, 1),
             ];
@@ -119,6 +129,8 @@ impl Bounds {
                 new(2, &[2], 4, 2, 1),
                 // One holds, two wait.
                 new(3, &[2], 4, 1, 0),
+                // One holds, one waits, and for a third there is no room.
+                new(3, &[2], 4, 0, 1).short_queue(),
                 // Of two that wait one dies.
                 new(3, &[3], 4, 0, 1),
                 // Gaps in which nobody is heard, one after the other.
@@ -200,7 +212,7 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} clients, leases of {:?} ticks each, {} only by a conversion, {} ticks, {} faults, {} endings, clock {}",
+            "{} clients, leases of {:?} ticks each, {} only by a conversion, {} ticks, {} faults, {} endings, clock {}{}",
             self.clients,
             self.leases,
             self.takers,
@@ -208,6 +220,8 @@ impl fmt::Display for Bounds {
             self.faults,
             self.endings,
             if self.clock_behind { "behind" } else { "right" },
+            self.max_queue
+                .map_or_else(String::new, |limit| format!(", {limit} may wait")),
         )
     }
 }

@@ -132,7 +132,10 @@ impl Client {
             Told::Answer(answer) => {
                 let verdict = claim.answered(asked.request, answer, TICKS.moment(now));
                 // The engine gives up on such a name.
-                if let Verdict::WrongKind | Verdict::WouldDeadlock | Verdict::Unexpected = verdict
+                if let Verdict::WrongKind
+                | Verdict::WouldDeadlock
+                | Verdict::QueueFull(_)
+                | Verdict::Unexpected = verdict
                     && claim.token().is_none()
                 {
                     claim.end(TICKS.moment(now));

@@ -177,7 +177,7 @@ impl Runs {
         let protocol = self.protocol(asked.mode);
         let ttl = self.bounds.ttl(claimant.attempt);
         let ask = RequestContext::new(self.claim(claimant), ttl, asked.floor, asked.token)
-            .queueing(self.bounds.waiter_ttl(), None)
+            .queueing(self.bounds.waiter_ttl(), self.bounds.max_queue)
             .on_inflated(asked.inflated);
         Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),

@@ -34,6 +34,7 @@ impl Worker {
         renewed: bool,
         limited: bool,
         patient: bool,
+        max_queue: Option<u64>,
     ) -> impl FnOnce(Acquire<Hold>) -> Acquire<Hold> + use<> {
         let short = self.random.u8(..6) == 0;
         let ttl = short.then(|| self.world().plan.shortest_ttl());
@@ -51,6 +52,9 @@ impl Worker {
             }
             if let Some(longest) = patience {
                 acquire = acquire.wait_for(longest);
+            }
+            if let Some(most) = max_queue {
+                acquire = acquire.max_queue(most);
             }
             acquire
         }
