@@ -8,10 +8,10 @@ use lockkeeper_lua::redlock;
 
 const KIND: Kind = Kind::new("redlock");
 
-/// The keys and scripts of one server of a Redlock: one string key with the holder's claim, as of a mutex.
+/// The keys and scripts of one server of a Redlock: one string key with the value of the holder's claim.
 ///
-/// With an empty namespace that is what the Redlocks of other libraries write to each of their servers, so they exclude one
-/// another.
+/// The Redlocks of other libraries write a string under the name itself to each of their servers, so with an empty namespace
+/// they exclude one another.
 #[derive(Debug)]
 pub(crate) struct RedlockProtocol {
     name: Name,

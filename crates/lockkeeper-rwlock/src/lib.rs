@@ -98,8 +98,6 @@ const fn of_name(name: Name) -> LockProtocol {
 ///   third of that time later at most.
 /// - **That all readers start at once.** Those in front of the queue are let in 128 at a time, one script after the other.
 /// - **Upgrades without end.** Two readers that both upgrade refuse one another. One of them has to let go.
-/// - **Protection from other kinds while only readers hold.** A mutex of the same name sees the writer, not the readers. Give
-///   each lock its name.
 /// - **A larger token than those before, for who joins readers that a failover brought back.** They share the token of then,
 ///   below that of a writer whom the new primary has not heard of; a resource that checks tokens refuses it.
 /// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a

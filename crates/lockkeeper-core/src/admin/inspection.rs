@@ -57,8 +57,8 @@ pub struct Inspection {
     pub name: String,
     /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
     pub kind: Option<String>,
-    /// The fencing token of those who hold. `None` if nobody does, or if the server does not know it: a mutex is held by
-    /// another library, or for longer than its last token is remembered.
+    /// The fencing token of those who hold. `None` if nobody does, if another library holds, or if there is none that
+    /// all share: reads that began inside a write and went on after it have that of the write.
     pub token: Option<FencingToken>,
     /// Who holds, or keeps others out: the claims, the one with most time left first.
     pub holders: Vec<Holder>,

@@ -24,8 +24,8 @@ const READERS: &str = "readers";
 /// The names that match a pattern and hold something, page by page; made by [`Client::names`](crate::Client::names).
 ///
 /// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
-/// found; one that begins or ends to meanwhile may be, and one that goes from reading to writing. A page may be empty, and a
-/// name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
+/// found; one that begins or ends to meanwhile may be. So may one that several held, or waited for, and all of whom have died, for
+/// up to 20 minutes or the longest of their leases. A page may be empty, and a name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
 /// that wanders from one to another meanwhile may be missed.
 pub struct Names {
     engine: Arc<Engine>,
