@@ -76,7 +76,7 @@ pub mod lock {
     pub const RENEW_INFLATED: Script = script!(
         "lock/renew_inflated",
         with ["clock", "client", "lease", "value", "members"],
-        keys ["main", "holders", "queue", "state"],
+        keys ["main", "holders", "owners"],
         args ["request", "claim", "ttl", "share"],
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );

@@ -46,7 +46,8 @@ if not usable and name.foreign and share == 'x' and not name.reenters then
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
 end
 if not usable then
-  return { ARGV[1], 'WRONG_KIND' }
+  -- Of another kind, but those may all have died.
+  return { ARGV[1], name.more and 'MORE' or 'WRONG_KIND' }
 end
 local ends, flag = lease_of(name, share, claim)
 if ends > name.now and flag == 'r' then

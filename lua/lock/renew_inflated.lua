@@ -1,10 +1,11 @@
 -- lock/renew_inflated: arms the leases of claims that hold names which may be inflated, each item a name and a claim. Never
--- creates: a claim that is not there is gone. What one item meets, another type under its keys for example, changes nothing for the others.
+-- creates: a claim that is not there is gone. What one item meets, another type under its keys for example, changes nothing for
+-- the others. Of an inflated name it names only keys that exist, since while the slot of a cluster moves key by key a
+-- script that names others is refused.
 --
--- KEYS[4i-3] main     the value of one claim, or a marker, see shared/value
--- KEYS[4i-2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
--- KEYS[4i-1] queue    ZSET: <share>:<claim> -> its ticket
--- KEYS[4i] state      HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[3i-2] main     the value of one claim, or a marker, see shared/value
+-- KEYS[3i-1] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3i] owners     of a claim that takes parts the state, which has the owners of such claims, see shared/standing; else the holders
 -- ARGV[1] request     echoed
 -- ARGV[3i-1] claim
 -- ARGV[3i] ttl        of the lease, ms
@@ -17,30 +18,29 @@
 
 local reply = { ARGV[1], 'DONE' }
 local now = math.floor(server_now() / 1000)
-for i = 1, #KEYS / 4 do
-  local name = { main = KEYS[4 * i - 3], holders = KEYS[4 * i - 2], queue = KEYS[4 * i - 1], state = KEYS[4 * i] }
-  local value, fault = read_value(name.main, AS_A_WRITE)
+for i = 1, #KEYS / 3 do
+  local main, holders, owners = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local value, fault = read_value(main, AS_A_WRITE)
   if fault then
     return fault
   end
   local claim, ttl, share = ARGV[3 * i - 1], tonumber(ARGV[3 * i]), ARGV[3 * i + 1]
   local member, revoked = member_of('', share, claim), member_of('r', share, claim)
-  local found = is_marker(value) and redis.pcall('ZMSCORE', name.holders, member, revoked) or {}
+  local found = is_marker(value) and redis.pcall('ZMSCORE', holders, member, revoked) or {}
   fault = found.err and not string.find(found.err, 'WRONGTYPE', 1, true) and found
   if fault then
     return fault
   end
   local _, _, alone, _, flags = claim_of(value)
   if alone == claim and not string.find(flags, '[rc]') then
-    arm(name.main, ttl)
+    arm(main, ttl)
     reply[i + 2] = 'RENEWED'
   elseif alone == claim and string.find(flags, 'r', 1, true) then
     reply[i + 2] = 'REVOKED'
   elseif tonumber(found[1] or 0) > now then
-    redis.call('ZADD', name.holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
-    -- Nobody else may come by for as long as it holds.
-    name.left, name.longest = redis.call('PTTL', name.main), ttl
-    keep(name)
+    redis.call('ZADD', holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
+    -- Nobody else may come by for as long as it holds. Those who wait keep their queue by their heartbeats.
+    keep({ main = main, holders = holders, state = owners, left = redis.call('PTTL', main), longest = ttl })
     reply[i + 2] = 'RENEWED'
   elseif tonumber(found[2] or 0) > now then
     reply[i + 2] = 'REVOKED'

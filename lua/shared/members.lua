@@ -47,7 +47,7 @@ local function keep(name)
   local life = math.max(MEMORY, name.longest or 0)
   if name.fresh or name.left < life then
     life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
-    for _, key in ipairs({ name.holders, name.queue, name.state, name.main }) do
+    for _, key in ipairs({ name.holders, name.state, name.queue or name.holders, name.main }) do
       redis.call('PEXPIRE', key, life)
     end
   end

@@ -11,7 +11,8 @@ local function refusal(name, claim, tombstone)
     return { 'BUSY', redis.call('PTTL', name.main) }
   end
   if not usable then
-    return 'WRONG_KIND'
+    -- Of another kind, but those may all have died: to be asked again at once.
+    return name.more and { 'BUSY', 1 } or 'WRONG_KIND'
   end
   local ends, flag = lease_of(name, 'x', claim)
   name.ends, name.token_of_claim = ends, ends > name.now and flag ~= 'c' and name.token

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
-use lockkeeper_core::Name;
-use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
+use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::{Status, lock};
 use lockkeeper_testkit::server::Server;
 use tokio::time::{sleep, timeout};
 
-use crate::pairs::{NAMESPACE, TTL_MS, arguments, connect_library, execute, status};
+use crate::pairs::{NAMESPACE, TTL, arguments, connect_library, execute, status};
 
 /// Who holds and waits here.
 const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 
-const WAITER_TTL_MS: &str = "10000";
+const WAITER_TTL: Duration = Duration::from_secs(10);
 
 /// Two connections of the client library, and claims that hand one name on and on.
 pub(crate) struct Bare {
@@ -58,12 +58,12 @@ impl Bare {
     ) -> Result<Vec<Duration>> {
         let mut turns = Vec::with_capacity(number);
         self.claims += 1;
-        let first = self.acquire(self.claims);
+        let first = self.acquire(self.claims)?;
         for _ in 0..number {
             self.claims += 1;
-            turns.push((self.acquire(self.claims), self.leave(self.claims - 1)));
+            turns.push((self.acquire(self.claims)?, self.leave(self.claims - 1)?));
         }
-        let last = self.leave(self.claims);
+        let last = self.leave(self.claims)?;
         let (scripts, mut messages) = (self.scripts.clone(), self.messages.message_rx());
         let work = async move {
             let expect = async |item: ScriptCall, expected| {
@@ -101,52 +101,30 @@ impl Bare {
         Ok(())
     }
 
-    fn acquire(&self, number: u64) -> ScriptCall {
-        let (owner, claim) = who(number);
-        let args = [
-            &claim,
-            TTL_MS,
-            "0",
-            "0",
-            &owner,
-            WAITER_TTL_MS,
-            &self.name.part("grant"),
-            "-1",
-        ];
-        ScriptCall::new(&lock::ACQUIRE, self.keys(&claim), args.map(str::to_owned))
+    fn acquire(&self, number: u64) -> Result<ScriptCall> {
+        Ok(self.lock().acquire(ask(&who(number)?)))
     }
 
-    fn leave(&self, number: u64) -> ScriptCall {
-        let (_, claim) = who(number);
-        let args = [
-            &claim,
-            &*self.name.part("grant"),
-            "0",
-            "0",
-            "0",
-            WAITER_TTL_MS,
-        ];
-        ScriptCall::new(&lock::RELEASE, self.keys(&claim), args.map(str::to_owned))
+    fn leave(&self, number: u64) -> Result<ScriptCall> {
+        Ok(self.lock().release(ask(&who(number)?), false))
     }
 
-    fn keys(&self, claim: &str) -> [String; 5] {
-        let part = |part| self.name.part(part);
-        [
-            self.name.main().to_owned(),
-            part("fence"),
-            format!("{}:{claim}", part("gone")),
-            part("queue"),
-            part("waiters"),
-        ]
+    fn lock(&self) -> LockProtocol {
+        let lock = LockProtocol::new(self.name.clone(), Kind::new("fair"));
+        lock.reentrant().queueing()
     }
 }
 
-/// An owner of its own, and its claim.
-fn who(number: u64) -> (String, String) {
-    let owner = format!("{CLIENT}:{number}");
-    let claim = format!(
-        "{owner}/{:016x}",
-        number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    );
-    (owner, claim)
+/// The claim of an owner of its own.
+fn who(number: u64) -> Result<ClaimId> {
+    let owner = format!("{CLIENT}:{number}").parse()?;
+    Ok(ClaimId::new(
+        owner,
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    ))
+}
+
+/// A request for a name that is inflated, for there is a queue.
+const fn ask(claim: &ClaimId) -> RequestContext<'_> {
+    RequestContext::new(claim, TTL, 0, None).queueing(WAITER_TTL, None)
 }

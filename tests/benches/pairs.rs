@@ -12,10 +12,10 @@ use fred::types::config::{Config, Options, ServerConfig, TcpConfig, Unresponsive
 use fred::types::{Builder, ClusterHash, CustomCommand, Value as FredValue};
 use fred::util::redis_keyslot;
 use lockkeeper::{Client, Mutex};
-use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Call, Form, Store};
-use lockkeeper_core::{ClaimId, Name};
-use lockkeeper_lua::{Script, Status, lock};
+use lockkeeper_core::{ClaimId, Kind, Name};
+use lockkeeper_lua::{Script, Status};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 
@@ -23,7 +23,7 @@ use crate::meters::{count, own_processor_time};
 
 /// Lockkeeper's defaults, which the bare ways repeat.
 pub(crate) const NAMESPACE: &str = "lockkeeper";
-pub(crate) const TTL_MS: &str = "30000";
+pub(crate) const TTL: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -106,27 +106,10 @@ impl Ground {
             self.client.new_owner(),
             request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
-        let main = name.main().to_owned();
-        let acquire = ScriptCall::new(
-            &lock::ACQUIRE,
-            [
-                main.clone(),
-                name.part("fence"),
-                format!("{}:{claim}", name.part("gone")),
-            ],
-            // A floor as long as the real one; the scripts of the lock draw from the clock and lie above it.
-            [
-                claim.to_string(),
-                TTL_MS.to_owned(),
-                "1000000000000000".to_owned(),
-                "0".to_owned(),
-            ],
-        );
-        let leave = ScriptCall::new(
-            &lock::RELEASE_THIN,
-            [main],
-            [claim.to_string(), name.part("wake"), "0".to_owned()],
-        );
+        let lock = LockProtocol::new(name, Kind::new("mutex"));
+        // A floor as long as the real one; the scripts of the lock draw from the clock and lie above it.
+        let ask = RequestContext::new(&claim, TTL, 1_000_000_000_000_000, None).on_inflated(false);
+        let (acquire, leave) = (lock.acquire(ask), lock.release(ask, false));
         Ok([(acquire, request), (leave, request + 1)])
     }
 }

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::Client;
+use lockkeeper::{Client, FairLock, RwLock};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::recorded::{
     Job, Process, Records, SOON, duration, nothing_is_held, nothing_remains, serve, settings, work,
 };
+use lockkeeper_testkit::site::Site as _;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const CLIENTS: usize = 4;
+
+/// Short, so that a slot is on its way for several of them.
+const TTL: Duration = Duration::from_secs(1);
 
 /// Names of each kind.
 const NAMES: usize = 4;
@@ -186,5 +190,42 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
         ensure!(begun.elapsed() < SOON, "a closed client listens");
         sleep(Duration::from_millis(10)).await;
     }
+    Ok(())
+}
+
+/// A lease is renewed by main key and holders, which are there, and a fair lock's next claim is granted from the queue and then stands
+/// alone: the slots of both are on their way for longer than their leases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_last_while_their_slot_is_on_its_way() -> Result<()> {
+    let cluster = Cluster::options().replicas(0).start().await?;
+    let client = cluster.client(Client::builder().ttl(TTL)).await?;
+    let (lock, book) = (
+        FairLock::new(&client, "{slot}fair"),
+        RwLock::new(&client, "{slot}book"),
+    );
+    let first = lock.acquire().await?;
+    let next = tokio::spawn(lock.acquire().into_future());
+    while lock.queue_len().await? != 1 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    first.release().await?;
+    let next = timeout(SOON, next).await???;
+    let (one, other) = (book.read().await?, book.read().await?);
+    let slot = cluster.slot_of("{slot}").await?;
+    let from = cluster.primary_of(slot).await?;
+    let to = (from + 1) % 3;
+    cluster.begin_migration(slot, from, to).await?;
+    let held = async || {
+        for lease in [&*next, &*one, &*other] {
+            lease.verify().await?;
+        }
+        anyhow::Ok(())
+    };
+    next.run(sleep(TTL * 3)).await?;
+    held().await?;
+    cluster.move_keys(slot, from, to).await?;
+    next.run(sleep(TTL * 3)).await?;
+    held().await?;
+    cluster.end_migration(slot, from, to).await?;
     Ok(())
 }

@@ -150,7 +150,7 @@ pub(crate) struct Release {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) fence: Option<u64>,
 
-    /// The claim of the holder, when the server has forgotten its token
+    /// The claim of the holder, when it has no token: another library holds, or several do, each by its own
     #[arg(long, value_name = "CLAIM")]
     pub(crate) claim: Option<String>,
 

@@ -306,7 +306,10 @@ impl Lock {
         let reply = self.run(&lock::RENEW, [self.main()], &[id, ttl]).await?;
         match &*reply {
             "DONE INFLATED" => {
-                self.run(&lock::RENEW_INFLATED, self.all(), &[id, ttl, share])
+                let [main, holders, _, state] = self.all();
+                let owners = if share == "x" { holders.clone() } else { state };
+                let keys = [main, holders, owners];
+                self.run(&lock::RENEW_INFLATED, keys, &[id, ttl, share])
                     .await
             }
             _ => Ok(reply),

@@ -273,7 +273,7 @@ fn not_meant(lock: &Lock) -> String {
         (Some(holder), None) => {
             let claim = &holder.claim;
             format!(
-                "{name:?}: the server has forgotten the token of its holder, claim {claim}; nothing was taken"
+                "{name:?}: it is held without a token of its own by claim {claim}, which --claim takes; nothing was taken"
             )
         }
     }

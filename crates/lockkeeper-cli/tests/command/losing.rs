@@ -21,7 +21,6 @@ use tokio::io::AsyncReadExt as _;
 use crate::support::{Death, LIMIT, Run, STUBBORN, Witness, lease_end, until};
 
 const KEY: &str = "lockkeeper:name";
-const READERS: &str = "lockkeeper.readers:{lockkeeper:name}";
 /// The shortest with which the command keeps as much time for a kill as it does by default, 250 ms: a busy machine needs it.
 const TERMS: [&str; 6] = ["--lock", "name", "--ttl", "3750ms", "--grace", "1250ms"];
 
@@ -53,11 +52,7 @@ async fn when_the_server_stands_still_the_whole_group_is_dead_before_the_lease_e
         &["--exclusive"],
     ] {
         let (mut run, witness) = stubborn(&server, words).await?;
-        let key = match words {
-            ["--shared"] => READERS,
-            _ => KEY,
-        };
-        let lease = lease_end(&server, key).await?;
+        let lease = lease_end(&server, KEY).await?;
         server.freeze()?;
         let died = witness.end().await?;
         server.thaw()?;

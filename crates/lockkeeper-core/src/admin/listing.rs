@@ -18,32 +18,29 @@ use crate::words::name::Name;
 /// At how many keys the server looks for one page: some 100 µs, in which nobody else is served.
 const PAGE: &str = "500";
 
-/// The derived key of those who read.
-const READERS: &str = "readers";
-
 /// The names that match a pattern and hold something, page by page; made by [`Client::names`](crate::Client::names).
 ///
 /// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
 /// found; one that begins or ends to meanwhile may be. So may one that several held, or waited for, and all of whom have died, for
-/// up to 20 minutes or the longest of their leases. A page may be empty, and a name may be on several. Of a cluster, the servers that shared the keys at first are asked one after the other, and a name
-/// that wanders from one to another meanwhile may be missed.
+/// up to 20 minutes or the longest of their leases. A page may be empty, and a name may be on several. Of a cluster, the servers
+/// that shared the keys at first are asked one after the other, and a name that wanders from one to another meanwhile may be missed.
 pub struct Names {
     engine: Arc<Engine>,
     pattern: String,
-    /// The keys that are still to be looked for, and on which server; the ones of now last.
-    searches: Vec<(u32, String)>,
+    /// The pattern of the keys.
+    keys: String,
+    /// The servers that are still to be asked; the one of now last.
+    servers: Vec<u32>,
     cursor: String,
 }
 
 impl Names {
     pub(crate) fn new(engine: &Arc<Engine>, pattern: &str) -> Self {
-        let wanted = searches(&engine.settings.namespace, pattern);
-        let servers = engine.requester.store.servers().into_iter().rev();
-        let on = |server| wanted.iter().map(move |search| (server, search.clone()));
         Self {
             engine: Arc::clone(engine),
             pattern: pattern.to_owned(),
-            searches: servers.flat_map(on).collect(),
+            keys: whole_keys(&engine.settings.namespace, pattern),
+            servers: engine.requester.store.servers().into_iter().rev().collect(),
             cursor: "0".to_owned(),
         }
     }
@@ -70,11 +67,11 @@ impl Names {
                 self.pattern
             )));
         }
-        let Some((server, search)) = self.searches.last() else {
+        let Some(server) = self.servers.last() else {
             return Ok(None);
         };
         let item = || {
-            let args = [self.cursor.clone(), search.clone(), PAGE.to_owned()];
+            let args = [self.cursor.clone(), self.keys.clone(), PAGE.to_owned()];
             ScriptCall::new(&server::SCAN, [], args).on(*server)
         };
         let engine = Arc::clone(&self.engine);
@@ -87,12 +84,13 @@ impl Names {
             return Err(unexpected(&self.pattern, &reply));
         };
         let names = keys.iter().filter_map(Value::as_str);
-        let names = names.filter_map(|key| name_of(&engine.settings.namespace, key));
+        let names = names.filter_map(|key| Name::of_main(&engine.settings.namespace, key));
+        let names = names.map(|name| name.to_string());
         let names = names.filter(|name| glob::matches(self.pattern.as_bytes(), name.as_bytes()));
         let names = names.collect();
         next.clone_into(&mut self.cursor);
         if next == "0" {
-            self.searches.pop();
+            self.servers.pop();
         }
         Ok(Some(names))
     }
@@ -105,18 +103,6 @@ impl fmt::Debug for Names {
             .field("cursor", &self.cursor)
             .finish_non_exhaustive()
     }
-}
-
-/// The patterns of all keys by which a name that matches is found. One that is only read has no main key, its readers stand
-/// alone. Those of a name with a hash tag are looked for whatever the name is, as it is not written there as people write it.
-fn searches(namespace: &str, pattern: &str) -> Vec<String> {
-    let main = whole_keys(namespace, pattern);
-    let readers = format!("{}{READERS}", name::DERIVED);
-    vec![
-        format!("{readers}.{{*}}:{{{}}}", whole_keys(namespace, "*")),
-        format!("{readers}:{{{main}}}"),
-        main,
-    ]
 }
 
 /// Whether a pattern ends within brackets or behind a backslash. Redis bears with that, but what is put behind it would be
@@ -145,13 +131,6 @@ fn whole_keys(namespace: &str, pattern: &str) -> String {
         whole.push(':');
     }
     whole + pattern
-}
-
-/// The name whose main key this is, or whose readers; `None` if it is neither.
-fn name_of(namespace: &str, key: &str) -> Option<String> {
-    let name = Name::of_main(namespace, key);
-    let name = name.or_else(|| Name::of_part(namespace, READERS, key))?;
-    Some(name.to_string())
 }
 
 /// What a server is; see [`Client::server_facts`](crate::Client::server_facts). What it does not say is `None`: not every user may ask, and the embedded
@@ -240,23 +219,17 @@ mod tests {
 
     #[test]
     fn keys_that_are_no_main_keys_name_nothing() {
-        assert_eq!(name_of("ns", "ns:a:b").as_deref(), Some("a:b"));
-        let readers = "lockkeeper.readers:{ns:a:b}";
-        assert_eq!(name_of("ns", readers).as_deref(), Some("a:b"));
-        let tagged = "lockkeeper.readers.{a:b}:{ns:x{{a:b}:c}";
-        assert_eq!(name_of("ns", tagged).as_deref(), Some("x{a:b}:c"));
+        let name = Name::of_main("ns", "ns:a:b").unwrap();
+        assert_eq!(name.as_str(), "a:b");
         for (namespace, key) in [
             ("ns", "other:a"),
             ("ns", "ns:"),
             ("ns", "nsa"),
-            ("", "lockkeeper.fence:{lockkeeper:a}"),
+            ("", "lockkeeper.fence:{lockkeeper:000001}"),
             ("ns", "ns:a}b"),
-            ("ns", "lockkeeper.readers:{other:a}"),
-            ("ns", "lockkeeper.readers.{b}:{ns:x{{a}}"),
-            ("ns", "lockkeeper.readers.{a}:{ns:x{a}}"),
             ("ns", "lockkeeper.queue:{ns:a}"),
         ] {
-            assert_eq!(name_of(namespace, key), None, "{key}");
+            assert_eq!(Name::of_main(namespace, key), None, "{key}");
         }
     }
 

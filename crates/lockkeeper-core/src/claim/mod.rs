@@ -426,6 +426,8 @@ impl Claim {
             (Verb::Acquire, Outcome::Unknown) => self.acquire_in_doubt = true,
             (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
+            // Maybe since some of its keys are on another node: the next one names the main key alone first.
+            (Verb::Renew, Outcome::Refused) => self.inflated = false,
             _ => {}
         }
         self.doubt();

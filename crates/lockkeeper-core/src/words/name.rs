@@ -91,17 +91,6 @@ impl Name {
         Self::new(namespace, name).ok()
     }
 
-    /// The name whose [`part`](Self::part) this key is.
-    pub(crate) fn of_part(namespace: &str, part: &str, key: &str) -> Option<Self> {
-        let rest = key.strip_prefix(DERIVED)?.strip_prefix(part)?;
-        let rest = match rest.strip_prefix(".{") {
-            Some(tagged) => tagged.split_once("}:{")?.1,
-            None => rest.strip_prefix(":{")?,
-        };
-        let main = rest.strip_suffix('}')?.replace("{{", "{");
-        Self::of_main(namespace, &main).filter(|name| name.part(part) == key)
-    }
-
     /// What the user calls the lock.
     pub fn as_str(&self) -> &str {
         &self.main[self.user..]
@@ -263,22 +252,19 @@ mod tests {
         #[test]
         fn all_keys_of_a_name_lie_in_one_slot(namespace in "[a-z{}:]{0,4}", name in any_name()) {
             if let Ok(name) = Name::new(&namespace, &name) {
-                for key in keys(&name) {
+                for key in keys(&name).into_iter().chain([name.counter()]) {
                     prop_assert_eq!(slot_of(&key), slot_of(name.main()), "{}", key);
                 }
             }
         }
 
         #[test]
-        fn a_name_is_known_by_its_main_key_and_its_derived_ones(
+        fn a_name_is_known_by_its_main_key(
             namespace in "[a-z*.]{0,4}",
             name in any_name(),
         ) {
             if let Ok(name) = Name::new(&namespace, &name) {
                 prop_assert_eq!(Name::of_main(&namespace, name.main()), Some(name.clone()));
-                let key = name.part("readers");
-                prop_assert_eq!(Name::of_part(&namespace, "readers", &key), Some(name.clone()));
-                prop_assert_eq!(Name::of_part(&namespace, "queue", &key), None);
             }
         }
 
@@ -306,7 +292,7 @@ mod tests {
             // Nobody lives in a namespace that is refused.
             let neighbour = check_namespace(&neighbour).map_or_else(|_| String::new(), |()| neighbour);
             if let Ok(name) = Name::new(&namespace, &name) {
-                for key in keys(&name) {
+                for key in keys(&name).into_iter().chain([name.counter()]) {
                     prop_assert!(allowed(&namespace, &key), "{}", key);
                     let alien = !neighbour.is_empty() && neighbour != namespace;
                     prop_assert!(!(alien && allowed(&neighbour, &key)), "{} {}", neighbour, key);

@@ -19,7 +19,7 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 fn acquire(claim: &str) -> Call {
     let keys = ["main", "counter", "tombstone", "holders", "queue", "state"];
     let args = [
-        claim, "1000", "0", "0", "mutex", "x", "1", "0", "0", CHANNEL, "poll", "0", "0",
+        claim, "1000", "0", "0", "mutex", "x", "1", "1", "0", CHANNEL, "poll", "0", "0",
     ];
     call(&lock::ACQUIRE, Form::Source, &keys, &args)
 }
@@ -180,6 +180,8 @@ async fn paused_time_expires_keys_at_once_and_calls_do_not_move_it() {
         Duration::from_millis(1001)
     );
     time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(store.keys(), ["counter"]);
+    time::sleep(Duration::from_secs(23 * 3600)).await;
     assert!(store.keys().is_empty());
 }
 

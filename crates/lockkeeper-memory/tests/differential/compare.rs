@@ -94,13 +94,22 @@ fn code(text: &str) -> Option<&str> {
     is_code.then_some(word).or(failed.then_some("ERR"))
 }
 
-/// Equal, but for clocks among what blanks and colons part: a message has a token, a waiter's entry a time.
+/// Equal, but for clocks among what blanks and colons part: a message has a token, a waiter's entry a time, and a value a token with
+/// flags behind it.
 pub(crate) fn texts_alike(ours: &[u8], theirs: &[u8]) -> bool {
     let parts = |text: &[u8]| -> Vec<Vec<u8>> {
         let parts = text.split(|byte| b" :".contains(byte));
         parts.map(<[u8]>::to_vec).collect()
     };
-    let number = |part: Vec<u8>| Value::Bytes(part).as_i64();
+    let parted = |part: Vec<u8>| {
+        let flags = part
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_lowercase());
+        let (number, flags) = part.split_at(part.len() - flags.count());
+        let number = Value::Bytes(number.to_vec()).as_i64()?;
+        Some((number, flags.to_vec()))
+    };
     ours == theirs
         || parts(ours).len() == parts(theirs).len()
             && parts(ours)
@@ -108,18 +117,16 @@ pub(crate) fn texts_alike(ours: &[u8], theirs: &[u8]) -> bool {
                 .zip(parts(theirs))
                 .all(|(ours, theirs)| {
                     ours == theirs
-                        || number(ours)
-                            .zip(number(theirs))
-                            .is_some_and(|(ours, theirs)| clocks_alike(ours, theirs))
+                        || parted(ours)
+                            .zip(parted(theirs))
+                            .is_some_and(|(ours, theirs)| {
+                                ours.1 == theirs.1 && clocks_alike(ours.0, theirs.0)
+                            })
                 })
 }
 
-/// Ten seconds apart at most, in ms from the shortest ttl that a step uses on, and in µs for a token that is a time; negated, as
-/// the token of those who read together.
+/// Ten seconds apart at most, in ms from the shortest ttl that a step uses on, and in µs for a token that is a time.
 fn clocks_alike(ours: i64, theirs: i64) -> bool {
-    if ours < 0 && theirs < 0 {
-        return clocks_alike(-ours, -theirs);
-    }
     const TOKENS: i64 = 1_000_000_000_000_000;
     let apart = ours.abs_diff(theirs);
     match ours.min(theirs) {

@@ -101,8 +101,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     let mut random = Rng::with_seed(SEED + number);
     let mut before: Vec<Step> = Vec::new();
     let kind = match number % 8 {
-        0 | 4 => Some("fair/"),
-        1 | 5 => Some("rwlock/"),
+        0 | 1 | 4 | 5 => Some("lock/"),
         2 => Some("multi/"),
         _ => None,
     };
@@ -138,13 +137,12 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     );
 }
 
-/// Whatever lies under their keys, kinds with a queue and batches have an answer to it.
+/// Whatever lies under their keys, the scripts of locks and batches have an answer to it.
 fn answers_anything(step: &Step, reply: &Reply) -> bool {
     let (Some(script), Err(error)) = (step.script(), reply) else {
         return true;
     };
-    let mut queues = ["fair/", "rwlock/"].into_iter();
-    let answers = script.batch || queues.any(|kind| script.name.starts_with(kind));
+    let answers = script.batch || script.name.starts_with("lock/");
     !answers || error.starts_with("NOSCRIPT")
 }
 

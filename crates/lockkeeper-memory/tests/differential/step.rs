@@ -34,9 +34,30 @@ const ODD_TTLS: &[&str] = &[
 
 /// The same keys for scripts and commands, so that scripts meet what they did not write.
 const KEYS: &[&str] = &[
-    "main", "fence", "gone", "client", "queue", "waiters", "readers",
+    "main",
+    "counter",
+    "tombstone",
+    "client",
+    "holders",
+    "queue",
+    "state",
 ];
-const VALUES: &[&str] = &["a", "b", "", "10", "1.5", "4503599627370497"];
+/// Among them what the scripts write, and what looks like it.
+const VALUES: &[&str] = &[
+    "a",
+    "b",
+    "",
+    "10",
+    "1.5",
+    "4503599627370497",
+    "mutex x a 7",
+    "rwlock 1 b 7p",
+    "fair x b 7r",
+    "rwlock x a 7c",
+    "fair * 1 1 0 7 -e a",
+    "rwlock * 0 0 2 7 -ep -",
+    "mutex * 9 9 9 x",
+];
 /// What no client of ours writes, and what one does: only that can be revoked.
 const CLAIMS: &[&str] = &[
     "a",
@@ -45,13 +66,13 @@ const CLAIMS: &[&str] = &[
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68",
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
 ];
-const FIELDS: &[&str] = &["f", "g", "h", "seen", "token", "revoked"];
+const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a"];
 /// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
-const READERS: &str = "readers";
+const HOLDERS: &str = "holders";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
 /// Of keys, also some that nobody would write.
 const PATTERNS: &[&str] = &[
-    "*", "", "main", "*e*", "??ne?", "[a-g]*", "[^f]ence", "[g-f]*", "*[e", "\\main", "m**n", "\\",
+    "*", "", "main", "*e*", "??ne?", "[a-g]*", "[^f]tate", "[g-f]*", "*[e", "\\main", "m**n", "\\",
     "q*u*e",
 ];
 /// Nothing seen yet, and a token later than any clock's.
@@ -119,10 +140,10 @@ impl Step {
             KEYS.iter().map(move |key| {
                 let mut words = owned(&[command, key]);
                 match (command, *key) {
-                    ("ZRANGE", READERS) => {
+                    ("ZRANGE", HOLDERS) => {
                         words[0] = "ZMSCORE".to_owned();
-                        let members = CLAIMS.iter().chain(FIELDS);
-                        words.extend(members.map(|&member| member.to_owned()));
+                        words.extend(FIELDS.iter().map(|&member| member.to_owned()));
+                        words.extend(members());
                     }
                     ("ZRANGE", _) => words.extend(owned(&["0", "-1", "WITHSCORES"])),
                     _ => {}
@@ -238,18 +259,15 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "tombstone_ttl" | "late_ttl" => one(random, &["0", "100000"]),
             // The two sides have not been up for the same time: neither is out.
             "longest" => "0",
-            "queue_limit" => one(random, &["-1", "-1", "0", "1"]),
+            "queue_limit" => one(random, &["-1", "-1", "0", "1", "poll"]),
             "floor" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
-            "owner" => one(
-                random,
-                &["owner", "other", "67e55044-10b1-426f-9247-bb680e5fe0c8:7"],
-            ),
-            "kind" => one(random, &["mutex", "reentrant"]),
-            "mode" => one(random, &["read", "write"]),
-            "known" => one(random, &["0", "1"]),
+            "kind" => one(random, &["mutex", "fair", "rwlock", "rwlock"]),
+            "share" | "old_share" => one(random, &["x", "1"]),
+            "raise" | "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
+            "limit" => one(random, &["0", "0", "2"]),
             "old" => one(random, CLAIMS),
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
@@ -273,7 +291,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 /// A command, now and then with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
-    let in_order = if key == READERS { "queue" } else { key };
+    let in_order = if key == HOLDERS { "queue" } else { key };
     let mut words = match random.u8(0..26) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
@@ -360,7 +378,7 @@ fn ttl(random: &mut Rng) -> &'static str {
 fn many_dead(random: &mut Rng) -> Vec<String> {
     let mut words = owned(&["ZADD", "queue"]);
     for number in 0..random.usize(200..600) {
-        words.extend([number.to_string(), format!("dead {number}")]);
+        words.extend([number.to_string(), format!("x:dead {number}")]);
     }
     words
 }
@@ -385,6 +403,13 @@ fn member(random: &mut Rng) -> &'static str {
         false => FIELDS,
     };
     one(random, members)
+}
+
+/// Every claim with every share and flag that a script gives it.
+fn members() -> impl Iterator<Item = String> {
+    let flags = ["", "r", "c"].into_iter();
+    let shares = flags.flat_map(|flag| ["x", "1"].map(|share| format!("{flag}{share}")));
+    shares.flat_map(|share| CLAIMS.iter().map(move |claim| format!("{share}:{claim}")))
 }
 
 fn index(random: &mut Rng) -> &'static str {

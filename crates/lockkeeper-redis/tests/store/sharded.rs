@@ -175,7 +175,7 @@ async fn an_inspection_counts_who_listens() {
         let cluster = Cluster::pooled().await.unwrap();
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
         store.subscribe("{counted}").await.unwrap();
-        let keys = ["", "fence", "queue", "readers"].map(|part| format!("{{counted}}{part}"));
+        let keys = ["", "holders", "queue", "state"].map(|part| format!("{{counted}}{part}"));
         let item = ScriptCall::new(&name::INSPECT, keys, ["{counted}".to_owned()]);
         let call = Call::new(item, 1, Form::Source, Duration::from_secs(5));
         let reply = store.call(call).await.unwrap();

@@ -79,8 +79,13 @@ fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> 
 }
 
 pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
-    let keys = ["", ":fence", ":gone"].map(|part| format!("{name}{part}"));
-    call(&lock::ACQUIRE, &keys, &[claim, "60000", "0", "0"], form)
+    let parts = ["", ":counter", ":tombstone", ":holders", ":queue", ":state"];
+    let keys = parts.map(|part| format!("{name}{part}"));
+    // Others poll the name, and are told when it is free.
+    let args = [
+        claim, "60000", "0", "0", "mutex", "x", "1", "1", "0", "wake", "0", "0", "0",
+    ];
+    call(&lock::ACQUIRE, &keys, &args, form)
 }
 
 pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {

@@ -218,6 +218,13 @@ pub const FAIR: &[Mutant] = &[
         "",
         Where::Queue,
     ),
+    mutant(
+        "fair_full_queue_forgets_whom_the_run_let_in",
+        &lock::ACQUIRE,
+        "  if limit > 0 and length >= limit then\n    settle(name)\n",
+        "  if limit > 0 and length >= limit then\n",
+        Where::FourClients,
+    ),
 ];
 
 /// Mutants of scripts that the search alone must find.
@@ -372,8 +379,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_inflation_leaves_the_marker_the_ttl_of_the_lease",
         &lock::ACQUIRE,
-        "for _, key in ipairs({ name.main, name.holders,",
-        "for _, key in ipairs({ name.holders,",
+        "name.queue or name.holders, name.main }) do",
+        "name.queue or name.holders }) do",
         Where::UnequalLeases,
     ),
     mutant(
@@ -431,13 +438,6 @@ pub const ALL: &[Mutant] = &[
         "redis.call('DEL', name.main, name.holders, name.queue, name.state)",
         "redis.call('DEL', name.main, name.holders, name.queue)",
         Where::Queue,
-    ),
-    mutant(
-        "fair_full_queue_forgets_whom_the_run_let_in",
-        &lock::ACQUIRE,
-        "  if limit > 0 and length >= limit then\n    settle(name)\n",
-        "  if limit > 0 and length >= limit then\n",
-        Where::FourClients,
     ),
     mutant(
         "fair_inflation_keeps_what_was_there_before",

@@ -106,7 +106,8 @@ impl Worker {
         let (mut request, acquiring) = if tries {
             (self.request(aim, shared, true), None)
         } else {
-            let queues = matches!(aim, Aim::One(name) if self.world().places()[name].model.queues());
+            let queues =
+                matches!(aim, Aim::One(name) if self.world().places()[name].model.queues());
             let short = queues && self.random.u8(..6) == 0;
             let max_queue = short.then(|| self.random.u64(1..=2));
             let terms = self.terms(renewed, limited, matches!(way, 2..=3), max_queue);

@@ -156,8 +156,15 @@ impl Protocol for LockProtocol {
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let (claim, ttl) = (ask.claim.as_str().to_owned(), ask.ttl_ms());
         if ask.inflated {
-            let [main, _, _, holders, queue, state] = self.keys(ask.claim);
-            let keys = [main, holders, queue, state];
+            let owners = match self.share {
+                Share::Whole => "holders",
+                Share::Parts(_) => "state",
+            };
+            let keys = [
+                self.main(),
+                self.name.part("holders"),
+                self.name.part(owners),
+            ];
             ScriptCall::new(&lock::RENEW_INFLATED, keys, [claim, ttl, self.share.text()])
         } else {
             ScriptCall::new(&lock::RENEW, [self.main()], [claim, ttl])

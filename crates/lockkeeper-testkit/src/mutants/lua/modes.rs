@@ -86,8 +86,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_renew_read_arms_all_readers",
         &lock::RENEW_INFLATED,
-        "    -- Nobody else may come by for as long as it holds.\n",
-        "    for _, other in ipairs(redis.call('ZRANGE', name.holders, 0, -1)) do\n      redis.call('ZADD', name.holders, text_of(now + ttl), other)\n    end\n",
+        "    -- Nobody else may come by for as long as it holds. Those who wait keep their queue by their heartbeats.\n",
+        "    for _, other in ipairs(redis.call('ZRANGE', holders, 0, -1)) do\n      redis.call('ZADD', holders, text_of(now + ttl), other)\n    end\n",
         Where::Conversions,
     ),
     mutant(
