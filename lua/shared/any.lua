@@ -14,7 +14,7 @@ local function standing(name)
   for i = 1, #members, 2 do
     local flag, share, claim = parts_of(members[i])
     local left = tonumber(members[i + 1]) - name.now
-    if left > 0 then
+    if share and left > 0 then
       claims[#claims + 1] = { claim, left, states[flag], share }
     end
   end

@@ -1,5 +1,10 @@
 -- shared/holding: who stands under a name that has been read, see shared/standing, and who may come to it.
 
+-- How many parts may be taken, as an argument says it.
+local function limit_of(text)
+  return text == '0' and math.huge or tonumber(text)
+end
+
 -- Whether anybody stands under `name`.
 local function is_taken(name)
   return name.exclusive > 0 or name.parts > 0

@@ -4,14 +4,12 @@ local function text_of(number)
   return string.format('%.0f', number)
 end
 
--- How many parts may be taken, as an argument says it.
-local function limit_of(text)
-  return text == '0' and math.huge or tonumber(text)
-end
-
--- The flag, the share and the claim of a member of `holders`, or of the queue.
+-- The flag, the share and the claim of a member of `holders`, or of the queue; nil of garbage.
 local function parts_of(member)
-  return string.match(member, '^([rc]?)([x%d]+):(.*)$')
+  local flag, share, claim = string.match(member, '^([rc]?)(x?%d*):(.*)$')
+  if share == 'x' or tonumber(share) then
+    return flag, share, claim
+  end
 end
 
 -- The member of `holders` for a claim, or without a flag that of the queue.
@@ -28,7 +26,12 @@ end
 -- count from now on, with that token or else with this one.
 local function own(name, claim, more, token)
   local field = own_field(name, claim)
-  local claims, of_old = string.match(redis.call('HGET', name.state, field) or '', '^(%d+) (%d+)$')
+  local found = redis.pcall('HGET', name.state, field) or ''
+  -- Another type has no owners.
+  if found.err then
+    return token, math.max(more, 0)
+  end
+  local claims, of_old = string.match(found, '^(%d+) (%d+)$')
   local count = tonumber(claims or 0) + more
   token = of_old or token
   if more ~= 0 and count > 0 then
@@ -53,14 +56,14 @@ local function keep(name)
   end
 end
 
--- Takes a claim out of the counts; its flag and share as in its member.
+-- Takes a claim out of the counts; its flag and share as in its member. Nothing of garbage, which was never counted.
 local function uncount(name, flag, share, claim)
   name.changed = true
   if share == 'x' then
-    name.exclusive = name.exclusive - 1
-    name.live = name.live - (flag == 'c' and 0 or 1)
-  else
-    name.parts = name.parts - tonumber(share)
+    name.exclusive = math.max(name.exclusive - 1, 0)
+    name.live = math.max(name.live - (flag == 'c' and 0 or 1), 0)
+  elseif share then
+    name.parts = math.max(name.parts - tonumber(share), 0)
     if flag ~= 'c' then
       own(name, claim, -1)
     end

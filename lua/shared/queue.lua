@@ -6,11 +6,11 @@
 -- After so many gaps in a row it is rather that hardly anybody asks, and the waiters of before are dead.
 local GAPS_IN_A_ROW = 3
 
--- The claims of members of the queue; of garbage, which then is dropped as dead, nobody's.
+-- The claims of members of the queue; of garbage a field that is no claim's, so that it is dropped as dead.
 local function claims_of(members)
   local claims = {}
   for i, member in ipairs(members) do
-    claims[i] = select(3, parts_of(member)) or ''
+    claims[i] = select(3, parts_of(member)) or 'seen'
   end
   return claims
 end

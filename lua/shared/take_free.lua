@@ -6,7 +6,7 @@ if ARGV[5] == '0' then
   if not found[1] and not found[2] then
     local token = ARGV[8] == '0' and redis.pcall('INCR', KEYS[2])
     -- One that was lost since begins at 1, and one that is no number of ours does not count.
-    if type(token) == 'number' and token > math.max(tonumber(ARGV[4]), 1) and token < LARGEST_TOKEN then
+    if type(token) == 'number' and token > math.max(token_number(ARGV[4]), 1) and token < LARGEST_TOKEN then
       token = string.format('%.0f', token)
     else
       token = draw_token(KEYS[2], ARGV[4], server_now())

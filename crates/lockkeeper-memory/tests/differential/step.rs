@@ -374,13 +374,14 @@ fn ttl(random: &mut Rng) -> &'static str {
     one(random, ttls)
 }
 
-/// More waiters without a sign of life than one run of a script drops.
+/// A name with more waiters without a sign of life than one run of a script drops.
 fn many_dead(random: &mut Rng) -> Vec<String> {
-    let mut words = owned(&["ZADD", "queue"]);
-    for number in 0..random.usize(200..600) {
-        words.extend([number.to_string(), format!("x:dead {number}")]);
-    }
-    words
+    const SCRIPT: &str = "redis.call('DEL', KEYS[2])
+        redis.call('SET', KEYS[1], 'fair * 0 0 0 0 -e -', 'PX', 300000)
+        for i = 1, ARGV[1] do redis.call('ZADD', KEYS[2], i, 'x:dead ' .. i) end
+        return redis.call('PEXPIRE', KEYS[2], 300000)";
+    let number = random.usize(200..600).to_string();
+    owned(&["EVAL", SCRIPT, "2", "main", "queue", &number])
 }
 
 fn score(random: &mut Rng) -> &'static str {
