@@ -146,6 +146,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_mutant_of_a_script_applies() {
+        let failed = lua::every().filter_map(|mutant| mutant.patch().err());
+        let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
     fn no_mutant_is_forgotten_and_there_are_enough() {
         let hunted: Vec<String> = Hunt::all()
             .into_iter()

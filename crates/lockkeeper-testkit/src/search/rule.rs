@@ -51,7 +51,7 @@ rules! {
     LostToItself,
     /// Of names that are acquired together one is granted and another is not.
     PartialGrant,
-    /// The answer for one of several names is not true of it.
+    /// An answer is not true: of one of several names, or that a claim is gone which the server has.
     WrongAnswer,
     /// An answer cannot be read.
     Unreadable,

@@ -108,6 +108,23 @@ impl OneName {
         Ok((!there).then(|| Rule::Revived.broken(claimant)))
     }
 
+    /// A renewal is told that its claim is gone, and the server has it. `state` is the one before it.
+    pub(super) fn judge_end(
+        &mut self,
+        state: State,
+        claimant: Claimant,
+        asked: Asked,
+        told: Told,
+    ) -> Result<Option<Violation>> {
+        let ends = asked.question == Question::Renew && told == Told::Answer(Answer::Gone);
+        if !ends {
+            return Ok(None);
+        }
+        let standing = self.runs.standing(state.server, state.tick)?;
+        let stands = standing[claimant].left.is_some();
+        Ok(stands.then(|| Rule::WrongAnswer.broken(claimant)))
+    }
+
     /// A waiter sleeps on although this run of a release has made the name free. `state` is the one before it.
     pub(super) fn judge_wake(&mut self, state: State, run: &Run) -> Result<Option<Violation>> {
         let sleeps = |it: &Claimant| self.client(state, it.client)[it.attempt].sleeps;
