@@ -116,11 +116,7 @@ async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_not
         let server = MemoryStore::new();
         let (client, store) = faulty(&server, TTL)?;
         let other = self::client(&server, TTL).await?;
-        let (acquire, renew, marked) = if reenters {
-            (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE)
-        } else {
-            (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE)
-        };
+        let (acquire, renew, marked) = (&lock::ACQUIRE, &lock::RENEW, &lock::RELEASE);
         let shortest = Duration::from_secs(20);
         store.plan(acquire, Fate::Keep);
         store.plan(marked, Fate::Keep);

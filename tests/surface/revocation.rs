@@ -239,11 +239,6 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
             .ttl(TTL)
             .build(Arc::clone(&faulty) as Arc<dyn Store>)?;
         let other = client(&server, TTL).await?;
-        let acquire = if reenters {
-            &lock::ACQUIRE
-        } else {
-            &lock::ACQUIRE
-        };
         // The server must know the script, or the lost reply is that it does not.
         if reenters {
             let lock = ReentrantLock::new(&other, "name");
@@ -259,7 +254,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 .release()
                 .await?;
         }
-        faulty.plan(acquire, Fate::LoseReply);
+        faulty.plan(&lock::ACQUIRE, Fate::LoseReply);
         let acquiring = tokio::spawn({
             let holder = holder.clone();
             async move {
@@ -275,7 +270,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 }
             }
         });
-        faulty.wait_sent(acquire, 1).await;
+        faulty.wait_sent(&lock::ACQUIRE, 1).await;
         let revoked = other.inspect("name").await?.holders[0].claim.clone();
         ensure!(other.revoke("name").await? == 1);
         timeout(SOON, acquiring).await???;
