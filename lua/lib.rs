@@ -33,7 +33,7 @@ pub mod lock {
         ],
         keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
-            "request", "claim", "ttl", "floor", "token", "kind", "share", "raise", "polled", "waiter_ttl", "channel",
+            "request", "claim", "ttl", "floor", "token", "kind", "share", "polled", "waiter_ttl", "channel",
             "queue_limit", "reenters", "limit",
         ],
         replies [

@@ -332,7 +332,7 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "else",
                 "advance(",
                 "settle(",
-                "raise_counter(",
+                "keep_token(",
                 "name.",
                 "need(",
             ];

@@ -15,13 +15,12 @@
 -- ARGV[5] token         of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- ARGV[6] kind
 -- ARGV[7] share         x: all of the name; a number: so many parts
--- ARGV[8] raise         0 if the counter was raised a moment ago on this connection
--- ARGV[9] polled        1 if others of the client poll the name
--- ARGV[10] waiter_ttl   for how long a waiter is alive without a word, ms
--- ARGV[11] channel      where those who poll listen; of a kind with a queue, what the channels of grants begin with
--- ARGV[12] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
--- ARGV[13] reenters     1 if an owner that holds is let in again
--- ARGV[14] limit        how many parts there are; 0: no end of them
+-- ARGV[8] polled        1 if others of the client poll the name
+-- ARGV[9] waiter_ttl    for how long a waiter is alive without a word, ms
+-- ARGV[10] channel      where those who poll listen; of a kind with a queue, what the channels of grants begin with
+-- ARGV[11] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
+-- ARGV[12] reenters     1 if an owner that holds is let in again
+-- ARGV[13] limit        how many parts there are; 0: no end of them
 -- REPLY GRANTED token
 -- REPLY WAITING left position  ms until the last lease of the holders ends; the place in the queue, 1 for the next
 -- REPLY BUSY left              the claim is not to wait; left as above; negative: without end
@@ -35,8 +34,8 @@
 
 local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
-name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[10]), ARGV[11]
-name.reenters, name.limit = ARGV[13] == '1', limit_of(ARGV[14])
+name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[9]), ARGV[10]
+name.reenters, name.limit = ARGV[12] == '1', limit_of(ARGV[13])
 -- A repeat is a renewal, and is read like one.
 local usable, fault = read_for(name, ARGV[5] ~= '0')
 if fault then
@@ -55,13 +54,14 @@ if ends > name.now and flag == 'r' then
 end
 local holds = ends > name.now and flag == ''
 if ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) or redis.call('EXISTS', KEYS[3]) == 1 then
+  settle(name)
   return { ARGV[1], 'GONE' }
 end
 advance(name)
-local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[9] == '1')
-local polls = ARGV[12] == 'poll'
-if not granted and not waits_for_itself and not name.more and not polls and ARGV[12] ~= '0' then
-  return stand(name, share, claim, ARGV[1], tonumber(ARGV[12]))
+local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[8] == '1')
+local polls = ARGV[11] == 'poll'
+if not granted and not waits_for_itself and not name.more and not polls and ARGV[11] ~= '0' then
+  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))
 end
 if polls and not granted then
   ask_for_wake(name)

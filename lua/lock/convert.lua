@@ -74,7 +74,7 @@ else
 end
 advance(name)
 settle(name)
-if name.more then
+if name.more and share ~= 'x' then
   return { ARGV[1], 'MORE' }
 end
 return { ARGV[1], 'GRANTED', token }

@@ -40,7 +40,8 @@ for i = 1, #KEYS / 3 do
   elseif tonumber(found[1] or 0) > now then
     redis.call('ZADD', holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
     -- Nobody else may come by for as long as it holds. Those who wait keep their queue by their heartbeats.
-    keep({ main = main, holders = holders, state = owners, left = redis.call('PTTL', main), longest = ttl })
+    local left = math.min(redis.call('PTTL', main), redis.call('PTTL', owners))
+    keep({ main = main, holders = holders, state = owners, left = left, longest = ttl })
     reply[i + 2] = 'RENEWED'
   elseif tonumber(found[2] or 0) > now then
     reply[i + 2] = 'REVOKED'

@@ -22,9 +22,13 @@ local function enter(name, share, claim, ttl, polled_by_client)
     go_on(name, share, claim, ends, ttl)
     return token_of(name, share, claim)
   end
-  local of_owner = beside(name, claim)
-  local nested = lets_in(name, owner_of(claim)) or share ~= 'x' and of_owner and not name.revoked
-  if not nested and share == 'x' and of_owner then
+  if ends > 0 and ends <= name.now then
+    -- Its lease has ended, and it is still counted.
+    redis.call('ZREM', name.holders, member_of(flag, share, claim))
+    uncount(name, flag, share, claim)
+  end
+  local nested, waits_for_itself = is_nested(name, share, claim)
+  if waits_for_itself then
     return nil, true
   end
   if not nested and (name.waits or name.more or not fits(name, share)) then

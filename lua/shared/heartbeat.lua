@@ -13,7 +13,7 @@ local function beat(name, share, claim, ttl, entry, request)
   end
   local member = member_of('', share, claim)
   local place = place_of(name, member, entry)
-  if place and lets_in(name, owner_of(claim)) then
+  if place and is_nested(name, share, claim) then
     withdraw(name, member)
     return { 'GRANTED', admit(name, share, claim, ttl) }
   end
@@ -21,7 +21,7 @@ local function beat(name, share, claim, ttl, entry, request)
     return 'GONE'
   end
   -- Of a longer waiter ttl: nobody shortens.
-  local alive = math.max(name.now + name.waiter_ttl, read_waiter(entry))
+  local alive = math.max(name.now + name.waiter_ttl, (read_waiter(entry)))
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', alive, request))
   return name.more and 'MORE' or { 'WAITING', place }
 end

@@ -69,3 +69,12 @@ local function beside(name, claim)
   local same = alone.flag ~= 'c' and owner_of(alone.claim) == owner_of(claim)
   return same and alone.token or nil, same and 1 or 0
 end
+
+-- Whether the owner of `claim` is let in past the queue of `name`, as it holds that already; and whether it would wait for itself.
+local function is_nested(name, share, claim)
+  if lets_in(name, owner_of(claim)) then
+    return true
+  end
+  local of_owner = beside(name, claim)
+  return share ~= 'x' and of_owner and not name.revoked, share == 'x' and of_owner
+end

@@ -44,11 +44,11 @@ local function own(name, claim, more, token)
   return token, count
 end
 
--- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last: what
--- is left to it is left to all.
+-- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last. Renewals do
+-- not arm the queue, nor those of claims that take all of the name its state: these may end before it.
 local function keep(name)
-  local life = math.max(MEMORY, name.longest or 0)
-  if name.fresh or name.left < life then
+  local life, least = math.max(MEMORY, name.longest or 0), name.waits and name.queue or (name.parts or 0) > 0 and name.state
+  if name.fresh or name.left < life or least and redis.call('PTTL', least) < life then
     life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
     for _, key in ipairs({ name.holders, name.state, name.queue or name.holders, name.main }) do
       redis.call('PEXPIRE', key, life)

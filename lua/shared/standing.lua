@@ -52,8 +52,9 @@ local function read_standing(name, as_a_write)
   end
   local flag = string.match(flags, '[rc]') or ''
   name.alone = { value = value, flag = flag, share = share, claim = claim, token = token, left = left }
-  -- Without an end, which only somebody's hand can have taken from it, it is as if it had one that nobody sees.
-  name.alone.ends = name.now + (left < 0 and 1e12 or left)
+  -- Without an end, which only somebody's hand can have taken from it, it is as if it had one that nobody sees. In its last ms it is
+  -- still there.
+  name.alone.ends = name.now + (left < 0 and 1e12 or math.max(left, 1))
   name.found, name.token, name.revoked = kind, token, flag == 'r'
   name.polled = string.find(flags, 'p', 1, true) and true
   if share == 'x' then

@@ -4,14 +4,8 @@
 if ARGV[5] == '0' then
   local found = redis.call('MGET', KEYS[1], KEYS[3])
   if not found[1] and not found[2] then
-    local token = ARGV[8] == '0' and redis.pcall('INCR', KEYS[2])
-    -- One that was lost since begins at 1, and one that is no number of ours does not count.
-    if type(token) == 'number' and token > math.max(token_number(ARGV[4]), 1) and token < LARGEST_TOKEN then
-      token = string.format('%.0f', token)
-    else
-      token = draw_token(KEYS[2], ARGV[4], server_now())
-    end
-    local value = table.concat({ ARGV[6], ' ', ARGV[7], ' ', ARGV[2], ' ', token, ARGV[9] == '1' and 'p' or nil })
+    local token = draw_again(KEYS[2], ARGV[4]) or draw_token(KEYS[2], ARGV[4], server_now())
+    local value = table.concat({ ARGV[6], ' ', ARGV[7], ' ', ARGV[2], ' ', token, ARGV[8] == '1' and 'p' or nil })
     -- Another type is read as if nothing were there, and is not overwritten.
     if redis.call('SET', KEYS[1], value, 'PX', ARGV[3], 'NX') then
       return { ARGV[1], 'GRANTED', token }

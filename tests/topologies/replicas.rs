@@ -76,7 +76,10 @@ async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
         ensure!(is_there(&replica, KEY).await?, "round {round}");
         guard.release().await?;
     }
-    let guard = RwLock::new(&client, "book").read().min_replicas(1).await?;
+    // The name of the second is inflated.
+    let book = RwLock::new(&client, "book");
+    let guard = book.read().min_replicas(1).await?;
+    book.read().min_replicas(1).await?.release().await?;
     ensure!(is_there(&replica, "lockkeeper:book").await?);
     guard.release().await?;
     let both = MultiLock::new([&Mutex::new(&client, "a"), &Mutex::new(&client, "b")])?;

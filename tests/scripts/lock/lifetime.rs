@@ -7,6 +7,7 @@ vectors! { [thin inflated] [fair rwlock] {
     a_marker_outlives_an_hour_long_lease
     a_nested_claim_in_an_inflated_name_leaves_no_key_without_ttl
     renewals_alone_keep_what_belongs_to_the_holders
+    a_queue_lives_for_as_long_as_its_waiters_are_heard
 }}
 
 /// All keys that are there end, the marker not before another.
@@ -106,6 +107,27 @@ async fn renewals_alone_keep_what_belongs_to_the_holders(it: &Lock) -> Result<()
         }
         ensure!(it.release(of(A)).await? == "RELEASED 1 1");
         ensure!(it.release(of(A2)).await? == "RELEASED 1 0");
+        it.command(&["DEL", &it.main()]).await?;
+    }
+    Ok(())
+}
+
+/// Although renewals, which do not arm it, came first.
+async fn a_queue_lives_for_as_long_as_its_waiters_are_heard(it: &Lock) -> Result<()> {
+    for of in it.shares() {
+        it.hold(of(A)).await?;
+        for claim in [B, C] {
+            waiting(&it.acquire(claim).await?)?;
+        }
+        for key in it.all() {
+            it.command(&["PEXPIRE", &key, "599000"]).await?;
+        }
+        ensure!(it.renew(of(A), "60000").await? == "DONE RENEWED");
+        ensure!(it.heartbeat(&[B, C]).await? == ["WAITING 1", "WAITING 2"]);
+        for key in it.all() {
+            let left = it.pttl(&key).await?;
+            ensure!(left > MEMORY, "{key}: {left} ms");
+        }
         it.command(&["DEL", &it.main()]).await?;
     }
     Ok(())

@@ -9,6 +9,9 @@ vectors! { [thin inflated] [rwlock] {
     a_dead_writer_in_front_keeps_nobody_out
     a_crowd_of_readers_is_let_in_by_several_runs
     a_heartbeat_goes_on_where_the_caller_died
+    a_reader_that_waits_is_let_in_when_its_owner_reads
+    a_claim_that_has_ended_comes_back_counted_once
+    an_upgrade_that_has_happened_is_told_whatever_was_taken_out
 }}
 
 async fn waiters_are_served_in_the_order_in_which_they_came(it: &Lock) -> Result<()> {
@@ -100,5 +103,58 @@ async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
     let last = it.heartbeat(&[reader(&crowd[299])]).await?;
     ensure!(last == [it.acquire(reader(A2)).await?]);
     ensure!(it.counts().await? == "0 0 301");
+    Ok(())
+}
+
+/// It would wait for the writer, who waits for its owner.
+async fn a_reader_that_waits_is_let_in_when_its_owner_reads(it: &Lock) -> Result<()> {
+    it.hold(writer(B)).await?;
+    for claim in [reader(A), writer(C), reader(A2)] {
+        waiting(&it.acquire(claim).await?)?;
+    }
+    it.release(writer(B)).await?;
+    let read = it.heartbeat(&[reader(A), reader(A2), writer(C)]).await?;
+    ensure!(token(&read[0])? > 0 && read[0] == read[1], "{read:?}");
+    ensure!(read[2] == "WAITING 1");
+    Ok(())
+}
+
+/// Puts so many dead readers under the name, with what counts them, in front of `last`, whose lease ends at `end`.
+async fn dead(it: &Lock, number: usize, last: &str, end: &str) -> Result<()> {
+    const DEAD: &str = "redis.call('DEL', KEYS[1], KEYS[2])
+for i = 1, ARGV[1] do redis.call('ZADD', KEYS[2], i, '1:dead' .. i) end
+redis.call('ZADD', KEYS[2], ARGV[3], '1:' .. ARGV[2])
+redis.call('HSET', KEYS[3], 'o:' .. string.match(ARGV[2], '^(.*)/'), '1 7')
+local marker = string.format('rwlock * 0 0 %d 0 -e -', ARGV[1] + 1)
+return redis.call('SET', KEYS[1], marker, 'PX', 600000)";
+    let [main, holders, _, state] = it.all();
+    let number = number.to_string();
+    let words = [
+        "EVAL", DEAD, "3", &main, &holders, &state, &number, last, end,
+    ];
+    it.command(&words).await?;
+    Ok(())
+}
+
+/// More have died than one run takes out, and it before they are all taken out.
+async fn a_claim_that_has_ended_comes_back_counted_once(it: &Lock) -> Result<()> {
+    dead(it, 200, A, "1000").await?;
+    while it.acquire(reader(A)).await? == "MORE" {}
+    while it.acquire(reader(B)).await? == "MORE" {}
+    let marker = it.command(&["GET", &it.main()]).await?;
+    let counted = marker.split(' ').nth(4).context("the parts")?;
+    ensure!(it.command(&["ZCARD", &it.holders()]).await? == counted);
+    for claim in [A, B] {
+        it.release(reader(claim)).await?;
+    }
+    ensure!(it.keys().await?.is_empty(), "{:?}", it.keys().await?);
+    Ok(())
+}
+
+/// As many have died as one run takes out.
+async fn an_upgrade_that_has_happened_is_told_whatever_was_taken_out(it: &Lock) -> Result<()> {
+    dead(it, 128, A, "9007199254740991").await?;
+    token(&it.convert(writer(A2), reader(A), "0").await?)?;
+    ensure!(it.release(writer(A2)).await? == "RELEASED 1 0");
     Ok(())
 }

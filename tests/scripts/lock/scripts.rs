@@ -175,7 +175,6 @@ impl Lock {
             &token,
             self.kind,
             share,
-            "1",
             "0",
             WAITER_TTL_TEXT,
             &channel,

@@ -74,6 +74,8 @@ impl Acquisition {
                     });
                 }
                 Ok((Verdict::Renewed, Err(trouble))) => trouble,
+                // The name was inflated meanwhile, which the claim now knows.
+                Ok((Verdict::More, _)) => continue,
                 Ok((Verdict::Lost(reason), _)) => return Err(part.lost(reason).into()),
                 Ok((verdict, _)) => {
                     part.ensure_valid()?;

@@ -133,8 +133,10 @@ impl Requester {
         let outcome = self.exchange(new, Verb::Acquire).await;
         let now = self.clock.now();
         old.change(|claim| match &outcome {
-            Ok(Verdict::Granted(_) | Verdict::More) => claim.converted(request, now),
-            Ok(Verdict::Busy(_)) => claim.conversion_refused(request, now),
+            Ok(Verdict::Granted(_)) => claim.converted(request, now),
+            // One that is never refused has happened, and others are not yet served.
+            Ok(Verdict::More) if !keeps_belief => claim.converted(request, now),
+            Ok(Verdict::Busy(_) | Verdict::More) => claim.conversion_refused(request, now),
             Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
             _ => claim.failed(request, Outcome::Unknown),
         });

@@ -72,13 +72,15 @@ impl ScriptCall {
         self
     }
 
-    /// Many items of one batch script as one run of it; `None` of no items.
+    /// Many items of one batch script as one run of it; `None` of no items, and of items of several scripts.
     pub(crate) fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
-        items.into_iter().reduce(|mut batch, item| {
-            debug_assert!(batch.script.batch && batch.script == item.script);
+        let mut items = items.into_iter();
+        let first = items.next()?;
+        items.try_fold(first, |mut batch, item| {
+            debug_assert!(batch.script.batch);
             batch.keys.extend(item.keys);
             batch.args.extend(item.args);
-            batch
+            (batch.script == item.script).then_some(batch)
         })
     }
 }

@@ -19,7 +19,7 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 fn acquire(claim: &str) -> Call {
     let keys = ["main", "counter", "tombstone", "holders", "queue", "state"];
     let args = [
-        claim, "1000", "0", "0", "mutex", "x", "1", "1", "0", CHANNEL, "poll", "0", "0",
+        claim, "1000", "0", "0", "mutex", "x", "1", "0", CHANNEL, "poll", "0", "0",
     ];
     call(&lock::ACQUIRE, Form::Source, &keys, &args)
 }

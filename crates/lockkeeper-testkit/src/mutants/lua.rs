@@ -288,15 +288,15 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_token_is_the_last_one_again",
         &lock::ACQUIRE,
-        "math.max(last + 1, now,",
-        "math.max(last, now,",
+        "and redis.pcall('INCR', counter)",
+        "and tonumber(redis.call('GET', counter))",
         Where::Small,
     ),
     mutant(
         "mutex_token_ignores_the_floor",
         &lock::ACQUIRE,
-        "math.max(last + 1, now, token_number(floor) + 1)",
-        "math.max(last + 1, now)",
+        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
+        "math.max(last_token(counter) + 1, now)",
         Where::Forgetting,
     ),
     mutant(

@@ -142,7 +142,6 @@ impl Protocol for LockProtocol {
                 ask.token(),
                 self.kind_text(),
                 self.share.text(),
-                flag(true),
                 flag(ask.polled),
                 ask.waiter_ttl_ms(),
                 self.channel(),

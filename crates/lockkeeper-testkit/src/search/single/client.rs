@@ -204,7 +204,7 @@ impl Client {
     ) {
         let moment = TICKS.moment(now);
         match verdict {
-            Some(Verdict::Granted(_) | Verdict::More) => {
+            Some(Verdict::Granted(_)) => {
                 let attempt = &mut self[old];
                 let before = attempt.claim().cloned();
                 attempt.change(now, |claim| claim.converted(CONVERT, moment));
