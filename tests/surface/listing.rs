@@ -56,7 +56,7 @@ async fn all_names_that_match_are_listed(site: &impl Site) -> Result<usize> {
 async fn all_names_that_match_are_listed_on_a_cluster() -> Result<()> {
     let cluster = Cluster::pooled().await?;
     let pages = timeout(LIMIT, all_names_that_match_are_listed(&cluster)).await??;
-    ensure!(pages >= 9, "{pages} pages of three nodes, three times over");
+    ensure!(pages >= 6, "{pages} pages of three nodes");
     Ok(())
 }
 
@@ -69,8 +69,8 @@ async fn all_names_that_match_are_listed_on_memory() -> Result<()> {
 #[tokio::test]
 async fn all_names_that_match_are_listed_in_pages_on_a_server() -> Result<()> {
     let pages = all_names_that_match_are_listed(&Server::start().await?).await?;
-    // 2,400 keys with their fences, 500 a page, three times.
-    ensure!(pages >= 12, "{pages} pages");
+    // 1,200 keys and nearly as many counters, 500 a page.
+    ensure!(pages >= 5, "{pages} pages");
     Ok(())
 }
 
