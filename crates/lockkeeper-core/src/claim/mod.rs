@@ -427,7 +427,7 @@ impl Claim {
             (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
             // Maybe since some of its keys are on another node: the next one names the main key alone first.
-            (Verb::Renew | Verb::Release, Outcome::Refused) => self.inflated = false,
+            (Verb::Renew, Outcome::Refused) => self.inflated = false,
             _ => {}
         }
         self.doubt();
