@@ -28,7 +28,12 @@ local function admit(name, share, claim, ttl)
   local shared = share == 'x' or name.reenters
   local token = shared and name.token or draw_token(name.counter, name.floor, name.now_us)
   name.token = shared and token or nil
-  name.fresh, name.changed = name.fresh or not is_taken(name), true
+  if not is_taken(name) then
+    -- Whatever lies there the marker does not count: a node of a cluster may have kept it from a time when it had the slot before.
+    redis.call('DEL', name.holders)
+    name.fresh = true
+  end
+  name.changed = true
   if share == 'x' then
     name.exclusive, name.live, name.owner = name.exclusive + 1, name.live + 1, owner_of(claim)
   else

@@ -58,7 +58,7 @@ async fn rounds(
 fn costs(executed: &BTreeMap<String, u64>) -> Result<()> {
     ensure!(executed.get("evalsha") == Some(&200), "{executed:?}");
     let raised = executed.get("time").copied().unwrap_or(0);
-    ensure!((1..=100).contains(&raised), "{executed:?}");
+    ensure!(raised <= 100, "{executed:?}");
     for other in [
         "eval",
         "subscribe",

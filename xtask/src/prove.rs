@@ -37,7 +37,7 @@ const DIFFERENTIAL: &str = "lockkeeper-memory differential";
 const LOAD: &str = "60";
 
 /// Those tests.
-const UNDER_LOAD: [&str; 2] = ["recorded::", "cluster_load::"];
+const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
 /// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
 const SOAK: &str = "3";

@@ -10,6 +10,7 @@ vectors! { [thin inflated] [fair rwlock] {
     a_try_never_passes_those_who_wait
     a_full_queue_takes_nobody_more
     a_full_queue_remembers_whom_it_let_in
+    holders_that_the_marker_does_not_count_end_nobodys_hold
     a_waiter_leaves_its_place_to_the_next
     a_waiter_that_leaves_twice_leaves_once
     a_heartbeat_after_the_release_creates_nothing
@@ -193,5 +194,23 @@ async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Lock) -> Result<()> {
     );
     token(&granted[0])?;
     ensure!(it.place(A2).await? == "QUEUED 1 0");
+    Ok(())
+}
+
+/// A node that is given a slot again may still have holders of a time before, where the name came without any.
+async fn holders_that_the_marker_does_not_count_end_nobodys_hold(it: &Lock) -> Result<()> {
+    let marker = format!("{} * 0 0 0 0 -e -", it.kind);
+    it.command(&["SET", &it.main(), &marker, "PX", "600000"])
+        .await?;
+    it.line([writer(A)], "9000000000000:7").await?;
+    let of_before = format!("x:{C}");
+    it.command(&["ZADD", &it.holders(), "8999999999999", &of_before])
+        .await?;
+    token(&it.heartbeat(&[A]).await?[0])?;
+    ensure!(it.command(&["ZCARD", &it.holders()]).await? == "1");
+    ensure!(waiting(&it.acquire(B).await?)? == 1);
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.release(B).await? == "RELEASED 1 0");
+    ensure!(it.keys().await?.is_empty());
     Ok(())
 }
