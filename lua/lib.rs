@@ -34,7 +34,7 @@ pub mod lock {
         keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
             "request", "claim", "ttl", "floor", "token", "kind", "share", "polled", "waiter_ttl", "channel",
-            "queue_limit", "reenters", "limit",
+            "queue_limit", "reenters",
         ],
         replies [
             Status::Granted,
@@ -42,6 +42,7 @@ pub mod lock {
             Status::Busy,
             Status::QueueFull,
             Status::WouldDeadlock,
+            Status::OverLimit,
             Status::More,
             Status::Revoked,
             Status::Gone,
@@ -58,7 +59,7 @@ pub mod lock {
         ],
         keys ["main", "counter", "holders", "queue", "state"],
         args [
-            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "reenters", "limit",
+            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "reenters",
         ],
         items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
     );
@@ -100,7 +101,7 @@ pub mod lock {
         keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
             "request", "claim", "kind", "share", "channel", "cooldown", "tombstone_ttl", "floor", "waiter_ttl",
-            "reenters", "limit",
+            "reenters",
         ],
         replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
     );
@@ -114,7 +115,7 @@ pub mod lock {
         ],
         keys ["main", "counter", "tombstone", "holders", "queue", "state", "old_tombstone"],
         args [
-            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "limit", "old", "old_share",
+            "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "old", "old_share",
             "tombstone_ttl",
         ],
         replies [
@@ -125,6 +126,18 @@ pub mod lock {
             Status::Gone,
             Status::WrongKind,
         ],
+    );
+
+    /// How many parts of a name there are and how many are taken, and from now on so many.
+    pub const LIMIT: Script = script!(
+        "lock/limit",
+        with [
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "queue", "waiters", "turns"
+        ],
+        keys ["main", "counter", "holders", "queue", "state"],
+        args ["request", "limit", "floor", "kind", "waiter_ttl", "channel"],
+        replies [Status::Limit, Status::Free, Status::More, Status::WrongKind],
     );
 
     /// Asks whether a claim holds alone; changes nothing.
@@ -332,6 +345,7 @@ pub const ALL: &[&Script] = &[
     &lock::RELEASE_THIN,
     &lock::RELEASE,
     &lock::CONVERT,
+    &lock::LIMIT,
     &lock::VERIFY,
     &lock::VERIFY_INFLATED,
     &lock::QUEUE,

@@ -14,6 +14,8 @@ pub enum Status {
     QueueFull,
     /// The claim would wait for another of its own owner.
     WouldDeadlock,
+    /// The claim asks for more than there is at all; the reply carries how much that is.
+    OverLimit,
     /// There is more to do: the script is to be run again at once.
     More,
     /// The name is inflated: another script is to be run at once.
@@ -42,6 +44,8 @@ pub enum Status {
     Free,
     /// There is a queue, maybe an empty one; the reply carries its length and the claim's place in it.
     Queued,
+    /// There is an end of the parts of a name; the reply carries how many there are, how many are taken, and how many claims wait.
+    Limit,
     /// Claims were told to leave; the reply says how many.
     Told,
     /// The client is known; the reply carries its label.
@@ -67,6 +71,7 @@ impl Status {
         Self::Waiting,
         Self::QueueFull,
         Self::WouldDeadlock,
+        Self::OverLimit,
         Self::More,
         Self::Inflated,
         Self::Renewed,
@@ -81,6 +86,7 @@ impl Status {
         Self::Found,
         Self::Free,
         Self::Queued,
+        Self::Limit,
         Self::Told,
         Self::Known,
         Self::Waiters,
@@ -99,6 +105,7 @@ impl Status {
             Self::Waiting => "WAITING",
             Self::QueueFull => "QUEUE_FULL",
             Self::WouldDeadlock => "WOULD_DEADLOCK",
+            Self::OverLimit => "OVER_LIMIT",
             Self::More => "MORE",
             Self::Inflated => "INFLATED",
             Self::Renewed => "RENEWED",
@@ -113,6 +120,7 @@ impl Status {
             Self::Found => "FOUND",
             Self::Free => "FREE",
             Self::Queued => "QUEUED",
+            Self::Limit => "LIMIT",
             Self::Told => "TOLD",
             Self::Known => "KNOWN",
             Self::Waiters => "WAITERS",

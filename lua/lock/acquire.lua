@@ -14,18 +14,18 @@
 -- ARGV[4] floor         the largest token the caller has seen
 -- ARGV[5] token         of the grant that is repeated, which then creates nothing; 0 if none has been granted
 -- ARGV[6] kind
--- ARGV[7] share         x: all of the name; a number: so many parts
+-- ARGV[7] share         x: all of the name; a number: so many parts, and behind a stroke how many there are, if there is an end of them
 -- ARGV[8] polled        1 if others of the client poll the name
 -- ARGV[9] waiter_ttl    for how long a waiter is alive without a word, ms
 -- ARGV[10] channel      where those who poll listen; of a kind with a queue, what the channels of grants begin with
 -- ARGV[11] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
 -- ARGV[12] reenters     1 if an owner that holds is let in again
--- ARGV[13] limit        how many parts there are; 0: no end of them
--- REPLY GRANTED token
--- REPLY WAITING left position  ms until the last lease of the holders ends; the place in the queue, 1 for the next
+-- REPLY GRANTED token limit    limit: how many parts there are, if it is another number than the claim's share says; otherwise missing
+-- REPLY WAITING left position limit  ms until the last lease of the holders ends; the place in the queue, 1 for the next
 -- REPLY BUSY left              the claim is not to wait; left as above; negative: without end
 -- REPLY QUEUE_FULL length      so many wait
 -- REPLY WOULD_DEADLOCK         it would wait for another claim of its own owner
+-- REPLY OVER_LIMIT limit       it asks for more parts than there are
 -- REPLY MORE                   the run has done as much as it may for others: to be run again at once
 -- REPLY REVOKED                the claim holds, is revoked, and is not armed again
 -- REPLY GONE                   this claim has left and must not come back, or it does not hold with that token
@@ -35,7 +35,7 @@
 local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
 name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[9]), ARGV[10]
-name.reenters, name.limit = ARGV[12] == '1', limit_of(ARGV[13])
+name.reenters = ARGV[12] == '1'
 -- A repeat is a renewal, and is read like one.
 local usable, fault = read_for(name, ARGV[5] ~= '0')
 if fault then
@@ -58,6 +58,14 @@ if ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) or
   return { ARGV[1], 'GONE' }
 end
 advance(name)
+if not is_taken(name) and not name.waits then
+  -- That of those who were there before.
+  name.limit = nil
+end
+if not holds and is_over_limit(name, share) then
+  settle(name)
+  return { ARGV[1], 'OVER_LIMIT', name.limit }
+end
 local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[8] == '1')
 local polls = ARGV[11] == 'poll'
 if not granted and not waits_for_itself and not name.more and not polls and ARGV[11] ~= '0' then
@@ -68,7 +76,7 @@ if polls and not granted then
 end
 settle(name)
 if granted then
-  return { ARGV[1], 'GRANTED', granted }
+  return { ARGV[1], 'GRANTED', granted, other_limit(name, share) }
 end
 -- Before anything is refused: some of those who are counted may have died.
 if name.more then

@@ -17,10 +17,9 @@
 -- ARGV[6] share           of the new claim; x: all of the name; a number: so many parts
 -- ARGV[7] waiter_ttl      for how long a waiter is alive without a word, ms
 -- ARGV[8] channel         what the channels begin with on which clients are told of grants
--- ARGV[9] limit           how many parts there are; 0: no end of them
--- ARGV[10] old            the old claim
--- ARGV[11] old_share
--- ARGV[12] tombstone_ttl  of the old claim's tombstone, ms; 0: every acquire of it was answered, no tombstone
+-- ARGV[9] old             the old claim
+-- ARGV[10] old_share
+-- ARGV[11] tombstone_ttl  of the old claim's tombstone, ms; 0: every acquire of it was answered, no tombstone
 -- REPLY GRANTED token the new claim holds, the old one does not
 -- REPLY BUSY left   the old claim holds on, as others stand there; the last of their leases ends in so many ms
 -- REPLY MORE        the run has done as much as it may for others, or taken out as many dead: to be run again at once
@@ -29,10 +28,9 @@
 -- REPLY WRONG_KIND  the name holds another kind's data, or one of its keys another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
 
-local claim, share, ttl, old, old_share = ARGV[2], ARGV[6], tonumber(ARGV[3]), ARGV[10], ARGV[11]
+local claim, share, ttl, old, old_share = ARGV[2], ARGV[6], tonumber(ARGV[3]), ARGV[9], ARGV[10]
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6], reenters = true }
 name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[5], tonumber(ARGV[7]), ARGV[8]
-name.limit = limit_of(ARGV[9])
 local readable, fault = read_name(name, true)
 if fault then
   return fault
@@ -49,7 +47,7 @@ end
 if converted and flag == 'r' or not converted and old_flag == 'r' then
   return { ARGV[1], 'REVOKED' }
 end
-local is_alone = name.exclusive == 0 and name.parts == tonumber(old_share)
+local is_alone = name.exclusive == 0 and name.parts == weight_of(old_share)
 if not converted and share == 'x' and not is_alone and not lets_in(name, owner_of(claim)) then
   settle(name)
   if name.more then
@@ -57,8 +55,8 @@ if not converted and share == 'x' and not is_alone and not lets_in(name, owner_o
   end
   return { ARGV[1], 'BUSY', left_of(name) }
 end
-if ARGV[12] ~= '0' then
-  redis.call('SET', KEYS[7], '1', 'PX', ARGV[12])
+if ARGV[11] ~= '0' then
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[11])
 end
 -- The lease lasts as long as the old one would have.
 local lasts = math.max(ttl, old_ends - name.now)

@@ -8,15 +8,14 @@
 -- KEYS[5i-1] queue       ZSET: <share>:<claim> -> its ticket
 -- KEYS[5i] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request        echoed
--- ARGV[9i-7] claim
--- ARGV[9i-6] ttl         of the lease, if it is granted, ms
--- ARGV[9i-5] floor       the largest token the caller has seen
--- ARGV[9i-4] kind
--- ARGV[9i-3] share       x: all of the name; a number: so many parts
--- ARGV[9i-2] waiter_ttl  for how long a waiter is alive without a word, ms
--- ARGV[9i-1] channel     what the channels begin with on which clients are told of grants
--- ARGV[9i] reenters      1 if an owner that holds is let in again
--- ARGV[9i+1] limit       how many parts there are; 0: no end of them
+-- ARGV[8i-6] claim
+-- ARGV[8i-5] ttl         of the lease, if it is granted, ms
+-- ARGV[8i-4] floor       the largest token the caller has seen
+-- ARGV[8i-3] kind
+-- ARGV[8i-2] share       x: all of the name; a number: so many parts
+-- ARGV[8i-1] waiter_ttl  for how long a waiter is alive without a word, ms
+-- ARGV[8i] channel       what the channels begin with on which clients are told of grants
+-- ARGV[8i+1] reenters    1 if an owner that holds is let in again
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list
 -- ITEM GRANTED token  the claim holds, by its turn or because its owner does; its lease is armed
 -- ITEM WAITING place  in the queue, 1 for the next
@@ -32,12 +31,12 @@ for i = 1, #KEYS / 5 do
   if not name then
     name = { main = KEYS[5 * i - 4], counter = KEYS[5 * i - 3], holders = KEYS[5 * i - 2] }
     name.queue, name.state, name.items, name.claims = KEYS[5 * i - 1], KEYS[5 * i], {}, {}
-    name.floor, name.kind = ARGV[9 * i - 5], ARGV[9 * i - 4]
-    name.waiter_ttl, name.channel = tonumber(ARGV[9 * i - 2]), ARGV[9 * i - 1]
-    name.reenters, name.limit = ARGV[9 * i] == '1', limit_of(ARGV[9 * i + 1])
+    name.floor, name.kind = ARGV[8 * i - 4], ARGV[8 * i - 3]
+    name.waiter_ttl, name.channel = tonumber(ARGV[8 * i - 1]), ARGV[8 * i]
+    name.reenters = ARGV[8 * i + 1] == '1'
     by_main[name.main], names[#names + 1] = name, name
   end
-  name.items[#name.items + 1], name.claims[#name.claims + 1] = i, ARGV[9 * i - 7]
+  name.items[#name.items + 1], name.claims[#name.claims + 1] = i, ARGV[8 * i - 6]
 end
 for _, name in ipairs(names) do
   local readable, fault = read_name(name, true)
@@ -50,8 +49,8 @@ for _, name in ipairs(names) do
   end
   local entries = readable and name.waits and redis.call('HMGET', name.state, unpack(name.claims)) or {}
   for n, i in ipairs(name.items) do
-    local claim, share, entry = name.claims[n], ARGV[9 * i - 3], entries[n] or false
-    reply[i + 2] = readable and beat(name, share, claim, tonumber(ARGV[9 * i - 6]), entry, ARGV[1]) or 'GONE'
+    local claim, share, entry = name.claims[n], ARGV[8 * i - 2], entries[n] or false
+    reply[i + 2] = readable and beat(name, share, claim, tonumber(ARGV[8 * i - 5]), entry, ARGV[1]) or 'GONE'
   end
   if readable then
     settle(name)

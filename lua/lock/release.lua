@@ -18,7 +18,6 @@
 -- ARGV[8] floor           the largest token the caller has seen
 -- ARGV[9] waiter_ttl      for how long a waiter is alive without a word, ms
 -- ARGV[10] reenters       1 if an owner that holds is let in again
--- ARGV[11] limit          how many parts there are; 0: no end of them
 -- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: how many claims the owner still has
 -- REPLY COOLDOWN told left   it was the owner's last, and stands as one that has left for `left` ms
 -- REPLY MORE                 the claim is gone, others are not yet served: to be run again at once, which answers NOT_HELD or COOLDOWN
@@ -28,7 +27,7 @@
 local claim, share = ARGV[2], ARGV[4]
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
 name.kind, name.channel, name.floor, name.waiter_ttl = ARGV[3], ARGV[5], ARGV[8], tonumber(ARGV[9])
-name.reenters, name.limit = ARGV[10] == '1', limit_of(ARGV[11])
+name.reenters = ARGV[10] == '1'
 -- Begins with a write that cannot grow: a full server lets the writes behind it pass.
 local readable, fault = read_name(name, true)
 if fault then

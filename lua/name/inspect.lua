@@ -6,12 +6,13 @@
 -- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  where those who poll the name listen
--- REPLY FOUND kind token waiters claims  kind: empty of another library's; token: of the hold, empty if each claim has its own; waiters:
---                                        how many wait in the queue, or else how many clients listen; negative if the server
---                                        does not say; claims: {claim, left, state, share}…, where left is in ms, negative:
---                                        without end, and state is held, revoked or cooldown
--- REPLY FREE waiters                     nobody holds
--- REPLY WRONG_KIND                       the name holds no lock
+-- REPLY FOUND kind token waiters claims limit  kind: empty of another library's; token: of the hold, empty if each claim has its own;
+--                                              waiters: how many wait in the queue, or else how many clients listen; negative if the
+--                                              server does not say; claims: {claim, left, state, share}…, where left is in ms,
+--                                              negative: without end, and state is held, revoked or cooldown; limit: how many parts
+--                                              there are, 0: no end of them
+-- REPLY FREE waiters                           nobody holds
+-- REPLY WRONG_KIND                             the name holds no lock
 -- PUBLISH nothing
 
 local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
@@ -28,4 +29,4 @@ local claims = standing(name)
 if #claims == 0 then
   return { ARGV[1], 'FREE', waiters }
 end
-return { ARGV[1], 'FOUND', name.found or '', name.token or '', waiters, claims }
+return { ARGV[1], 'FOUND', name.found or '', name.token or '', waiters, claims, name.limit or 0 }

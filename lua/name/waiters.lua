@@ -19,6 +19,6 @@ if fault or claims.err then
   return fault or claims
 end
 for i, member in ipairs(claims) do
-  claims[i] = string.match(member, '^[x%d]+:(.*)$') or member
+  claims[i] = string.match(member, '^[x%d/]+:(.*)$') or member
 end
 return { ARGV[1], 'WAITERS', claims }

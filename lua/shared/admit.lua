@@ -37,7 +37,8 @@ local function admit(name, share, claim, ttl)
   if share == 'x' then
     name.exclusive, name.live, name.owner = name.exclusive + 1, name.live + 1, owner_of(claim)
   else
-    name.parts, token = name.parts + tonumber(share), own(name, claim, 1, token)
+    name.parts, token = name.parts + weight_of(share), own(name, claim, 1, token)
+    name.limit = name.limit or limit_of(share)
   end
   redis.call('ZADD', name.holders, text_of(name.now + ttl), member_of('', share, claim))
   name.longest = math.max(name.longest or 0, ttl)
@@ -70,7 +71,7 @@ local function dismiss(name, share, claim, cooldown)
   uncount(name, flag, share, claim)
   if cooldown > 0 then
     name.exclusive = name.exclusive + (share == 'x' and 1 or 0)
-    name.parts = name.parts + (share == 'x' and 0 or tonumber(share))
+    name.parts = name.parts + (weight_of(share) or 0)
     name.longest = math.max(name.longest or 0, cooldown)
   end
   name.cools = share == 'x' and name.live == 0 and name.exclusive > 0

@@ -1,10 +1,5 @@
 -- shared/holding: who stands under a name that has been read, see shared/standing, and who may come to it.
 
--- How many parts may be taken, as an argument says it.
-local function limit_of(text)
-  return text == '0' and math.huge or tonumber(text)
-end
-
 -- Whether anybody stands under `name`.
 local function is_taken(name)
   return name.exclusive > 0 or name.parts > 0
@@ -50,12 +45,22 @@ local function lets_in(name, owner)
   return name.reenters and name.owner == owner and not name.revoked
 end
 
+-- How many parts of `name` there are, if a share says that there are others.
+local function other_limit(name, share)
+  return name.limit ~= limit_of(share) and name.limit or nil
+end
+
+-- Whether a share is more of `name` than there is.
+local function is_over_limit(name, share)
+  return name.limit and (weight_of(share) or 0) > name.limit
+end
+
 -- Whether a newcomer with this share fits beside those who stand under `name`.
 local function fits(name, share)
   if share == 'x' or name.exclusive > 0 then
     return not is_taken(name)
   end
-  return not name.revoked and name.parts + tonumber(share) <= name.limit
+  return not name.revoked and name.parts + weight_of(share) <= (name.limit or limit_of(share) or math.huge)
 end
 
 -- The token of the claims of the owner of `claim` that take parts of `name`, if it has some, and how many those are.

@@ -6,8 +6,8 @@ end
 
 -- The flag, the share and the claim of a member of `holders`, or of the queue; nil of garbage.
 local function parts_of(member)
-  local flag, share, claim = string.match(member, '^([rc]?)(x?%d*):(.*)$')
-  if share == 'x' or tonumber(share) then
+  local flag, share, claim = string.match(member, '^([rc]?)([x%d/]+):(.*)$')
+  if share == 'x' or weight_of(share) then
     return flag, share, claim
   end
 end
@@ -63,7 +63,7 @@ local function uncount(name, flag, share, claim)
     name.exclusive = math.max(name.exclusive - 1, 0)
     name.live = math.max(name.live - (flag == 'c' and 0 or 1), 0)
   elseif share then
-    name.parts = math.max(name.parts - tonumber(share), 0)
+    name.parts = math.max(name.parts - weight_of(share), 0)
     if flag ~= 'c' then
       own(name, claim, -1)
     end

@@ -32,7 +32,7 @@ local function stand(name, share, claim, request, limit)
   if place then
     hear(name, claim, request)
     settle(name)
-    return { request, 'WAITING', left, place }
+    return { request, 'WAITING', left, place, other_limit(name, share) }
   end
   local length = name.inflated and redis.call('ZCARD', name.queue) or 0
   if limit > 0 and length >= limit then
@@ -44,10 +44,10 @@ local function stand(name, share, claim, request, limit)
   end
   local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
   redis.call('ZADD', name.queue, text_of(tonumber(last[2] or 0) + 1), member)
-  name.fresh = name.fresh or not name.waits
+  name.fresh, name.limit = name.fresh or not name.waits, name.limit or limit_of(share)
   name.waits = true
   mark_seen(name)
   hear(name, claim, request)
   settle(name)
-  return { request, 'WAITING', left, length + 1 }
+  return { request, 'WAITING', left, length + 1, other_limit(name, share) }
 end

@@ -6,7 +6,7 @@ local DEAD_HOLDERS = 128
 -- Takes away what is left under a `name` that is free.
 local function forget(name)
   redis.call('DEL', name.main, name.holders, name.queue, name.state)
-  name.found, name.inflated = nil, false
+  name.found, name.inflated, name.limit = nil, false, nil
 end
 
 -- Notes that the caller polls `name` and is to be told when it is free.
@@ -21,7 +21,8 @@ end
 local function save(name)
   if name.changed then
     local flags = table.concat({ '-', name.reenters and 'e' or '', name.revoked and 'r' or '', name.polled and 'p' or '' })
-    local counts = string.format('%.0f %.0f %.0f', name.exclusive, name.live, name.parts)
+    local parts = name.limit and string.format('%.0f/%.0f', name.parts, name.limit) or text_of(name.parts)
+    local counts = string.format('%.0f %.0f %s', name.exclusive, name.live, parts)
     local words = { name.found or name.kind, '*', counts, name.token or '0', flags, name.owner or '-' }
     redis.call('SET', name.main, table.concat(words, ' '), 'KEEPTTL')
     name.changed = false

@@ -5,7 +5,8 @@
 -- *inflated*: the value is `<kind> * <exclusive> <live> <parts> <token> <flags> <owner>`, and the other keys, which mean nothing
 -- without it, have the rest.
 --
--- `exclusive` claims take all of the name, and `live` of them have not left; the others take so many `parts`. `token` is the one that
+-- `exclusive` claims take all of the name, and `live` of them have not left; the others take so many `parts`, or `<parts>/<limit>` where
+-- there is an end of them: that limit stands as long as anybody stands or waits there, whatever a newcomer's share says. `token` is the one that
 -- they share, or 0, and `owner` that of the live exclusive claims, or `-`. The flags are `-`, then `e` if the kind lets owners in again,
 -- `r` if a newcomer must not join because those who stand there are revoked, and `p`.
 --
@@ -15,13 +16,13 @@
 
 -- Reads what the marker `value` says, `left` ms before its end. As read_standing.
 local function read_inflated(name, value, left)
-  local kind, exclusive, live, parts, token, flags, owner =
-    string.match(value, '^(%l+) %* (%d+) (%d+) (%d+) (%d+) %-(%l*) (%S+)$')
+  local kind, exclusive, live, parts, limit, token, flags, owner =
+    string.match(value, '^(%l+) %* (%d+) (%d+) (%d+)/?(%d*) (%d+) %-(%l*) (%S+)$')
   local last = kind and redis.pcall('ZRANGE', name.holders, -1, -1, 'WITHSCORES')
   if not kind or last.err then
     return false, kind and not string.find(last.err, 'WRONGTYPE', 1, true) and last or nil
   end
-  name.found, name.inflated, name.left = kind, true, left
+  name.found, name.inflated, name.left, name.limit = kind, true, left, tonumber(limit)
   name.polled, name.reenters = string.find(flags, 'p', 1, true) and true, string.find(flags, 'e', 1, true) and true
   if #last > 0 then
     -- Where the holders were deleted by hand nobody stands, whatever was counted.
@@ -61,7 +62,7 @@ local function read_standing(name, as_a_write)
     name.exclusive, name.live = 1, flag == 'c' and 0 or 1
     name.owner = flag ~= 'c' and owner_of(claim) or nil
   else
-    name.parts = tonumber(share)
+    name.parts, name.limit = weight_of(share), limit_of(share)
   end
   return true
 end

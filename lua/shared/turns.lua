@@ -9,7 +9,7 @@ local function tell_granted(name, claim, token, request)
 end
 
 -- Lets in the waiters in front of the queue of `name`, as many as fit, each for a waiter ttl of its own at least, and tells its
--- client. Drops the dead before them. Sets `more` if there is more to do than one run may. '0' if the server refused a message.
+-- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may. '0' if the server refused a message.
 local function advance(name)
   local told = '1'
   while name.waits do
@@ -18,7 +18,8 @@ local function advance(name)
       break
     end
     local _, share, claim = parts_of(member)
-    if not fits(name, share) and not lets_in(name, owner_of(claim)) then
+    local is_over = is_over_limit(name, share)
+    if not is_over and not fits(name, share) and not lets_in(name, owner_of(claim)) then
       break
     end
     if room == 0 then
@@ -27,9 +28,10 @@ local function advance(name)
     end
     room = room - 1
     withdraw(name, member)
-    -- Its client counts on its own waiter ttl, which may be longer than the caller's.
-    local token = admit(name, share, claim, math.max(name.waiter_ttl, ends - name.now))
-    if tell_granted(name, claim, token, request) == '0' then
+    -- One that is over the limit, which was lowered, would stop all behind it: it hears that it has no place, and what the limit is.
+    -- The client of another counts on its own waiter ttl, which may be longer than the caller's.
+    local token = not is_over and admit(name, share, claim, math.max(name.waiter_ttl, ends - name.now))
+    if token and tell_granted(name, claim, token, request) == '0' then
       told = '0'
     end
   end

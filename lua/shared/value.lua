@@ -1,8 +1,9 @@
 -- shared/value: what stands under the main key of a name, always a string; anything else is another library's.
 --
 -- `<kind> <share> <claim> <token><flags>`: one claim holds, and nothing else stands under the name. The key's ttl is its lease. A
--- share is `x` for all of the name, or how many parts of it the claim takes beside others. The flags: `r`, the claim is revoked;
--- `c`, it has left, and the name cools down; `p`, somebody polls the name and asks to be woken when it is free.
+-- share is `x` for all of the name, or how many parts of it the claim takes beside others: `2`, or `2/8` where there is an end of them, as
+-- its client says. The flags: `r`, the claim is revoked; `c`, it has left, and the name cools down; `p`, somebody polls the name and asks
+-- to be woken when it is free.
 --
 -- `<kind> * …`: the name is inflated, see shared/standing.
 
@@ -29,7 +30,7 @@ end
 
 -- The kind, share, claim, token and flags of a `value` that is one claim's; nil if it is none.
 local function claim_of(value)
-  return string.match(value or '', '^(%l+) ([x%d]+) (%S+) (%d+)(%l*)$')
+  return string.match(value or '', '^(%l+) ([x%d/]+) (%S+) (%d+)(%l*)$')
 end
 
 -- The value of a claim, with these flags.
@@ -40,6 +41,16 @@ end
 -- The `value` of a claim that somebody polls from now on.
 local function polled(value)
   return string.format('%sp', value)
+end
+
+-- How many parts a share takes; nil of all of the name, and of garbage.
+local function weight_of(share)
+  return tonumber(string.match(share, '^(%d+)/?%d*$'))
+end
+
+-- How many parts there are, as a share says; nil if there is no end of them.
+local function limit_of(share)
+  return tonumber(string.match(share, '^%d+/(%d+)$'))
 end
 
 -- Whether `value` says that its name is inflated.

@@ -48,7 +48,7 @@ pub use acquire::{Acquire, Tries, TryAcquire, Waits};
 pub use admin::advice::Advice;
 #[doc(hidden)]
 pub use admin::glob;
-pub use admin::inspection::{Holder, HolderState, Inspection, Waiter};
+pub use admin::inspection::{Holder, HolderState, Inspection, Permits, Waiter};
 pub use admin::listing::{Names, ServerFacts};
 pub use client::Client;
 pub use client::builder::ClientBuilder;

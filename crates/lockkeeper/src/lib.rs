@@ -36,6 +36,7 @@
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
+//! | a few at a time, but no more than so many | [`Semaphore`] |
 //! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
 //!
@@ -96,8 +97,8 @@ pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, Advice, Client, ClientBuilder, CloseReport, End, Error, FencingToken, Guard, Holder,
     HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names,
-    Observation, Observer, Owner, Queued, Released, Result, ServerFacts, SingleServer, Target,
-    Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
+    Observation, Observer, Owner, Permits, Queued, Released, Result, ServerFacts, SingleServer,
+    Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
@@ -105,4 +106,5 @@ pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};
+pub use lockkeeper_semaphore::{Semaphore, SemaphoreGuard};
 pub use url::{connect, connect_later, connect_with};

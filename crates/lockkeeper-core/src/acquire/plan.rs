@@ -27,10 +27,10 @@ impl Target {
     pub(crate) fn of<P: Protocol>(
         engine: &Arc<Engine>,
         name: &str,
-        protocol: impl FnOnce(Name) -> P,
+        protocol: impl FnOnce(Name) -> Result<P>,
     ) -> Self {
-        let protocol = match engine.name(name) {
-            Ok(name) => Ok(Arc::new(protocol(name)) as Arc<dyn Protocol>),
+        let protocol = match engine.name(name).and_then(protocol) {
+            Ok(protocol) => Ok(Arc::new(protocol) as Arc<dyn Protocol>),
             Err(error) => Err(error.to_string().into()),
         };
         Self {
@@ -52,11 +52,19 @@ impl Target {
     /// The same name on the same client by another protocol, of another mode for example.
     #[must_use]
     pub fn by<P: Protocol>(&self, protocol: impl FnOnce(Name) -> P) -> Self {
-        let by =
-            |ours: &Arc<dyn Protocol>| Arc::new(protocol(ours.name().clone())) as Arc<dyn Protocol>;
+        self.by_checked(|name| Ok(protocol(name)))
+    }
+
+    /// The same by a protocol that cannot be made of all that its user may say; what is wrong is reported by the first acquisition.
+    #[must_use]
+    pub fn by_checked<P: Protocol>(&self, protocol: impl FnOnce(Name) -> Result<P>) -> Self {
+        let by = |ours: &Arc<dyn Protocol>| match protocol(ours.name().clone()) {
+            Ok(protocol) => Ok(Arc::new(protocol) as Arc<dyn Protocol>),
+            Err(error) => Err(error.to_string().into()),
+        };
         Self {
             engine: Arc::clone(&self.engine),
-            protocol: self.protocol.as_ref().map(by).map_err(Arc::clone),
+            protocol: self.protocol.as_ref().map_err(Arc::clone).and_then(by),
             owner: self.owner,
         }
     }
@@ -146,7 +154,7 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.protocol {
             Ok(protocol) => write!(f, "{}({:?})", protocol.kind(), protocol.name().as_str()),
-            Err(reason) => write!(f, "Lock(no name: {reason})"),
+            Err(reason) => write!(f, "Lock({reason})"),
         }
     }
 }

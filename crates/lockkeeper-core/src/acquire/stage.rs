@@ -302,6 +302,10 @@ impl Stage {
                         name: self.name(seat),
                     });
                 }
+                Ok(Verdict::OverLimit(limit)) => {
+                    let name = self.name(seat);
+                    return Err(Error::OverLimit { name, limit });
+                }
                 Ok(verdict) => {
                     let message = format!("an acquire was answered by {verdict:?}");
                     return Err(self.protocol_error(seat, message));

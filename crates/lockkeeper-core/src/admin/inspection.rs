@@ -27,6 +27,7 @@ enum Question {
     Revoke,
     Force,
     Queue,
+    Limit,
 }
 
 impl Question {
@@ -37,6 +38,7 @@ impl Question {
             Self::Revoke => "revoke",
             Self::Force => "release",
             Self::Queue => "look at the queue of",
+            Self::Limit => "ask for the limit of",
         }
     }
 
@@ -45,6 +47,7 @@ impl Question {
         match self {
             Self::Revoke => "revocable",
             Self::Inspect | Self::Force | Self::Queue => "known",
+            Self::Limit => "semaphore",
         }
     }
 }
@@ -62,6 +65,8 @@ pub struct Inspection {
     pub token: Option<FencingToken>,
     /// Who holds, or keeps others out: the claims, the one with most time left first.
     pub holders: Vec<Holder>,
+    /// Of a semaphore that anybody holds: how many permits there are.
+    pub limit: Option<u32>,
     /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
     /// to 5 s after the last has stopped waiting. `None` if the server does not say.
     pub waiters: Option<u64>,
@@ -83,8 +88,10 @@ pub struct Holder {
     pub left: Option<Duration>,
     /// What has become of it.
     pub state: HolderState,
-    /// Whether others of its kind may hold beside it: it reads.
+    /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
     pub shared: bool,
+    /// Of a semaphore: how many permits it has.
+    pub permits: Option<u32>,
 }
 
 /// One claim that waits for a name in a queue.
@@ -198,6 +205,7 @@ fn free(name: &Name, reply: &Reply) -> Option<Inspection> {
         kind: None,
         token: None,
         holders: Vec::new(),
+        limit: None,
         waiters: reply.field(0)?.as_i64()?.try_into().ok(),
     })
 }
@@ -214,6 +222,12 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
         kind: Some(kind_of(reply.field(0)?.as_str()?)),
         token: token.map(FencingToken::new),
         holders,
+        limit: reply
+            .field(4)?
+            .as_i64()?
+            .try_into()
+            .ok()
+            .filter(|limit| *limit > 0),
         waiters: reply.field(2)?.as_i64()?.try_into().ok(),
     })
 }
@@ -249,6 +263,10 @@ fn holder(fields: &Value) -> Option<Holder> {
             _ => return None,
         },
         shared: share.as_str()? != "x",
+        permits: share
+            .as_str()?
+            .split_once('/')
+            .and_then(|(permits, _)| permits.parse().ok()),
     })
 }
 
@@ -393,4 +411,54 @@ pub(crate) async fn queue(
         first = first.into_iter().chain(place).min();
     }
     Ok((length, first))
+}
+
+/// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permits {
+    /// How many there are.
+    pub limit: u32,
+    /// How many are held: more than the limit, if that was lowered.
+    pub held: u32,
+    /// How many claims wait for some.
+    pub waiters: u64,
+}
+
+/// Asks for the permits of a semaphore, or says that there are so many from now on; `None` if nobody holds and nobody waits.
+pub(crate) async fn limit(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    limit: Option<u32>,
+) -> Result<Option<Permits>> {
+    let name = protocol.name();
+    let Some(limited) = protocol.limited() else {
+        return Err(Error::config(format!(
+            "a {} lock has no limit",
+            protocol.kind()
+        )));
+    };
+    let floor = engine.requester.floors.of(name);
+    let item = || limited.limit(limit, floor, engine.settings.waiter_ttl);
+    loop {
+        let (reply, _) = ask(engine, name, Question::Limit, item).await?;
+        let number = |index: usize| reply.field(index).and_then(Value::as_i64);
+        let permits = |limit: i64, held: i64, waiters: i64| {
+            Some(Permits {
+                limit: limit.try_into().ok()?,
+                held: held.try_into().ok()?,
+                waiters: waiters.try_into().ok()?,
+            })
+        };
+        return match (reply.status(), number(0), number(1), number(2)) {
+            (Status::More, ..) => continue,
+            (Status::Free, ..) => Ok(None),
+            (Status::Limit, Some(limit), Some(held), Some(waiters)) => {
+                permits(limit, held, waiters)
+                    .map(Some)
+                    .ok_or_else(|| unexpected(name, &reply))
+            }
+            _ => Err(unexpected(name, &reply)),
+        };
+    }
 }

@@ -293,6 +293,10 @@ impl Claim {
                 self.present = self.acquire_in_doubt;
                 Verdict::WouldDeadlock
             }
+            Answer::OverLimit(limit) => {
+                self.present = self.acquire_in_doubt;
+                Verdict::OverLimit(limit)
+            }
             // Granted unseen, and told to leave before that was known.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);

@@ -70,6 +70,8 @@ pub enum Verdict {
     QueueFull(u64),
     /// The claim would wait for another one of its own owner, which has to be released first.
     WouldDeadlock,
+    /// It asks for more than there is at all: so much.
+    OverLimit(u32),
     /// A message says that the claim was granted, so long ago that only an answer can be believed: a heartbeat is to be sent now.
     Recheck,
     /// The lease goes on.

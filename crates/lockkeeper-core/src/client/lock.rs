@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::majority::Majority;
 use crate::acquire::plan::{Plan, Target};
 use crate::acquire::{Acquire, TryAcquire};
-use crate::admin::inspection::{self, Inspection};
+use crate::admin::inspection::{self, Inspection, Permits};
 use crate::client::Client;
 use crate::grant::guard::Guard;
 use crate::seam::protocol::Protocol;
@@ -75,6 +75,15 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
 impl Target {
     /// A lock called `name` on the client's server; `protocol` makes its kind's protocol of the checked name.
     pub fn new<P: Protocol>(client: &Client, name: &str, protocol: impl FnOnce(Name) -> P) -> Self {
+        Self::of(&client.engine, name, |name| Ok(protocol(name)))
+    }
+
+    /// The same for a kind that needs more than a name, which may be wrong too: that is reported by the first acquisition.
+    pub fn checked<P: Protocol>(
+        client: &Client,
+        name: &str,
+        protocol: impl FnOnce(Name) -> Result<P>,
+    ) -> Self {
         Self::of(&client.engine, name, protocol)
     }
 
@@ -90,6 +99,20 @@ impl Target {
     /// Cancel safe: nothing is changed.
     pub async fn queue(&self, owner: Option<&Owner>) -> Result<(u64, Option<u64>)> {
         inspection::queue(&self.engine, &**self.protocol()?, owner).await
+    }
+
+    /// How many permits there are and how many are held, of a kind with permits; with a `limit`, there are so many from now on. `None`
+    /// if nobody holds and nobody waits: then the limit is that of whoever comes next.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for another kind.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a limit that was sent may stand.
+    pub async fn permits(&self, limit: Option<u32>) -> Result<Option<Permits>> {
+        inspection::limit(&self.engine, &**self.protocol()?, limit).await
     }
 
     /// Looks at the lock, as [`Client::inspect`] does.

@@ -120,6 +120,19 @@ impl Part {
         self.requester.clock.now()
     }
 
+    /// On the server another limit stands than this client was given: says so, once.
+    pub(crate) fn hears_limit(&self, limit: u32) {
+        let limited = self.protocol.limited();
+        if limited.is_some_and(|limited| limited.hears_limit(limit)) {
+            tracing::warn!(
+                name = self.name(),
+                limit,
+                "others hold this semaphore with another limit, which stands until nobody holds it or set_limit is called"
+            );
+            self.tell(LeaseEvent::OtherLimit { limit });
+        }
+    }
+
     /// Somebody else was in the way.
     pub(crate) fn was_refused(&self) {
         self.polled.store(true, Ordering::Relaxed);

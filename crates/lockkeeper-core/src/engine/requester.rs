@@ -108,6 +108,9 @@ impl Requester {
             .call(request, part.terms.timeout, item, may_resend)
             .await;
         let answer = answer.and_then(|(script, reply)| {
+            if let Some(limit) = Answer::limit_of(&reply) {
+                part.hears_limit(limit);
+            }
             Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
         });
         let verdict = self.told(part, request, answer);

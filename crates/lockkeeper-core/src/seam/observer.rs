@@ -61,6 +61,13 @@ pub struct Observation<'a> {
 pub enum LeaseEvent {
     /// The lock is held by another claim; the acquisition waits.
     Waiting,
+    /// Others hold the semaphore with another limit than this client was given: theirs stands, until nobody holds or waits any more.
+    /// Told once for each such limit.
+    #[non_exhaustive]
+    OtherLimit {
+        /// The limit that stands.
+        limit: u32,
+    },
     /// The claim holds.
     #[non_exhaustive]
     Granted {

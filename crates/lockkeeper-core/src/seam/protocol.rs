@@ -218,6 +218,16 @@ impl Answer {
         Self::of(reply.status(), reply.fields())
     }
 
+    /// The limit that stands on the server, if the reply to an acquisition says that it is another one than the claim's.
+    pub fn limit_of(reply: &Reply) -> Option<u32> {
+        let field = match reply.status() {
+            Status::Granted => reply.fields().get(1),
+            Status::Waiting => reply.fields().get(2),
+            _ => None,
+        };
+        field.and_then(Value::as_i64)?.try_into().ok()
+    }
+
     /// What the reply of this script means; `None` if it is not one that its contract names.
     pub fn of_script(script: &Script, reply: &Reply) -> Option<Self> {
         let named = script.replies.contains(&reply.status());
@@ -241,6 +251,7 @@ impl Answer {
             Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
+            Status::OverLimit => Self::OverLimit(number()?.try_into().ok()?),
             Status::More => Self::More,
             Status::Inflated => Self::Inflated,
             Status::Renewed => Self::Renewed,
@@ -341,6 +352,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// That only so much of a name can be held at a time.
+    fn limited(&self) -> Option<&dyn Limited> {
+        None
+    }
+
     /// That claims can be acquired together with those on other names, by one script.
     fn joint(&self) -> Option<&dyn Joint> {
         None
@@ -369,6 +385,15 @@ pub trait Modes: Send + Sync {
     /// Makes the claim a holder in the place of `old`, a claim of its owner that holds in another mode; `overtakes` says that an
     /// acquire of the old one is unanswered. Run again it answers the same.
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
+}
+
+/// Kinds of which only so many parts can be held at a time.
+pub trait Limited: Send + Sync {
+    /// Asks how many parts there are and how many are held; or, with a `limit`, says that there are so many from now on.
+    fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall;
+
+    /// Is told which limit stands on the server, where that is another one than its own; whether this is news.
+    fn hears_limit(&self, limit: u32) -> bool;
 }
 
 /// Kinds whose claims one script acquires together with others.

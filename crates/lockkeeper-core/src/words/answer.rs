@@ -38,6 +38,8 @@ pub enum Answer {
     QueueFull(u64),
     /// The claim would wait for another one of its own owner.
     WouldDeadlock,
+    /// The claim asks for more than there is at all: so much.
+    OverLimit(u32),
     /// The server has more to do: the same is to be asked again at once.
     More,
     /// The name is inflated: another script is to be run at once.

@@ -78,6 +78,18 @@ pub enum Error {
         /// The names of those that were not released, and why, in the order of the leases.
         failures: Vec<(String, Self)>,
     },
+    /// More permits were asked for than the semaphore has: on the server a lower limit stands than this client was given, as long as
+    /// anybody holds or waits.
+    #[error(
+        "semaphore {name:?} has a limit of {limit} now, and more permits were asked for: ask for fewer, or raise it with set_limit"
+    )]
+    #[non_exhaustive]
+    OverLimit {
+        /// The semaphore.
+        name: String,
+        /// Its limit.
+        limit: u32,
+    },
     /// The server answered something that no script of ours says; another program uses the same keys or scripts.
     #[error("lock {name:?}: {message}")]
     #[non_exhaustive]

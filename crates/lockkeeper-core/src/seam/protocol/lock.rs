@@ -1,9 +1,13 @@
 //! The protocol of every kind that one server decides: claims hold shares of a name, alone or beside one another.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use lockkeeper_lua::{lock, multi};
 
 use crate::seam::protocol::{
-    Joint, Kind, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
+    Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
 };
 use crate::words::name::Name;
 use crate::words::owner::ClaimId;
@@ -16,6 +20,13 @@ pub enum Share {
     Whole,
     /// So many parts, beside others.
     Parts(u32),
+    /// So many permits of so many.
+    Permits {
+        /// How many the claim takes.
+        permits: u32,
+        /// How many there are.
+        limit: u32,
+    },
 }
 
 impl Share {
@@ -24,6 +35,7 @@ impl Share {
         match self {
             Self::Whole => "x".to_owned(),
             Self::Parts(parts) => parts.to_string(),
+            Self::Permits { permits, limit } => format!("{permits}/{limit}"),
         }
     }
 }
@@ -38,6 +50,8 @@ pub struct LockProtocol {
     modes: Option<(Share, &'static str)>,
     reenters: bool,
     queues: bool,
+    /// Of a kind whose claims take permits: the limit that was heard last, if it was another one.
+    heard: Option<Arc<AtomicU32>>,
 }
 
 impl LockProtocol {
@@ -50,6 +64,7 @@ impl LockProtocol {
             modes: None,
             reenters: false,
             queues: false,
+            heard: None,
         }
     }
 
@@ -64,6 +79,15 @@ impl LockProtocol {
     #[must_use]
     pub const fn queueing(mut self) -> Self {
         self.queues = true;
+        self
+    }
+
+    /// Claims take so many permits of so many. `heard` is the other limit that was last heard to stand on the server, 0 for none; those
+    /// who share it are told of a new one once.
+    #[must_use]
+    pub fn of_permits(mut self, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Self {
+        self.share = Share::Permits { permits, limit };
+        self.heard = Some(Arc::clone(heard));
         self
     }
 
@@ -115,9 +139,6 @@ fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> String {
     }
 }
 
-/// Parts of a name that has no end of them.
-const NO_LIMIT: &str = "0";
-
 impl Protocol for LockProtocol {
     fn kind(&self) -> Kind {
         self.kind
@@ -147,7 +168,6 @@ impl Protocol for LockProtocol {
                 self.channel(),
                 queue_limit,
                 flag(self.reenters),
-                NO_LIMIT.to_owned(),
             ],
         )
     }
@@ -157,7 +177,7 @@ impl Protocol for LockProtocol {
         if ask.inflated {
             let owners = match self.share {
                 Share::Whole => "holders",
-                Share::Parts(_) => "state",
+                Share::Parts(_) | Share::Permits { .. } => "state",
             };
             let keys = [
                 self.main(),
@@ -189,7 +209,6 @@ impl Protocol for LockProtocol {
                 ask.floor.to_string(),
                 ask.waiter_ttl_ms(),
                 flag(self.reenters),
-                NO_LIMIT.to_owned(),
             ],
         )
     }
@@ -213,6 +232,10 @@ impl Protocol for LockProtocol {
 
     fn modes(&self) -> Option<&dyn Modes> {
         self.modes.is_some().then_some(self)
+    }
+
+    fn limited(&self) -> Option<&dyn Limited> {
+        self.heard.is_some().then_some(self)
     }
 
     fn joint(&self) -> Option<&dyn Joint> {
@@ -240,7 +263,6 @@ impl Queue for LockProtocol {
                 ask.waiter_ttl_ms(),
                 self.channel(),
                 flag(self.reenters),
-                NO_LIMIT.to_owned(),
             ],
         )
     }
@@ -270,12 +292,38 @@ impl Modes for LockProtocol {
                 self.share.text(),
                 ask.waiter_ttl_ms(),
                 self.channel(),
-                NO_LIMIT.to_owned(),
                 old.as_str().to_owned(),
                 old_share.text(),
                 tombstone_ttl(ask, in_doubt),
             ],
         )
+    }
+}
+
+impl Limited for LockProtocol {
+    fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall {
+        ScriptCall::new(
+            &lock::LIMIT,
+            [
+                self.main(),
+                self.name.counter(),
+                self.name.part("holders"),
+                self.name.part("queue"),
+                self.name.part("state"),
+            ],
+            [
+                limit.unwrap_or(0).to_string(),
+                floor.to_string(),
+                self.kind_text(),
+                waiter_ttl.as_millis().to_string(),
+                self.channel(),
+            ],
+        )
+    }
+
+    fn hears_limit(&self, limit: u32) -> bool {
+        let heard = self.heard.as_ref();
+        heard.is_some_and(|heard| heard.swap(limit, Ordering::Relaxed) != limit)
     }
 }
 
