@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock};
+use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
@@ -48,11 +48,15 @@ async fn main() -> Result<()> {
         }
         ["all", names, seconds, ref urls @ ..] => all(urls, names.parse()?, seconds.parse()?).await,
         ["both", first, second, rounds] => both([first, second], rounds.parse()?).await,
+        ["permits", url, name, limit] => {
+            let client = connect(url, "30000").await?;
+            permits(&Semaphore::new(&client, name, limit.parse()?)).await
+        }
         ["queue", url, name, number, waiter_ttl] => {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -149,6 +153,34 @@ async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()
     println!("queued");
     while let Some(done) = waiters.join_next().await {
         done??;
+    }
+    Ok(())
+}
+
+/// Does what its input says: `acquire`, `release` one, `limit N`; says what came of it.
+async fn permits(semaphore: &Semaphore) -> Result<()> {
+    let mut guards = Vec::new();
+    let mut lines = BufReader::new(stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["acquire"] => match semaphore.try_acquire().await? {
+                Some(guard) => {
+                    guards.push(guard);
+                    println!("held {}", guards.len());
+                }
+                None => println!("busy"),
+            },
+            ["release"] => {
+                let guard = guards.pop().context("nothing is held")?;
+                guard.release().await?;
+                println!("held {}", guards.len());
+            }
+            ["limit", limit] => {
+                let stands = semaphore.set_limit(limit.parse()?).await?;
+                println!("{}", if stands { "set" } else { "nobody" });
+            }
+            _ => bail!("what is {line:?}?"),
+        }
     }
     Ok(())
 }

@@ -28,9 +28,22 @@ local function read_value(key, command)
   return nil, value
 end
 
+-- How many parts a share takes; nil of all of the name, and of garbage.
+local function weight_of(share)
+  return tonumber(string.match(share or '', '^(%d+)/?%d*$') or '')
+end
+
+-- How many parts there are, as a share says; nil if there is no end of them.
+local function limit_of(share)
+  return tonumber(string.match(share or '', '^%d+/(%d+)$') or '')
+end
+
 -- The kind, share, claim, token and flags of a `value` that is one claim's; nil if it is none.
 local function claim_of(value)
-  return string.match(value or '', '^(%l+) ([x%d/]+) (%S+) (%d+)(%l*)$')
+  local kind, share, claim, token, flags = string.match(value or '', '^(%l+) ([x%d/]+) (%S+) (%d+)(%l*)$')
+  if share == 'x' or weight_of(share) then
+    return kind, share, claim, token, flags
+  end
 end
 
 -- The value of a claim, with these flags.
@@ -41,16 +54,6 @@ end
 -- The `value` of a claim that somebody polls from now on.
 local function polled(value)
   return string.format('%sp', value)
-end
-
--- How many parts a share takes; nil of all of the name, and of garbage.
-local function weight_of(share)
-  return tonumber(string.match(share, '^(%d+)/?%d*$'))
-end
-
--- How many parts there are, as a share says; nil if there is no end of them.
-local function limit_of(share)
-  return tonumber(string.match(share, '^%d+/(%d+)$'))
 end
 
 -- Whether `value` says that its name is inflated.

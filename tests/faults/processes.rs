@@ -38,6 +38,13 @@ impl Holder {
             .context("the holder ended")
     }
 
+    /// Tells it this line, and returns what it says then.
+    pub(crate) async fn tell(&mut self, line: &str) -> Result<String> {
+        let input = self.child.stdin.as_mut().context("it has no input")?;
+        input.write_all(format!("{line}\n").as_bytes()).await?;
+        self.line().await
+    }
+
     /// Everything else that it says until it has ended well.
     pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
         let limit = LIMIT + lockkeeper_testkit::recorded::duration();

@@ -11,6 +11,7 @@ mod redlock_leases;
 mod redlock_waiting;
 mod reentrant;
 mod rwlock;
+mod semaphore;
 
 // Their helpers unwrap, which the lints allow in what is compiled for tests alone.
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod foreign;
 mod holding;
 mod lifetime;
 mod modes;
+mod permits;
 mod readers;
 mod scripts;
 mod servers;
@@ -107,6 +108,20 @@ const fn writer(id: &str) -> Claim<'_> {
 
 const fn reader(id: &str) -> Claim<'_> {
     Claim { id, share: "1" }
+}
+
+/// One permit of four.
+const fn one(id: &str) -> Claim<'_> {
+    Claim { id, share: "1/4" }
+}
+
+const fn two(id: &str) -> Claim<'_> {
+    Claim { id, share: "2/4" }
+}
+
+/// All four of them.
+const fn four(id: &str) -> Claim<'_> {
+    Claim { id, share: "4/4" }
 }
 
 /// How an acquire differs from the usual one.

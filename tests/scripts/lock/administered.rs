@@ -25,7 +25,7 @@ async fn what_is_held_is_told_to_whoever_asks(it: &Lock) -> Result<()> {
                 words[..5] == ["FOUND", kind, &token, &waiters, A],
                 "{found}"
             );
-            ensure!(words[6..] == [state, share], "{found}");
+            ensure!(words[6..] == [state, share, "0"], "{found}");
             ensure!(is_nearly(words[5].parse()?, HOUR), "{found}");
             anyhow::Ok(())
         };

@@ -122,7 +122,16 @@ impl Lock {
     pub(super) fn shares(&self) -> &'static [Of] {
         match self.kind {
             "rwlock" => &[writer, reader],
+            "semaphore" => &[one, two, four],
             _ => &[writer],
+        }
+    }
+
+    /// Whether an owner that holds is let in again, as a script takes it.
+    fn reenters(&self) -> &'static str {
+        match self.kind {
+            "semaphore" => "0",
+            _ => "1",
         }
     }
 
@@ -179,8 +188,7 @@ impl Lock {
             WAITER_TTL_TEXT,
             &channel,
             how.limit,
-            "1",
-            "0",
+            self.reenters(),
         ];
         self.run(&lock::ACQUIRE, self.keys_for(id), &args).await
     }
@@ -205,8 +213,10 @@ impl Lock {
 
     /// Somebody waits and gives up.
     pub(super) async fn inflate(&self) -> Result<()> {
-        waiting(&self.acquire(PASSER_BY).await?)?;
-        ensure!(self.release(PASSER_BY).await? == "RELEASED 1 0");
+        let of = self.shares().last().context("a kind has shares")?;
+        let of: Of = if self.kind == "rwlock" { writer } else { *of };
+        waiting(&self.acquire(of(PASSER_BY)).await?)?;
+        ensure!(self.release(of(PASSER_BY)).await? == "RELEASED 1 0");
         ensure!(self.value().await?.contains(" * "));
         Ok(())
     }
@@ -239,8 +249,7 @@ impl Lock {
             tombstone_ttl,
             "0",
             WAITER_TTL_TEXT,
-            "1",
-            "0",
+            self.reenters(),
         ];
         self.run(&lock::RELEASE, self.keys_for(id), &args).await
     }
@@ -262,7 +271,6 @@ impl Lock {
             claim.share,
             WAITER_TTL_TEXT,
             &channel,
-            "0",
             old.id,
             old.share,
             tombstone_ttl,
@@ -283,8 +291,7 @@ impl Lock {
             share,
             WAITER_TTL_TEXT,
             &channel,
-            "1",
-            "0",
+            self.reenters(),
         ];
         let keys = [main, counter, holders, queue, state];
         ScriptCall::new(&lock::HEARTBEAT, keys, args.map(str::to_owned))
@@ -336,6 +343,15 @@ impl Lock {
         let (main, holders, member) = (self.main(), self.holders(), format!("{share}:{id}"));
         let end = ["EVAL", END, "2", &main, &holders, &member];
         Ok(self.command(&end).await?.parse()?)
+    }
+
+    /// How many permits there are, or from now on; 0: as it is.
+    pub(super) async fn limit(&self, limit: u32) -> Result<String> {
+        let (channel, limit) = (self.name.grants(), limit.to_string());
+        let [main, counter, _, holders, queue, state] = self.keys_for(A);
+        let args = [&*limit, "0", self.kind, WAITER_TTL_TEXT, &channel];
+        self.run(&lock::LIMIT, [main, counter, holders, queue, state], &args)
+            .await
     }
 
     pub(super) async fn place<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {

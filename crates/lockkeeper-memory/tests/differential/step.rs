@@ -56,6 +56,11 @@ const VALUES: &[&str] = &[
     "rwlock x a 7c",
     "fair * 1 1 0 7 -e a",
     "rwlock * 0 0 2 7 -ep -",
+    "semaphore 1/2 a 7",
+    "semaphore * 0 0 2/3 0 - -",
+    "semaphore * 0 0 2/ 0 - -",
+    "semaphore 1/ a 7",
+    "semaphore 1/2/3 a 7",
     "mutex * 9 9 9 x",
 ];
 /// What no client of ours writes, and what one does: only that can be revoked.
@@ -264,10 +269,13 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "token" => one(random, &["0", "0", "4503599627370497"]),
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
-            "kind" => one(random, &["mutex", "fair", "rwlock", "rwlock"]),
-            "share" | "old_share" => one(random, &["x", "1"]),
+            "kind" => one(
+                random,
+                &["mutex", "fair", "rwlock", "rwlock", "rwlock", "semaphore"],
+            ),
+            "share" | "old_share" => one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2"]),
             "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
-            "limit" => one(random, &["0", "0", "2"]),
+            "limit" => one(random, &["0", "0", "1", "2", "3"]),
             "old" => one(random, CLAIMS),
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
@@ -409,7 +417,8 @@ fn member(random: &mut Rng) -> &'static str {
 /// Every claim with every share and flag that a script gives it.
 fn members() -> impl Iterator<Item = String> {
     let flags = ["", "r", "c"].into_iter();
-    let shares = flags.flat_map(|flag| ["x", "1"].map(|share| format!("{flag}{share}")));
+    let shares = ["x", "1", "1/2", "2/2"];
+    let shares = flags.flat_map(move |flag| shares.map(|share| format!("{flag}{share}")));
     shares.flat_map(|share| CLAIMS.iter().map(move |claim| format!("{share}:{claim}")))
 }
 
