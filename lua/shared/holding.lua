@@ -45,16 +45,6 @@ local function lets_in(name, owner)
   return name.reenters and name.owner == owner and not name.revoked
 end
 
--- How many parts of `name` there are, if a share says that there are others.
-local function other_limit(name, share)
-  return name.limit ~= limit_of(share) and name.limit or nil
-end
-
--- Whether a share is more of `name` than there is.
-local function is_over_limit(name, share)
-  return name.limit and (weight_of(share) or 0) > name.limit
-end
-
 -- Whether a newcomer with this share fits beside those who stand under `name`.
 local function fits(name, share)
   if share == 'x' or name.exclusive > 0 then

@@ -24,6 +24,11 @@ local function hear(name, claim, request)
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', ends, request))
 end
 
+-- How many parts of `name` there are, if a share says that there are others.
+local function other_limit(name, share)
+  return name.limit ~= limit_of(share) and name.limit or nil
+end
+
 -- Lets `claim` wait for `name`, and writes that down: its place is kept, or it joins at the end if fewer than `limit` wait, negative: any
 -- number. What `request` is answered.
 local function stand(name, share, claim, request, limit)

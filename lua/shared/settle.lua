@@ -21,9 +21,9 @@ end
 local function save(name)
   if name.changed then
     local flags = table.concat({ '-', name.reenters and 'e' or '', name.revoked and 'r' or '', name.polled and 'p' or '' })
-    local parts = name.limit and string.format('%.0f/%.0f', name.parts, name.limit) or text_of(name.parts)
-    local counts = string.format('%.0f %.0f %s', name.exclusive, name.live, parts)
-    local words = { name.found or name.kind, '*', counts, name.token or '0', flags, name.owner or '-' }
+    local counts = string.format('%.0f %.0f %.0f', name.exclusive, name.live, name.parts)
+    local parts = name.limit and table.concat({ counts, '/', text_of(name.limit) }) or counts
+    local words = { name.found or name.kind, '*', parts, name.token or '0', flags, name.owner or '-' }
     redis.call('SET', name.main, table.concat(words, ' '), 'KEEPTTL')
     name.changed = false
   end

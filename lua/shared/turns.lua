@@ -8,6 +8,11 @@ local function tell_granted(name, claim, token, request)
   return client and wake(string.format('%s:%s', name.channel, client), message) or '0'
 end
 
+-- Whether a share is more of `name` than there is.
+local function is_over_limit(name, share)
+  return name.limit and (weight_of(share) or 0) > name.limit
+end
+
 -- Lets in the waiters in front of the queue of `name`, as many as fit, each for a waiter ttl of its own at least, and tells its
 -- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may. '0' if the server refused a message.
 local function advance(name)
