@@ -1,6 +1,5 @@
--- lock/acquire: lets the claim hold a name that is free, or that its share fits beside those who hold, or that its owner holds; or lets
--- it wait in turn. Run again by a holder it arms that claim's lease again, by a waiter it keeps the place: nobody passes a waiter
--- alive but an owner that holds.
+-- lock/acquire: lets the claim hold a name that is free, that its share fits beside those who hold, or that its owner holds; or lets it wait.
+-- Run again by a holder it arms its lease, by a waiter it keeps the place: nobody passes a waiter alive but an owner that holds.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot
@@ -58,10 +57,6 @@ if ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) or
   return { ARGV[1], 'GONE' }
 end
 advance(name)
-if not is_taken(name) and not name.waits then
-  -- That of those who were there before.
-  name.limit = nil
-end
 if not holds and is_over_limit(name, share) then
   settle(name)
   return { ARGV[1], 'OVER_LIMIT', name.limit }
@@ -82,7 +77,4 @@ end
 if name.more then
   return { ARGV[1], 'MORE' }
 end
-if waits_for_itself then
-  return { ARGV[1], 'WOULD_DEADLOCK' }
-end
-return { ARGV[1], 'BUSY', left_of(name) }
+return { ARGV[1], waits_for_itself and 'WOULD_DEADLOCK' or 'BUSY', not waits_for_itself and left_of(name) or nil }

@@ -34,13 +34,12 @@ if ARGV[2] ~= '0' and (is_taken(name) or name.waits) then
   name.limit, name.changed = tonumber(ARGV[2]), true
 end
 advance(name)
-local reply = { ARGV[1], 'FREE' }
-if is_taken(name) or name.waits then
-  local waiting = name.waits and redis.call('ZCARD', name.queue) or 0
-  reply = { ARGV[1], 'LIMIT', name.limit or 0, name.parts, waiting }
-end
+local waiting, stands = name.waits and redis.call('ZCARD', name.queue) or 0, is_taken(name) or name.waits
 settle(name)
 if name.more then
   return { ARGV[1], 'MORE' }
 end
-return reply
+if stands then
+  return { ARGV[1], 'LIMIT', name.limit or 0, name.parts, waiting }
+end
+return { ARGV[1], 'FREE' }

@@ -42,6 +42,9 @@ local function advance(name)
   end
   if name.waits then
     mark_seen(name)
+  elseif not is_taken(name) then
+    -- That was the limit of those who were there.
+    name.limit = nil
   end
   return told
 end

@@ -200,13 +200,11 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
     })
     .await
     .with_context(|| format!("{} tasks are left of {before}", tasks()))?;
-    let keys = server.keys().await?;
-    ensure!(
-        keys.iter().all(
-            |key| key.starts_with("lockkeeper.fence:") || key.starts_with("lockkeeper.client:")
-        ),
-        "{keys:?}"
-    );
+    let mut keys = server.keys().await?;
+    // A release whose acquire got no answer in time makes a tombstone, which ends by itself.
+    let ours = ["fence", "client", "gone"].map(|part| format!("lockkeeper.{part}:"));
+    keys.retain(|key| !ours.iter().any(|part| key.starts_with(part)));
+    ensure!(keys.is_empty(), "{keys:?}");
     Ok(())
 }
 
