@@ -1,10 +1,14 @@
 //! Runs that take permits of a semaphore, and its limit.
 
+use std::process::Stdio;
+
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
 use lockkeeper::{Client, Semaphore};
 use lockkeeper_testkit::server::Server;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::time::timeout;
 
 use crate::look::json;
 use crate::support::{LIMIT, Run, Said, command, said, until};
@@ -58,7 +62,7 @@ async fn of_a_fleet_of_five_no_more_than_two_work_at_once_and_all_end() -> Resul
         command.arg(&log);
         async move { anyhow::Ok(command.status().await?) }
     });
-    let ended = tokio::time::timeout(LIMIT, try_join_all(fleet)).await??;
+    let ended = timeout(LIMIT, try_join_all(fleet)).await??;
     ensure!(ended.iter().all(|status| status.success()), "{ended:?}");
     let log = std::fs::read_to_string(log)?;
     let mut at_work = 0;
@@ -216,6 +220,28 @@ async fn a_run_with_another_limit_works_by_the_one_that_stands_and_says_so() -> 
 }
 
 #[tokio::test]
+async fn a_run_that_waits_for_more_permits_than_a_lowered_limit_ends_and_says_why() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let jobs = Semaphore::new(&client, "jobs", 4);
+    let _held = jobs.permits(2).acquire().await?;
+    let three = ["--semaphore", "jobs", "--limit", "4", "--permits", "3"];
+    let waits = async { echo(&server, &three).await };
+    let lowered = async {
+        waiting(&jobs, 1).await?;
+        ensure!(jobs.set_limit(2).await?);
+        Ok(())
+    };
+    let (ended, ()) = tokio::try_join!(waits, lowered)?;
+    ensure!(ended.code == Some(64) && ended.out.is_empty(), "{ended:?}");
+    ensure!(
+        ended.err.contains("\"jobs\" has 2 permits now"),
+        "{ended:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_program_knows_its_permits_and_one_inside_knows_its_own() -> Result<()> {
     let server = Server::start().await?;
     let show = "echo \"$LOCKKEEPER_KIND ${LOCKKEEPER_PERMITS-none}\"";
@@ -292,6 +318,16 @@ async fn permits_and_limit_are_listed_and_shown() -> Result<()> {
     );
     let text = said(&server.url(), &["ls"]).await?.out;
     ensure!(text.contains("   5 of 8 permits   "), "{text}");
+    let mut watch = command(&server.url(), &["watch", "jobs"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn()?;
+    let out = watch.stdout.take().context("no output")?;
+    let line = timeout(LIMIT, BufReader::new(out).lines().next_line()).await??;
+    let line = line.context("it ended")?;
+    ensure!(
+        line.contains("  5 of 8 permits: held with ")
+            && line.contains("held with 4 permits by db7:99"),
+        "{line}"
+    );
     drop(one);
     Ok(())
 }
