@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::{Client, Semaphore};
+use lockkeeper::Semaphore;
 use lockkeeper_examples::{Place, Story};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -38,11 +38,11 @@ async fn main() -> anyhow::Result<()> {
     let api = Arc::new(Api::default());
     let mut calls = JoinSet::new();
     for instance in INSTANCES {
-        let client = place.another().await?;
+        let load = Semaphore::new(&place.another().await?, "api", LIMIT);
         for (name, weight) in CALLS {
-            let (client, api) = (client.clone(), Arc::clone(&api));
+            let (load, api) = (load.clone(), Arc::clone(&api));
             calls.spawn(async move {
-                call(&client, &api, weight).await?;
+                call(&load, &api, weight).await?;
                 story.tell(instance, format!("has its {name}"));
                 anyhow::Ok(())
             });
@@ -58,9 +58,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// One call, as every instance makes it.
-async fn call(client: &Client, api: &Arc<Api>, weight: u32) -> anyhow::Result<()> {
-    let calls = Semaphore::new(client, "api", LIMIT);
-    let permits = calls.permits(weight).acquire();
+async fn call(load: &Semaphore, api: &Arc<Api>, weight: u32) -> anyhow::Result<()> {
+    let permits = load.permits(weight).acquire();
     let permits = permits.wait_for(Duration::from_secs(30));
     let answered = permits.hold(async |_| {
         let _call = api.begin(weight).context("429")?;
