@@ -143,6 +143,10 @@ struct Reentrant;
 struct Rwlock;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/semaphore.md")]
+struct Semaphore;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/testing.md")]
 struct Testing;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
     Client, End, Error, FairLock, LeaseState, LossReason, MultiLock, Mutex, ReentrantLock,
-    Released, RwLock,
+    Released, RwLock, Semaphore,
 };
 use lockkeeper_lua::{lock, multi};
 use lockkeeper_memory::MemoryStore;
@@ -440,6 +440,7 @@ async fn members_that_cannot_be_held_together_are_refused_with_a_reason() -> Res
     let (one, other) = (MemoryStore::new(), MemoryStore::new());
     let (one, other) = (client(&one, TTL).await?, client(&other, TTL).await?);
     let a = Mutex::new(&one, "a");
+    let calls = Semaphore::new(&one, "calls", 8);
     let refusals = [
         (vec![], "at least one member"),
         (
@@ -448,7 +449,11 @@ async fn members_that_cannot_be_held_together_are_refused_with_a_reason() -> Res
         ),
         (
             vec![a.target(), a.target().owner(&one.new_owner())],
-            "differ in kind, mode or owner",
+            "differ in kind, mode, permits or owner",
+        ),
+        (
+            vec![calls.permits(1).target(), calls.permits(3).target()],
+            "differ in kind, mode, permits or owner",
         ),
         (
             vec![a.target(), Mutex::new(&other, "a").target()],

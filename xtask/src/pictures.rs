@@ -26,6 +26,7 @@ const PICTURES: &[Picture] = &[
     ("reentrant", protocols::reentrant),
     ("fair", protocols::fair),
     ("rwlock", protocols::rwlock),
+    ("semaphore", protocols::semaphore),
     ("multi", protocols::multi),
     ("redlock", protocols::redlock),
     ("poller", protocols::poller),

@@ -8,6 +8,15 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::server::Server;
 
+/// A number of permits. What is no number at all is not quoted, as for [`time`].
+fn permits(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be one or more".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!("a whole number from 1 to {} is needed", u32::MAX)),
+    }
+}
+
 /// A time as people write it. What is no time at all is not quoted: it may be a password.
 fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.contains([':', '@']) {
@@ -41,6 +50,10 @@ Examples:
   # Two accounts at once, whichever order others name them in
   lockkeeper run --lock account:7 --lock account:9 -- ./transfer.sh 7 9
 
+  # A fleet of batch jobs, of which at most eight work at a time; a heavy one counts for two
+  lockkeeper run --semaphore batch --limit 8 -- ./job.sh
+  lockkeeper run --semaphore batch --limit 8 --permits 2 -- ./heavy-job.sh
+
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
@@ -49,6 +62,11 @@ Examples:
   lockkeeper ls
   lockkeeper ls 'deploy:*'
   lockkeeper ls --json | jq -r 'select(.waiters > 0).name'";
+
+const LIMIT_EXAMPLES: &str = "\
+Examples:
+  lockkeeper limit batch
+  lockkeeper limit batch 12";
 
 const RELEASE_EXAMPLES: &str = "\
 Examples:
@@ -76,8 +94,8 @@ pub(crate) enum Command {
     ///
     /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
     /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment; with
-    /// --shared or --exclusive LOCKKEEPER_MODE too. Of several locks the names and the fencing tokens are one to a line, in
-    /// the order of the options.
+    /// --shared or --exclusive LOCKKEEPER_MODE too, with --semaphore LOCKKEEPER_PERMITS. Of several locks the names, the kinds
+    /// and the fencing tokens are one to a line, in the order of the options, that of a semaphore last.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
 
@@ -103,6 +121,21 @@ pub(crate) enum Command {
         /// How often to look; what begins and ends between two looks is not seen
         #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time)]
         interval: Duration,
+    },
+
+    /// Show how many permits a semaphore has, or change that while it is in use
+    ///
+    /// The limit is stored while somebody holds permits or waits for some, and is that of the run that came first. A new limit
+    /// stands for all of them. If it is raised, those in front of the queue start at once; if it is lowered, nobody loses
+    /// permits, and the next starts when enough have ended.
+    #[command(after_help = LIMIT_EXAMPLES)]
+    Limit {
+        /// The semaphore
+        name: String,
+
+        /// How many permits there are from now on
+        #[arg(value_name = "LIMIT", value_parser = permits)]
+        limit: Option<u32>,
     },
 
     /// Ask whoever holds a lock to let it go
@@ -163,24 +196,40 @@ pub(crate) struct Release {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The lock; given several times, all of these locks or none, in whatever order others name them
-    #[arg(long = "lock", value_name = "NAME", required = true)]
+    #[arg(
+        long = "lock",
+        value_name = "NAME",
+        required_unless_present = "semaphore"
+    )]
     pub(crate) locks: Vec<String>,
 
     /// First come, first served
-    #[arg(long, conflicts_with_all = ["reenter", "shared", "exclusive"])]
+    #[arg(long, requires = "locks", conflicts_with_all = ["reenter", "shared", "exclusive"])]
     pub(crate) fair: bool,
 
     /// A run inside this one gets in again by the same --lock --reenter
-    #[arg(long, conflicts_with_all = ["shared", "exclusive"])]
+    #[arg(long, requires = "locks", conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) reenter: bool,
 
     /// To read: together with others that share it, and never while an --exclusive run has it or waits in front
-    #[arg(short, long, conflicts_with = "exclusive")]
+    #[arg(short, long, requires = "locks", conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
     /// To write: alone, where others take the lock --shared. Without this option a run does not keep those out
-    #[arg(short = 'x', long)]
+    #[arg(short = 'x', long, requires = "locks")]
     pub(crate) exclusive: bool,
+
+    /// A semaphore: as many runs at a time as its --limit says, first come, first served. Together with --lock, all or none
+    #[arg(long, value_name = "NAME", requires = "limit")]
+    pub(crate) semaphore: Option<String>,
+
+    /// How many permits the --semaphore has. While others hold or wait, theirs stands until `lockkeeper limit` changes it
+    #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
+    pub(crate) limit: Option<u32>,
+
+    /// How many of these this run takes [default: 1]
+    #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
+    pub(crate) permits: Option<u32>,
 
     /// Give up at once if somebody else holds the lock
     #[arg(long, conflicts_with = "wait")]

@@ -74,15 +74,31 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Config { .. } | Error::WrongKind { .. } => USAGE,
+            Error::Config { .. } | Error::WrongKind { .. } | Error::OverLimit { .. } => USAGE,
             Error::Timeout { .. } | Error::QueueFull { .. } => CONFLICT,
             Error::Lost { .. } | Error::NotHeld { .. } => LOST,
             _ => UNAVAILABLE,
         };
+        // The library's words name a method.
+        let message = match &error {
+            Error::OverLimit { name, limit, .. } => format!(
+                "{name:?} has {limit} {} now, fewer than were asked for: take fewer --permits, or raise it by `lockkeeper limit`",
+                permits(*limit)
+            ),
+            error => error.to_string(),
+        };
         Self {
             transient: error.is_transient(),
-            ..Self::new(code, error.to_string())
+            ..Self::new(code, message)
         }
+    }
+}
+
+/// The word behind a number of permits.
+pub(crate) const fn permits(number: u32) -> &'static str {
+    match number {
+        1 => "permit",
+        _ => "permits",
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper::{
     Client, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Owner, ReentrantLock, Released,
-    Result, RwLock, Target,
+    Result, RwLock, Semaphore, Target,
 };
 
 use crate::args::Run;
@@ -31,9 +31,11 @@ impl Held {
 /// Which locks, for how long, and how long to wait for them.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// At least one, each once.
+    /// At least one, each once; that of the semaphore last.
     names: Vec<String>,
+    /// Of the locks that are no semaphore.
     kind: Kind,
+    semaphore: Option<Permits>,
     /// What the run around this one holds of them.
     outer: Option<Outer>,
     /// Zero: ask once. `None`: as long as it takes.
@@ -49,6 +51,13 @@ enum Kind {
     Reentrant(Option<Owner>),
     Fair,
     ReadWrite(Mode),
+}
+
+/// What a run takes of a semaphore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Permits {
+    pub(crate) taken: u32,
+    limit: u32,
 }
 
 /// A run around this one, as this process' environment has it. Whoever outlives that run still has its environment.
@@ -87,6 +96,15 @@ impl Wanted {
                 names.push(name.clone());
             }
         }
+        let semaphore = Permits::of(options)?;
+        if let Some(name) = &options.semaphore {
+            if names.contains(name) {
+                return Err(Failure::usage(format!(
+                    "{name:?} cannot be a --lock and a --semaphore: a name has one kind"
+                )));
+            }
+            names.push(name.clone());
+        }
         if let [_, _, ..] = &names[..]
             && let Some(name) = names.iter().find(|name| name.contains('\n'))
         {
@@ -109,6 +127,7 @@ impl Wanted {
                 _ => Kind::Mutex,
             },
             names,
+            semaphore,
             outer,
             wait: options.no_wait.then_some(Duration::ZERO).or(options.wait),
             max_hold: options.max_hold,
@@ -126,6 +145,11 @@ impl Wanted {
             Kind::ReadWrite(mode) => Some(mode),
             _ => None,
         }
+    }
+
+    /// What is taken of the semaphore; `None` if there is none.
+    pub(crate) fn permits(&self) -> Option<Permits> {
+        self.semaphore
     }
 
     /// A lock that the run around this one is known to hold no more: then it is not even asked for.
@@ -159,8 +183,7 @@ impl Wanted {
 
     /// Waits for the locks for so long; `None`: as long as it takes.
     pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
-        let targets = self.names.iter().map(|name| self.target(client, name));
-        let mut acquire = MultiLock::new(targets)?.acquire();
+        let mut acquire = MultiLock::new(self.targets(client))?.acquire();
         if let Kind::Reentrant(Some(owner)) = self.kind {
             acquire = acquire.owner(&owner);
         }
@@ -181,6 +204,18 @@ impl Wanted {
         })
     }
 
+    fn targets(&self, client: &Client) -> Vec<Target> {
+        let (semaphore, locks) = match (self.semaphore, self.names.split_last()) {
+            (Some(permits), Some((name, locks))) => {
+                let semaphore = Semaphore::new(client, name, permits.limit);
+                (Some(semaphore.permits(permits.taken).target()), locks)
+            }
+            _ => (None, &self.names[..]),
+        };
+        let locks = locks.iter().map(|name| self.target(client, name));
+        locks.chain(semaphore).collect()
+    }
+
     fn target(&self, client: &Client, name: &str) -> Target {
         match self.kind {
             Kind::Mutex => Mutex::new(client, name).target(),
@@ -192,11 +227,26 @@ impl Wanted {
     }
 }
 
+impl Permits {
+    fn of(options: &Run) -> Result<Option<Self>, Failure> {
+        let taken = options.permits.unwrap_or(1);
+        match options.limit {
+            Some(limit) if taken > limit => Err(Failure::usage(format!(
+                "{taken} --permits are more than the --limit of {limit}: no run could ever have so many"
+            ))),
+            limit => Ok(limit.map(|limit| Self { taken, limit })),
+        }
+    }
+}
+
 impl Outer {
     /// The run around this one, if that holds a re-entrant lock of one of these names.
     fn of(names: &[String]) -> Result<Option<Self>, Failure> {
+        const REENTRANT: &str = "reentrant";
         let variable = |name| env::var(name).unwrap_or_default();
-        if variable("LOCKKEEPER_KIND") != "reentrant" {
+        let kinds = variable("LOCKKEEPER_KIND");
+        let kinds: Vec<&str> = kinds.lines().collect();
+        if !kinds.contains(&REENTRANT) {
             return Ok(None);
         }
         let (held, owner) = (variable("LOCKKEEPER_NAME"), variable("LOCKKEEPER_OWNER"));
@@ -212,14 +262,19 @@ impl Outer {
         }
         let tokens = tokens.iter().map(|token| token.parse().ok());
         let tokens: Option<Vec<u64>> = tokens.collect();
-        let Some(tokens) = tokens.filter(|tokens| tokens.len() == held.len()) else {
+        let complete = |number: usize| number == held.len();
+        let Some(tokens) = tokens.filter(|tokens| complete(tokens.len()) && complete(kinds.len()))
+        else {
             return Err(Failure::usage(
-                "LOCKKEEPER_FENCE does not have the token of each lock in LOCKKEEPER_NAME, so this run cannot tell \
-                 whether the one around it still holds: pass both on, or start this one without LOCKKEEPER_OWNER",
+                "LOCKKEEPER_KIND and LOCKKEEPER_FENCE do not have the kind and the token of each lock in LOCKKEEPER_NAME, so this \
+                 run cannot tell whether the one around it still holds: pass all three on, or start this one without \
+                 LOCKKEEPER_OWNER",
             ));
         };
-        let locks = held.into_iter().map(str::to_owned).zip(tokens);
-        let locks = locks.filter(|(name, _)| names.contains(name)).collect();
+        let locks = held.into_iter().map(str::to_owned).zip(tokens).zip(kinds);
+        // What an outer run has of a semaphore lets nobody in.
+        let locks = locks.filter(|((name, _), kind)| *kind == REENTRANT && names.contains(name));
+        let locks = locks.map(|(lock, _)| lock).collect();
         let owner = owner.parse().map_err(Failure::from)?;
         Ok(Some(Self { owner, locks }))
     }

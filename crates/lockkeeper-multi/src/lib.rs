@@ -86,12 +86,13 @@ pub struct MultiLock {
 
 impl MultiLock {
     /// A lock over these; their order does not matter. Locks of one kind can be listed by themselves, those of several kinds by
-    /// their targets: `[mutex.target(), rwlock.reader().target()]`. One that is listed twice is taken once. Nothing is sent.
+    /// their targets: `[mutex.target(), rwlock.reader().target()]`. One that is listed twice is taken once, a semaphore with
+    /// its permits too. Nothing is sent.
     ///
     /// # Errors
     ///
     /// [`Config`](lockkeeper_core::Error::Config) for no member at all or a bad name; for two members of one name that differ in kind,
-    /// mode or owner; for members of several clients whose stores have no names, or share one; for more than 1,024 members of one
+    /// mode, permits or owner; for members of several clients whose stores have no names, or share one; for more than 1,024 members of one
     /// server, or slot, that a script would take together.
     ///
     /// # Examples

@@ -5,6 +5,7 @@
 //! the steps: by the name of the store; within a store first what scripts take together, group by group, then what is taken
 //! one by one, by group and key.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -21,8 +22,8 @@ pub(crate) struct Facts<O> {
     /// One script may name keys of one group.
     pub(crate) group: u32,
     pub(crate) key: String,
-    /// Its kind and, of a kind with modes, its mode.
-    pub(crate) mode: &'static str,
+    /// Its kind and its mode, or the permits that are asked for.
+    pub(crate) mode: Cow<'static, str>,
     pub(crate) owner: Option<O>,
     /// Scripts take it together with others.
     pub(crate) joins: bool,
@@ -57,7 +58,7 @@ impl fmt::Display for Refusal {
             ),
             Self::Conflict(key) => write!(
                 f,
-                "two members with the key {key:?} differ in kind, mode or owner, so one would wait for the other"
+                "two members with the key {key:?} differ in kind, mode, permits or owner, so they cannot be one member"
             ),
             Self::TooMany(members) => write!(
                 f,
@@ -147,7 +148,7 @@ mod tests {
             client: u128::from(store),
             group: u32::try_from(number / 7 % 3).unwrap(),
             key: key.to_owned(),
-            mode,
+            mode: mode.into(),
             owner: None,
             joins: number % modes.len() < 2,
         }
@@ -249,7 +250,7 @@ mod tests {
             client: u128::from(store.as_bytes()[0]),
             group,
             key: key.to_owned(),
-            mode: if joins { "mutex" } else { "fair" },
+            mode: if joins { "mutex" } else { "fair" }.into(),
             owner: None,
             joins,
         };
@@ -274,7 +275,7 @@ mod tests {
             ..one.clone()
         };
         let other = Facts {
-            mode: "rwlock/read",
+            mode: "rwlock/read".into(),
             joins: false,
             ..one.clone()
         };

@@ -110,6 +110,31 @@ pub(super) fn rwlock() -> String {
     )
 }
 
+pub(super) fn semaphore() -> String {
+    sequence(
+        "A semaphore of eight permits: Ann holds five, Bob waits for five, Carl for one behind him; as Ann leaves, both are let in",
+        &["Ann", "server", "Bob", "Carl"],
+        &[
+            Send(0, 1, "acquire 5 of 8"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "holds 5"),
+            Send(2, 1, "acquire 5 of 8"),
+            Send(1, 2, "WAITING, place 1"),
+            Wait(2, "waits for 5"),
+            Send(3, 1, "acquire 1 of 8: place 2"),
+            Wait(3, "waits for 1"),
+            Note(1, "3 are free, Bob is first"),
+            Pass("Ann is done"),
+            Send(0, 1, "release"),
+            End(0),
+            Tell(1, 2, "granted, token 8"),
+            Hold(2, "holds 5"),
+            Tell(1, 3, "granted, token 9"),
+            Hold(3, "holds 1"),
+        ],
+    )
+}
+
 pub(super) fn multi() -> String {
     sequence(
         "A multi-lock: one script takes both accounts or none; while one is busy, nothing is held",

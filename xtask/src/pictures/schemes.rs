@@ -12,6 +12,7 @@ pub(super) fn which_lock() -> String {
         ("Are several names needed at once?", "MultiLock"),
         ("Must any one server be allowed to fail?", "Redlock"),
         ("Do most who hold only look?", "RwLock"),
+        ("May a few hold at once, but only so many?", "Semaphore"),
         ("Does it matter who is next, or do many wait?", "FairLock"),
         (
             "Does locked code call code that locks the same?",
@@ -33,7 +34,7 @@ pub(super) fn which_lock() -> String {
     canvas.finish(
         700,
         y + 58,
-        "Which lock? Six questions, and the mutex if the answer to all is no",
+        "Which lock? Seven questions, and the mutex if the answer to all is no",
     )
 }
 

@@ -1,4 +1,4 @@
-//! The subcommands for people who look at locks: `ls`, `inspect`, `watch`, `revoke`, `release`.
+//! The subcommands for people who look at locks: `ls`, `inspect`, `watch`, `limit`, `revoke`, `release`.
 
 mod view;
 
@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
-use lockkeeper::{Client, Error};
+use lockkeeper::{Client, Error, Semaphore};
 use serde::Serialize;
 
 use crate::args::Release;
-use crate::exit::{CONFLICT, Failure};
+use crate::exit::{CONFLICT, Failure, permits};
 use crate::out;
 use crate::server::Server;
 use view::{Lock, Part};
@@ -65,7 +65,7 @@ fn row(lock: &Lock) -> Vec<String> {
     vec![
         lock.name.clone(),
         lock.kind.clone().unwrap_or_default(),
-        lock.mode().to_owned(),
+        lock.mode(),
         holder,
         first.map(Part::left).unwrap_or_default(),
         number(lock.fence),
@@ -88,11 +88,16 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
     if let Some(kind) = &lock.kind {
         let since = lock.since.as_deref().unwrap_or("unknown");
         let token = number(lock.fence);
-        out::line(&format!("{name}: {kind}, token {token}, since {since}"))?;
+        let permits = lock
+            .permits()
+            .map_or_else(String::new, |it| format!(", {it}"));
+        out::line(&format!(
+            "{name}: {kind}{permits}, token {token}, since {since}"
+        ))?;
         let part = |part: &Part| {
             vec![
                 part.known_as().to_owned(),
-                part.mode().to_owned(),
+                part.mode(),
                 part.state.to_owned(),
                 part.left(),
                 part.claim.clone(),
@@ -185,16 +190,70 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
         .holders
         .iter()
         .map(|part| {
-            let shared = if part.shares() { " and shared" } else { "" };
+            let shared = match part.permits {
+                Some(number) => format!(" with {number} {}", permits(number)),
+                None if part.shares() => " and shared".to_owned(),
+                None => String::new(),
+            };
             let who = out::shown(part.known_as());
             format!("{}{shared} by {who}", part.state)
         })
         .collect();
+    let permits = lock
+        .permits()
+        .map_or_else(String::new, |it| format!("{it}: "));
     let holders = match &holders[..] {
         [] => "free".to_owned(),
-        holders => format!("{}, token {}", holders.join(", "), number(lock.fence)),
+        holders => format!(
+            "{permits}{}, token {}",
+            holders.join(", "),
+            number(lock.fence)
+        ),
     };
     out::line(&format!("{at}  {holders}{waiting}"))
+}
+
+#[derive(Serialize)]
+struct Limit<'a> {
+    name: &'a str,
+    /// `None`: nobody holds and nobody waits, so it is that of whoever comes next.
+    limit: Option<u32>,
+    held: u32,
+    waiters: u64,
+}
+
+/// Shows how many permits a semaphore has, or first says that there are so many from now on.
+pub(crate) async fn limit(
+    server: &Server,
+    name: &str,
+    limit: Option<u32>,
+    json: bool,
+) -> Result<(), Failure> {
+    let client = server.connect(Client::builder()).await?;
+    // The limit of this one counts for claims alone, of which it has none.
+    let semaphore = Semaphore::new(&client, name, limit.unwrap_or(1)).target();
+    let seen = semaphore.permits(limit).await?;
+    if json {
+        return out::json(&Limit {
+            name,
+            limit: seen.map(|seen| seen.limit),
+            held: seen.map_or(0, |seen| seen.held),
+            waiters: seen.map_or(0, |seen| seen.waiters),
+        });
+    }
+    let name = out::shown(name);
+    out::line(&match (seen, limit) {
+        (Some(seen), _) => {
+            let (limit, held, waiters) = (seen.limit, seen.held, seen.waiters);
+            format!("{name}: a limit of {limit}, {held} held, {waiters} waiting")
+        }
+        (None, None) => format!(
+            "{name}: nobody holds it or waits for it, so the limit is that of whoever comes next"
+        ),
+        (None, Some(_)) => format!(
+            "{name}: nobody holds it or waits for it, so nothing was changed: the limit is that of whoever comes next"
+        ),
+    })
 }
 
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use lockkeeper::{Holder, HolderState, Inspection, Waiter};
 use serde::Serialize;
 
+use crate::exit::permits;
 use crate::kind::Mode;
 use crate::out;
 
@@ -18,6 +19,8 @@ pub(crate) struct Lock {
     /// RFC 3339, UTC, by the server's clock.
     pub(crate) since: Option<String>,
     pub(crate) holders: Vec<Part>,
+    /// Of a semaphore: how many permits it has.
+    pub(crate) limit: Option<u32>,
     /// How many wait; of kinds without a queue, how many clients listen.
     pub(crate) waiters: Option<u64>,
     /// The first of those who stand in a queue.
@@ -35,8 +38,10 @@ pub(crate) struct Part {
     /// `None`: without end, or in a queue.
     pub(crate) left_ms: Option<u64>,
     pub(crate) state: &'static str,
-    /// Whether others may hold beside it: it reads. `None` in a queue, of which the server does not tell it.
+    /// Whether others may hold beside it: it reads, or has permits. `None` in a queue, of which the server does not tell it.
     pub(crate) shared: Option<bool>,
+    /// How many permits of a semaphore it has.
+    pub(crate) permits: Option<u32>,
 }
 
 impl Lock {
@@ -48,14 +53,24 @@ impl Lock {
             fence,
             since: fence.and_then(since),
             holders: seen.holders.into_iter().map(Part::holder).collect(),
+            limit: seen.limit,
             waiters: seen.waiters,
             queue: queue.into_iter().map(Part::waiter).collect(),
         }
     }
 
-    /// Whether everybody who holds it shares it.
-    pub(crate) fn mode(&self) -> &'static str {
-        mode(self.holders.iter().all(Part::shares))
+    /// How many permits are held of how many; otherwise whether everybody who holds it shares it.
+    pub(crate) fn mode(&self) -> String {
+        let shared = || mode(self.holders.iter().all(Part::shares)).to_owned();
+        self.permits().unwrap_or_else(shared)
+    }
+
+    /// Of a semaphore: how many permits are held of how many.
+    pub(crate) fn permits(&self) -> Option<String> {
+        let held = self.holders.iter().filter_map(|part| part.permits);
+        let held = held.fold(0, u32::saturating_add);
+        let limit = self.limit?;
+        Some(format!("{held} of {limit} {}", permits(limit)))
     }
 
     /// What has to differ to be worth telling: time runs anyway, and each renewal changes whose lease is the longest.
@@ -66,7 +81,8 @@ impl Lock {
         };
         let mut holders = parts(&self.holders);
         holders.sort();
-        (self.fence, self.waiters, holders, parts(&self.queue))
+        let queue = parts(&self.queue);
+        (self.fence, self.limit, self.waiters, holders, queue)
     }
 }
 
@@ -76,6 +92,7 @@ impl Part {
         Self {
             left_ms: left_ms.map(|left| left.try_into().unwrap_or(u64::MAX)),
             shared: Some(holder.shared),
+            permits: holder.permits,
             state: match holder.state {
                 HolderState::Held => "held",
                 HolderState::Revoked => "revoked",
@@ -109,6 +126,7 @@ impl Part {
             left_ms: None,
             state: "waiting",
             shared: None,
+            permits: None,
         }
     }
 
@@ -116,8 +134,11 @@ impl Part {
         self.shared == Some(true)
     }
 
-    pub(crate) fn mode(&self) -> &'static str {
-        mode(self.shares())
+    pub(crate) fn mode(&self) -> String {
+        match self.permits {
+            Some(number) => format!("{number} {}", permits(number)),
+            None => mode(self.shares()).to_owned(),
+        }
     }
 
     /// By what people know it best.
@@ -184,6 +205,7 @@ mod tests {
             holders: claims
                 .map(|claim| Part::new(claim.to_owned(), None, None))
                 .into(),
+            limit: None,
             waiters: Some(0),
             queue: Vec::new(),
         };

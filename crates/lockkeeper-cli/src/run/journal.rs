@@ -19,6 +19,8 @@ pub(crate) enum Event<'a> {
     Asking { name: &'a str },
     /// The server is out of reach, and is waited for.
     Unreachable { reason: &'a str, left_ms: u64 },
+    /// Others use the semaphore with this limit, which is not the one that was asked for.
+    OtherLimit { name: &'a str, limit: u32 },
     /// Somebody else holds, and the wait is over.
     Conflict { name: &'a str, holders: Vec<String> },
     /// The lock is held.
@@ -27,6 +29,8 @@ pub(crate) enum Event<'a> {
         kind: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        permits: Option<u32>,
         owner: &'a str,
         fence: u64,
         ttl_ms: u64,

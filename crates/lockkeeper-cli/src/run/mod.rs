@@ -14,9 +14,11 @@ mod tie;
 mod watcher;
 
 use std::mem::forget;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, Lease};
+use lockkeeper::{Client, Error, Lease, LeaseEvent, Observation, Observer};
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST, SIGNALLED};
@@ -68,7 +70,9 @@ async fn hold(
     let outage = Outage::new(wanted.wait, journal);
     // It starts while the lock is waited for.
     let watcher = Watcher::start()?;
+    let other_limit = Arc::<OtherLimit>::default();
     let settings = Client::builder()
+        .observer(Arc::clone(&other_limit) as Arc<dyn Observer>)
         .ttl(options.ttl)
         .waiter_ttl(LEAST_WAITER_TTL.max(plan.lead() * LEADS_PER_WAITER_TTL));
     let client = tokio::select! {
@@ -85,8 +89,9 @@ async fn hold(
             farewell(&client).await;
             return Ok(signalled(signal));
         }
-        outcome = acquire(wanted, &client, &outage, options.ttl, journal) => outcome,
+        outcome = acquire(wanted, &client, &outage, options.ttl, &other_limit, journal) => outcome,
     };
+    other_limit.tell(wanted, journal);
     let held = match outcome {
         Ok(held) => held,
         Err(refused) => {
@@ -95,7 +100,7 @@ async fn hold(
             return ended;
         }
     };
-    let variables = variables(&held.leases, wanted.mode(), options, journal);
+    let variables = variables(&held.leases, wanted, options, journal);
     let job = match Job::start(&options.program, &variables, watcher) {
         Ok(job) => job,
         Err(failure) => {
@@ -134,7 +139,7 @@ async fn give_up(
         Refused::Lock(error) => return Err(error.into()),
         Refused::Outlived(failure) => return Err(failure),
     };
-    let text = conflict(client, &name, wanted.mode(), journal).await?;
+    let text = conflict(client, &name, wanted, journal).await?;
     // Nobody wants a mail from cron for what is all right.
     match options.conflict_exit_code {
         0 => journal.remark(&text),
@@ -143,12 +148,38 @@ async fn give_up(
     Ok(options.conflict_exit_code)
 }
 
+/// The limit of the semaphore that others hold with, if it is another one than asked for; 0 if there is nothing to tell.
+#[derive(Debug, Default)]
+struct OtherLimit(AtomicU32);
+
+impl Observer for OtherLimit {
+    fn observe(&self, observation: &Observation<'_>) {
+        if let LeaseEvent::OtherLimit { limit, .. } = observation.event {
+            self.0.store(limit, Ordering::Relaxed);
+        }
+    }
+}
+
+impl OtherLimit {
+    /// Says it once.
+    fn tell(&self, wanted: &Wanted, journal: &Journal) {
+        let limit = self.0.swap(0, Ordering::Relaxed);
+        if let (Some(name), true) = (wanted.names().last(), limit > 0) {
+            journal.say(&format!(
+                "others use {name:?} with a limit of {limit}, which stands while anybody does; `lockkeeper limit` changes it"
+            ));
+            journal.tell(&Event::OtherLimit { name, limit });
+        }
+    }
+}
+
 /// Waits for the locks, and says so to whoever sits there.
 async fn acquire(
     wanted: &Wanted,
     client: &Client,
     outage: &Outage<'_>,
     ttl: Duration,
+    other_limit: &OtherLimit,
     journal: &Journal,
 ) -> Result<Held, Refused> {
     const PATIENCE: Duration = Duration::from_millis(500);
@@ -156,6 +187,7 @@ async fn acquire(
         tokio::time::sleep(PATIENCE).await;
         let names: Vec<_> = wanted.names().iter().map(|it| format!("{it:?}")).collect();
         journal.remark(&format!("waiting for {}", names.join(", ")));
+        other_limit.tell(wanted, journal);
         outage.watch(client, &wanted.names()[0], ttl).await
     };
     let held = async {
@@ -176,26 +208,38 @@ async fn acquire(
     }
 }
 
-/// Names who holds the lock called `name`, which was wanted in this mode; an error if the server is out of reach, for then
+/// Names who holds the lock called `name`, one of those that were wanted; an error if the server is out of reach, for then
 /// nobody knows.
 async fn conflict(
     client: &Client,
     name: &str,
-    mode: Option<Mode>,
+    wanted: &Wanted,
     journal: &Journal,
 ) -> lockkeeper::Result<String> {
-    let holders = match client.inspect(name).await {
-        Ok(seen) => seen.holders,
+    let (limit, holders) = match client.inspect(name).await {
+        Ok(seen) => (seen.limit, seen.holders),
         Err(error) if error.is_transient() => return Err(error),
         // Not everybody may look.
-        Err(_) => Vec::new(),
+        Err(_) => (None, Vec::new()),
     };
     let all_share = !holders.is_empty() && holders.iter().all(|holder| holder.shared);
-    let held = if all_share { "shared" } else { "held" };
-    // Those who share a lock do not keep out who would share it too.
-    let behind = match mode {
-        Some(Mode::Shared) if all_share => ", and somebody waits to have it alone",
-        _ => "",
+    let permits = holders.iter().filter_map(|holder| holder.permits);
+    let permits = permits.fold(0, u32::saturating_add);
+    let (held, behind) = match (limit, wanted.permits(), wanted.mode()) {
+        (Some(limit), Some(wanted), _) => (
+            format!("has {permits} of {limit} permits held"),
+            match permits.saturating_add(wanted.taken) <= limit {
+                true => ", and somebody waits in front for more than are free",
+                false => "",
+            },
+        ),
+        // Those who share a lock do not keep out who would share it too.
+        (_, _, Some(Mode::Shared)) if all_share => (
+            "is shared".to_owned(),
+            ", and somebody waits to have it alone",
+        ),
+        _ if all_share => ("is shared".to_owned(), ""),
+        _ => ("is held".to_owned(), ""),
     };
     let holders: Vec<String> = holders
         .into_iter()
@@ -207,28 +251,32 @@ async fn conflict(
         more => format!("{} and {more} more", holders[..MOST_NAMED].join(", ")),
     };
     journal.tell(&Event::Conflict { name, holders });
-    Ok(format!("{name:?} is {held} by {by}{behind}"))
+    Ok(format!("{name:?} {held} by {by}{behind}"))
 }
 
 /// What the program learns of its locks, a line for each of several; `None` is what its environment must not have.
 fn variables(
     leases: &[Lease],
-    mode: Option<Mode>,
+    wanted: &Wanted,
     options: &Run,
     journal: &Journal,
 ) -> Vec<(&'static str, Option<String>)> {
     let Some(first) = leases.first() else {
         return Vec::new();
     };
-    // All are of one kind and, for they are of one client, of one owner.
-    let (owner, kind) = (first.owner().to_string(), first.kind().as_str());
-    let mode = mode.map(Mode::as_str);
+    // For they are of one client, all are of one owner.
+    let owner = first.owner().to_string();
+    let mode = wanted.mode().map(Mode::as_str);
+    let permits = wanted.permits().map(|permits| permits.taken);
     let ttl_ms = millis(options.ttl);
-    for lease in leases {
+    for (place, lease) in leases.iter().enumerate() {
+        // The semaphore is the last.
+        let permits = permits.filter(|_| place + 1 == leases.len());
         journal.tell(&Event::Granted {
             name: lease.name(),
-            kind,
-            mode,
+            kind: lease.kind().as_str(),
+            mode: mode.filter(|_| permits.is_none()),
+            permits,
             owner: &owner,
             fence: lease.fencing_token().get(),
             ttl_ms,
@@ -238,12 +286,14 @@ fn variables(
         leases.iter().map(part).collect::<Vec<_>>().join("\n")
     };
     let name = lines(|lease| lease.name().to_owned());
+    let kind = lines(|lease| lease.kind().as_str().to_owned());
     let fence = lines(|lease| lease.fencing_token().to_string());
     vec![
         ("LOCKKEEPER_NAME", Some(name)),
-        ("LOCKKEEPER_KIND", Some(kind.to_owned())),
-        // That of a run around this one says nothing of this lock.
+        ("LOCKKEEPER_KIND", Some(kind)),
+        // Those of a run around this one say nothing of this lock.
         ("LOCKKEEPER_MODE", mode.map(str::to_owned)),
+        ("LOCKKEEPER_PERMITS", permits.map(|it| it.to_string())),
         ("LOCKKEEPER_OWNER", Some(owner)),
         ("LOCKKEEPER_FENCE", Some(fence)),
         ("LOCKKEEPER_TTL_MS", Some(ttl_ms.to_string())),

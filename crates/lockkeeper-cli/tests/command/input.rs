@@ -72,6 +72,48 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
             &["run", "--lock", "x", "--min-hold", "2h", "--max-hold", "1h"],
             "longer than the max_hold",
         ),
+        (
+            &["run", "--semaphore", "x"],
+            "required arguments were not provided",
+        ),
+        (&["run", "--lock", "x", "--limit", "2"], "--semaphore"),
+        (&["run", "--lock", "x", "--permits", "2"], "--semaphore"),
+        (
+            &["run", "--semaphore", "x", "--limit", "0"],
+            "it must be one or more",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit", "2", "--permits", "0"],
+            "it must be one or more",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit", "2", "--permits", "3"],
+            "3 --permits are more than the --limit of 2",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit=me:pssword@host"],
+            "a whole number from 1",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit", "4294967296"],
+            "a whole number from 1",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit", "2", "--fair"],
+            "--lock <NAME>",
+        ),
+        (
+            &["run", "--semaphore", "x", "--limit", "2", "--shared"],
+            "--lock <NAME>",
+        ),
+        (
+            &["run", "--lock", "x", "--semaphore", "x", "--limit", "2"],
+            "a name has one kind",
+        ),
+        (
+            &["run", "--semaphore", "a}b", "--limit", "2"],
+            "stray brace",
+        ),
         (&["run", "--lock", "x", "-E", "256"], "256"),
         (
             &["run", "--lock", "x", "--on-lost", "pray"],
@@ -204,11 +246,22 @@ async fn a_lock_of_one_kind_is_not_taken_as_another() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let _guard = FairLock::new(&client, "name").acquire().await?;
-    for kind in [&[][..], &["--reenter"], &["--shared"], &["--exclusive"]] {
-        let words = [&["run", "--lock", "name"], kind, &["--", "echo", "ran"]].concat();
+    for kind in [
+        &["--lock", "name"][..],
+        &["--lock", "name", "--reenter"],
+        &["--lock", "name", "--shared"],
+        &["--lock", "name", "--exclusive"],
+        &["--semaphore", "name", "--limit", "2"],
+    ] {
+        let words = [&["run"], kind, &["--", "echo", "ran"]].concat();
         let said = said(&server.url(), &words).await?;
         ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
         ensure!(said.err.contains("\"name\" is no"), "{said:?}");
+    }
+    for words in [&["limit", "name"][..], &["limit", "name", "2"]] {
+        let said = said(&server.url(), words).await?;
+        ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
+        ensure!(said.err.contains("\"name\" is no semaphore"), "{said:?}");
     }
     Ok(())
 }

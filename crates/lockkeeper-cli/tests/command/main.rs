@@ -9,6 +9,7 @@ mod inside;
 mod look;
 mod losing;
 mod outage;
+mod permits;
 mod several;
 mod sharing;
 mod signals;

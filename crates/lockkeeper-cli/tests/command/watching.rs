@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Mutex, RwLock};
+use lockkeeper::{Mutex, RwLock, Semaphore};
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -70,6 +70,25 @@ async fn watch_tells_what_changes() -> Result<()> {
     ensure!(next().await?["holders"][1]["shared"] == true);
     drop(read);
     ensure!(next().await?["holders"][1].is_null());
+    Ok(())
+}
+
+#[tokio::test]
+async fn watch_tells_permits_and_a_limit_that_changes() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let mut watch = Watch::start(&server)?;
+    ensure!(watch.next().await?["limit"].is_null());
+    let jobs = Semaphore::new(&client, "name", 8);
+    let _held = jobs.permits(3).acquire().await?;
+    let seen = watch.next().await?;
+    ensure!(
+        seen["limit"] == 8 && seen["holders"][0]["permits"] == 3,
+        "{seen}"
+    );
+    ensure!(jobs.set_limit(12).await?);
+    let seen = watch.next().await?;
+    ensure!(seen["limit"] == 12, "{seen}");
     Ok(())
 }
 

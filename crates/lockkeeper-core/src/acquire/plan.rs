@@ -1,5 +1,6 @@
 //! What an acquisition is to acquire: targets, in stages.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -106,12 +107,12 @@ impl Target {
         Ok(self.protocol()?.kind())
     }
 
-    /// Its kind and, of a kind with modes, its mode.
+    /// Its kind and its mode, or the permits that are asked for.
     ///
     /// # Errors
     ///
     /// As for [`key`](Self::key).
-    pub fn mode(&self) -> Result<&'static str> {
+    pub fn mode(&self) -> Result<Cow<'static, str>> {
         Ok(self.protocol()?.mode())
     }
 

@@ -5,6 +5,7 @@
 
 mod lock;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -389,6 +390,9 @@ pub trait Modes: Send + Sync {
 
 /// Kinds of which only so many parts can be held at a time.
 pub trait Limited: Send + Sync {
+    /// The kind, how many parts a claim takes and how many its client says there are, in one text.
+    fn mode(&self) -> String;
+
     /// Asks how many parts there are and how many are held; or, with a `limit`, says that there are so many from now on.
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall;
 
@@ -418,9 +422,12 @@ impl dyn Protocol {
         }
     }
 
-    /// The kind and, of a kind with modes, the mode.
-    pub(crate) fn mode(&self) -> &'static str {
-        let of_kind = || self.kind().as_str();
-        self.modes().map_or_else(of_kind, Modes::mode)
+    /// The kind and, of a kind with modes, the mode, or of one with permits, what a claim takes of how many.
+    pub(crate) fn mode(&self) -> Cow<'static, str> {
+        match (self.modes(), self.limited()) {
+            (Some(modes), _) => modes.mode().into(),
+            (None, Some(limited)) => limited.mode().into(),
+            (None, None) => self.kind().as_str().into(),
+        }
     }
 }

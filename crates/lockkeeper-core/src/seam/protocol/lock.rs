@@ -301,6 +301,10 @@ impl Modes for LockProtocol {
 }
 
 impl Limited for LockProtocol {
+    fn mode(&self) -> String {
+        format!("{} {}", self.kind, self.share.text())
+    }
+
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall {
         ScriptCall::new(
             &lock::LIMIT,
