@@ -193,8 +193,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_passes_the_queue",
         &lock::ACQUIRE,
-        "\nadvance(name)\nlocal granted",
-        "\nname.waits = false\nlocal granted",
+        "\nadvance(name)\nif not is_taken",
+        "\nname.waits = false\nif not is_taken",
         Where::Queue,
     ),
     mutant(
