@@ -4,7 +4,7 @@ use lockkeeper_lua::lock;
 
 use super::{Mutant, Where, mutant};
 
-/// Mutants of the scripts of the semaphore.
+/// Mutants of the scripts of the semaphore, which the simulation must find too.
 pub const SEMAPHORE: &[Mutant] = &[
     mutant(
         "semaphore_acquire_repeated_counts_its_permits_twice",

@@ -16,7 +16,7 @@ use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::store::Outcome;
 
-use super::runs::{Run, Standing};
+use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
 use super::{OneName, TICKS};
@@ -255,7 +255,9 @@ impl OneName {
             let limit;
             (limit, broken) = self.judge_permits(state, &after, None, asks)?;
             let attempt = &mut client[claimant.attempt];
-            attempt.over_limit |= self.is_over_limit(before, limit, &after, claimant)?;
+            let Stands { left, queued, .. } = after[claimant];
+            let lost = attempt.over_limit || self.is_over_limit(before, limit, &after, claimant)?;
+            attempt.over_limit = lost && left.is_none() && queued.is_none();
         }
         broken = broken.or(self.judge_messages(state, &after, &run)?);
         if let Told::Answer(Answer::Granted(token)) = run.told {

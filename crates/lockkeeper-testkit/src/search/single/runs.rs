@@ -332,7 +332,10 @@ impl Runs {
                 if tidy {
                     self.tidy.insert(key);
                 }
-                return Ok(tidy);
+                // Where the limit was raised the late comer holds beside others, which end later.
+                if tidy || !self.bounds.sets_limit {
+                    return Ok(tidy);
+                }
             }
             tick += 1;
             server = self.server.later(server, tick);

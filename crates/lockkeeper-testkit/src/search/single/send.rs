@@ -63,7 +63,7 @@ impl OneName {
         // Behind a release, whatever was on its way is waited for no longer; its answer would change nothing.
         attempt.requests.give_up();
         attempt.requests.send(asked);
-        (attempt.sleeps, attempt.over_limit) = (false, false);
+        attempt.sleeps = false;
         Some((asked, changed))
     }
 

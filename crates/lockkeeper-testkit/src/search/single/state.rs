@@ -95,7 +95,7 @@ pub(super) struct Attempt {
     pub(super) takes: Option<u8>,
     /// Those in doubt may be executed any number of times.
     pub(super) requests: Requests<Asked, Reply>,
-    /// It asked for more permits than there are, and has lost its place.
+    /// It asked for more permits than there are, and has lost its place until it is given another.
     pub(super) over_limit: bool,
     /// The server has said that somebody holds, and nobody has called since.
     pub(super) sleeps: bool,
