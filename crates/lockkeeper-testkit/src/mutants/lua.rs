@@ -155,7 +155,8 @@ const fn mutant(
 /// Every mutant of the scripts.
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let single = ALL.iter().chain(FAIR).chain(RWLOCK).chain(SEMAPHORE);
-    single.chain(modes::SEARCHED).chain(MULTI)
+    let searched = modes::SEARCHED.iter().chain(permits::SEARCHED);
+    single.chain(searched).chain(MULTI)
 }
 
 /// Mutants of the scripts that the fair lock shows, which the simulation must find too.
