@@ -54,6 +54,9 @@ struct Options {
     /// The server's clock is right, so tokens are times.
     #[arg(long)]
     clock_right: bool,
+    /// The limit of a semaphore may be set, lowered and raised, which takes an ending.
+    #[arg(long)]
+    sets_limit: bool,
     /// Gives a search up after so many states; one takes about 100 bytes.
     #[arg(long, default_value_t = MOST_STATES)]
     states: usize,
@@ -65,6 +68,7 @@ enum Kind {
     Reentrant,
     Fair,
     Rwlock,
+    Semaphore,
     Redlock,
     Multi,
 }
@@ -76,6 +80,7 @@ impl Kind {
             Self::Reentrant => "reentrant",
             Self::Fair => "fair",
             Self::Rwlock => "rwlock",
+            Self::Semaphore => "semaphore",
             Self::Redlock => "redlock",
             Self::Multi => "multi",
         }
@@ -93,6 +98,7 @@ impl Options {
             || self.faults.is_some()
             || self.endings.is_some()
             || self.clock_right
+            || self.sets_limit
     }
 
     /// What is searched of this kind.
@@ -135,6 +141,7 @@ impl Options {
         bounds.faults = self.faults.unwrap_or(bounds.faults);
         bounds.endings = self.endings.unwrap_or(bounds.endings);
         bounds.clock_behind = !self.clock_right;
+        bounds.sets_limit = self.sets_limit;
         bounds
     }
 }

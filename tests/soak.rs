@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use lockkeeper::{Client, Error, FairLock, RwLock};
+use lockkeeper::{Client, Error, FairLock, RwLock, Semaphore};
 use lockkeeper_testkit::recorded::{Job, Pace, turn};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -183,6 +183,13 @@ async fn come_once_more(servers: &[Server]) -> Result<()> {
         fair.acquire().wait_for(PATIENCE).await?.release().await?;
         let rwlock = RwLock::new(&clients[0], &format!("rwlock {number}"));
         rwlock.write().wait_for(PATIENCE).await?.release().await?;
+        let semaphore = Semaphore::new(&clients[0], &format!("semaphore {number}"), 1);
+        semaphore
+            .acquire()
+            .wait_for(PATIENCE)
+            .await?
+            .release()
+            .await?;
     }
     for client in &clients {
         client.close().await;

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use fastrand::Rng;
 use lockkeeper::{
-    Client, FairLock, Guard, MultiLock, Mutex, Reader, Redlock, ReentrantLock, Writer,
+    Client, FairLock, Guard, MultiLock, Mutex, Reader, Redlock, ReentrantLock, Semaphore, Writer,
 };
 use lockkeeper_core::clock::{Clock, TokioClock};
 use lockkeeper_core::store::{BadReply, Call, Event, Reply, Store, StoreError, Value};
@@ -311,6 +311,11 @@ fn a_writer_bears_any_answer_and_any_message() -> Result<()> {
 #[test]
 fn a_reader_bears_any_answer_and_any_message() -> Result<()> {
     babble(use_it::<Reader>)
+}
+
+#[test]
+fn a_semaphore_bears_any_answer_and_any_message() -> Result<()> {
+    babble(use_it::<Semaphore>)
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use lockkeeper::{
-    Error, FairLock, Guard, LeaseState, LossReason, Mutex, ReentrantLock, Released, Writer,
+    Error, FairLock, Guard, LeaseState, LossReason, Mutex, ReentrantLock, Released, Semaphore,
+    Writer,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_lua::Status;
@@ -22,6 +23,7 @@ macro_rules! interleavings {
         interleavings!(@kind reentrant, ReentrantLock, $($test)*);
         interleavings!(@kind fair, FairLock, $($test)*);
         interleavings!(@kind writers, Writer, $($test)*);
+        interleavings!(@kind semaphore, Semaphore, $($test)*);
     };
     (@kind $module:ident, $subject:ty, $($test:ident)*) => {
         mod $module {

@@ -64,6 +64,11 @@ fn histories_of_the_read_write_lock_keep_every_rule() {
 }
 
 #[test]
+fn histories_of_the_semaphore_keep_every_rule() {
+    keep_every_rule(Workload::Semaphore, 40);
+}
+
+#[test]
 fn histories_of_the_redlock_keep_every_rule() {
     keep_every_rule(Workload::Redlock, 10);
 }
@@ -95,6 +100,12 @@ fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
     keep_every_rule(Workload::RwLock, 1_500);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn fifteen_hundred_histories_of_the_semaphore_keep_every_rule() {
+    keep_every_rule(Workload::Semaphore, 1_500);
 }
 
 #[test]
@@ -333,6 +344,12 @@ fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
     are_caught(Workload::RwLock, lua::RWLOCK);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_mistake_in_a_script_of_the_semaphore_is_found() {
+    are_caught(Workload::Semaphore, lua::SEMAPHORE);
 }
 
 /// How many histories a counter-example may stay hidden in.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
     Client, FairLock, Guard, Lock as _, LossReason, MultiLock, Mutex, Reader, ReentrantLock,
-    RwLock, Writer,
+    RwLock, Semaphore, Writer,
 };
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
@@ -104,6 +104,7 @@ async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
     all_of::<FairLock>(url, namespace, &name("a fair lock")).await?;
     all_of::<Writer>(url, namespace, &name("written")).await?;
     all_of::<Reader>(url, namespace, &name("read")).await?;
+    all_of::<Semaphore>(url, namespace, &name("a semaphore")).await?;
     let client = lockkeeper::connect_with(url, Client::builder().namespace(namespace)).await?;
     let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).target());
     MultiLock::new(members)?.acquire().await?.release().await?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 use lockkeeper::{
-    Client, FairLock, Guard, LeaseState, Lock as _, Mutex, Reader, ReentrantLock, RwLock, Writer,
+    Client, FairLock, Guard, LeaseState, Lock as _, Mutex, Reader, ReentrantLock, RwLock,
+    Semaphore, Writer,
 };
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
@@ -68,7 +69,8 @@ async fn tokens_increase_over_a_failover_to_a_clock_behind_by_less_than_it_took(
     tokens_increase::<ReentrantLock>().await?;
     tokens_increase::<FairLock>().await?;
     tokens_increase::<Writer>().await?;
-    tokens_increase::<Reader>().await
+    tokens_increase::<Reader>().await?;
+    tokens_increase::<Semaphore>().await
 }
 
 async fn tokens_go_back<S: Subject>() -> Result<()> {
@@ -85,7 +87,8 @@ async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took()
     tokens_go_back::<ReentrantLock>().await?;
     tokens_go_back::<FairLock>().await?;
     tokens_go_back::<Writer>().await?;
-    tokens_go_back::<Reader>().await
+    tokens_go_back::<Reader>().await?;
+    tokens_go_back::<Semaphore>().await
 }
 
 /// The counter-example to what is not promised: the new primary remembers a reader that has left, and has not heard of the one
@@ -170,5 +173,6 @@ async fn two_believe_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() 
     two_believe::<ReentrantLock>().await?;
     two_believe::<FairLock>().await?;
     two_believe::<Writer>().await?;
-    two_believe::<Reader>().await
+    two_believe::<Reader>().await?;
+    two_believe::<Semaphore>().await
 }

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Guard, Lock as _, Mutex, Reader, ReentrantLock, Writer};
+use lockkeeper::{
+    Client, FairLock, Guard, Lock as _, Mutex, Reader, ReentrantLock, Semaphore, Writer,
+};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::subject::Subject;
 use tokio::task::JoinHandle;
@@ -119,7 +121,8 @@ async fn a_waiter_is_told_after_its_slot_has_moved() -> Result<()> {
     follows_a_slot::<ReentrantLock>(&cluster).await?;
     follows_a_slot::<FairLock>(&cluster).await?;
     follows_a_slot::<Writer>(&cluster).await?;
-    follows_a_slot::<Reader>(&cluster).await
+    follows_a_slot::<Reader>(&cluster).await?;
+    follows_a_slot::<Semaphore>(&cluster).await
 }
 
 /// The waiter's client asks nothing of that slot meanwhile, and so does not know.

@@ -37,6 +37,13 @@ pub enum Mode {
     Read,
     /// Beside claims of its owner at most. Kinds without modes have this one.
     Write,
+    /// With so many permits of a semaphore.
+    Permits {
+        /// How many.
+        permits: u8,
+        /// Of how many, as its client says.
+        limit: u8,
+    },
 }
 
 impl Mode {
@@ -45,6 +52,23 @@ impl Mode {
         match self {
             Self::Read => Self::Write,
             Self::Write => Self::Read,
+            Self::Permits { .. } => self,
+        }
+    }
+
+    /// How many permits it has, of a semaphore.
+    pub const fn permits(self) -> u8 {
+        match self {
+            Self::Permits { permits, .. } => permits,
+            _ => 0,
+        }
+    }
+
+    /// How many there are, as the client of a semaphore says.
+    pub const fn limit(self) -> Option<u8> {
+        match self {
+            Self::Permits { limit, .. } => Some(limit),
+            _ => None,
         }
     }
 
@@ -64,8 +88,8 @@ pub struct Holder {
     pub mode: Mode,
 }
 
-/// Builds the protocol of a kind on a name, for leases of a length.
-type Build = fn(Name, Duration) -> Arc<dyn Protocol>;
+/// Builds the protocol of a mode of a kind on a name, for leases of a length.
+type Build = fn(Mode, Name, Duration) -> Arc<dyn Protocol>;
 
 /// A kind of lock.
 #[derive(Debug, Clone, Copy)]
@@ -77,10 +101,9 @@ pub struct KindModel {
     pub reenters: bool,
     /// Whether claims wait in a queue on the server, and are granted by it.
     pub waits_in_a_queue: bool,
-    /// How many may hold that neither read together nor are of one owner.
-    room: usize,
-    write: Build,
-    read: Option<Build>,
+    /// The modes that a claim can have.
+    pub modes: &'static [Mode],
+    build: Build,
 }
 
 impl KindModel {
@@ -89,16 +112,15 @@ impl KindModel {
         name: "mutex",
         reenters: false,
         waits_in_a_queue: false,
-        room: 1,
-        write: |name, _| lockkeeper_mutex::protocol(name),
-        read: None,
+        modes: &[Mode::Write],
+        build: |_, name, _| lockkeeper_mutex::protocol(name),
     };
 
     /// One owner, each claim of which has a lease of its own.
     pub const REENTRANT: Self = Self {
         name: "reentrant",
         reenters: true,
-        write: |name, _| lockkeeper_reentrant::protocol(name),
+        build: |_, name, _| lockkeeper_reentrant::protocol(name),
         ..Self::MUTEX
     };
 
@@ -106,57 +128,104 @@ impl KindModel {
     pub const FAIR: Self = Self {
         name: "fair",
         waits_in_a_queue: true,
-        write: |name, _| lockkeeper_fair::protocol(name),
+        build: |_, name, _| lockkeeper_fair::protocol(name),
         ..Self::REENTRANT
     };
 
     /// One owner that writes or many that read, first come, first served.
     pub const RWLOCK: Self = Self {
         name: "rwlock",
-        write: |name, _| lockkeeper_rwlock::write_protocol(name),
-        read: Some(|name, _| lockkeeper_rwlock::read_protocol(name)),
+        modes: &[Mode::Read, Mode::Write],
+        build: |mode, name, _| match mode {
+            Mode::Read => lockkeeper_rwlock::read_protocol(name),
+            _ => lockkeeper_rwlock::write_protocol(name),
+        },
         ..Self::FAIR
+    };
+
+    /// Permits of a limit, first come, first served.
+    pub const SEMAPHORE: Self = Self {
+        name: "semaphore",
+        reenters: false,
+        modes: &[permits(1, 2), permits(2, 2)],
+        build: |mode, name, _| {
+            let limit = mode.limit().unwrap_or(1);
+            lockkeeper_semaphore::protocol(name, mode.permits().into(), limit.into())
+        },
+        ..Self::FAIR
+    };
+
+    /// The same with clients that say different limits.
+    pub const SEMAPHORE_OF_TWO_LIMITS: Self = Self {
+        modes: &[permits(1, 1), permits(1, 2), permits(2, 2)],
+        ..Self::SEMAPHORE
     };
 
     /// One holder, by a majority of servers.
     pub const REDLOCK: Self = Self {
         name: "redlock",
-        write: |name, ttl| lockkeeper_redlock::protocol(name, ttl),
+        build: |_, name, ttl| lockkeeper_redlock::protocol(name, ttl),
         ..Self::MUTEX
     };
 
     /// Every kind on one server.
-    pub const ON_ONE_SERVER: [Self; 4] = [Self::MUTEX, Self::REENTRANT, Self::FAIR, Self::RWLOCK];
+    pub const ON_ONE_SERVER: [Self; 6] = [
+        Self::MUTEX,
+        Self::REENTRANT,
+        Self::FAIR,
+        Self::RWLOCK,
+        Self::SEMAPHORE,
+        Self::SEMAPHORE_OF_TWO_LIMITS,
+    ];
 
     /// The protocol of a mode; `ttl` is the length of a lease on every server.
     pub fn protocol(&self, mode: Mode, name: Name, ttl: Duration) -> Arc<dyn Protocol> {
-        match self.read {
-            Some(read) if mode.reads() => read(name, ttl),
-            _ => (self.write)(name, ttl),
+        (self.build)(mode, name, ttl)
+    }
+
+    /// The last of its modes, which takes all of a free name.
+    pub const fn largest(&self) -> Mode {
+        match self.modes {
+            [.., largest] => *largest,
+            [] => Mode::Write,
         }
     }
 
-    /// The modes that a claim can have.
-    pub const fn modes(&self) -> &'static [Mode] {
-        match self.read {
-            None => &[Mode::Write],
-            Some(_) => &[Mode::Read, Mode::Write],
-        }
-    }
-
-    /// Whether it has several modes, and claims are converted from one to the other.
+    /// Whether claims read or write, and are converted from one to the other.
     pub const fn has_modes(&self) -> bool {
-        self.read.is_some()
+        matches!(self.modes, [Mode::Read, ..])
     }
 
-    /// Whether the newcomer may hold beside those who hold already.
+    /// Whether its claims take permits.
+    pub const fn has_permits(&self) -> bool {
+        matches!(self.modes, [Mode::Permits { .. }, ..])
+    }
+
+    /// Whether the newcomer may hold beside those who hold already; of a semaphore, by the limit that the newcomer says.
     pub fn fits(&self, standing: impl IntoIterator<Item = Holder>, newcomer: Holder) -> bool {
+        self.fits_in(newcomer.mode.limit(), standing, newcomer)
+    }
+
+    /// The same by the limit that stands, of a semaphore.
+    pub fn fits_in(
+        &self,
+        limit: Option<u8>,
+        standing: impl IntoIterator<Item = Holder>,
+        newcomer: Holder,
+    ) -> bool {
         let apart = |other: &Holder| {
             other.claimant != newcomer.claimant
                 && !self.joins(other.claimant, newcomer.claimant)
                 && !(other.mode.reads() && newcomer.mode.reads())
         };
-        standing.into_iter().filter(apart).count() < self.room
+        let mut others = standing.into_iter().filter(apart);
+        match limit {
+            None => others.next().is_none(),
+            Some(limit) => {
+                let held: u8 = others.map(|other| other.mode.permits()).sum();
+                held + newcomer.mode.permits() <= limit
+            }
+        }
     }
 
     /// Whether one of the two claims may join the other because they are of one owner.
@@ -174,6 +243,10 @@ impl KindModel {
     }
 }
 
+const fn permits(permits: u8, limit: u8) -> Mode {
+    Mode::Permits { permits, limit }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +255,7 @@ mod tests {
     fn a_kind_can_do_what_its_protocol_can() {
         for kind in [&KindModel::ON_ONE_SERVER[..], &[KindModel::REDLOCK]].concat() {
             let name = Name::new("", "n").unwrap();
-            let protocol = kind.protocol(Mode::Write, name, Duration::from_secs(1));
+            let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));
             assert_eq!(kind.name, protocol.kind().as_str());
             assert_eq!(kind.reenters, protocol.reenters(), "{kind:?}");
             assert_eq!(
@@ -191,6 +264,8 @@ mod tests {
                 "{kind:?}"
             );
             assert_eq!(kind.has_modes(), protocol.modes().is_some(), "{kind:?}");
+            let has_limit = protocol.limited().is_some();
+            assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
         }
     }
 
@@ -205,12 +280,29 @@ mod tests {
         assert!(!fits(KindModel::MUTEX, writer(0, 0), writer(0, 1)));
         assert!(fits(KindModel::REENTRANT, writer(0, 0), writer(0, 1)));
         for kind in KindModel::ON_ONE_SERVER {
-            assert!(!fits(kind, writer(0, 0), writer(1, 0)), "{kind:?}");
-            assert!(fits(kind, writer(0, 0), writer(0, 0)), "{kind:?}");
+            let whole = |client| holder(client, 0, kind.largest());
+            assert!(!fits(kind, whole(0), whole(1)), "{kind:?}");
+            assert!(fits(kind, whole(0), whole(0)), "{kind:?}");
         }
         let reader = |client| holder(client, 0, Mode::Read);
         assert!(fits(KindModel::RWLOCK, reader(0), writer(0, 1)));
         assert!(fits(KindModel::RWLOCK, reader(0), reader(1)));
         assert!(!fits(KindModel::RWLOCK, reader(0), writer(1, 0)));
+    }
+
+    #[test]
+    fn permits_hold_together_up_to_the_limit() {
+        let holder = |client, mode| Holder {
+            claimant: Claimant { client, attempt: 0 },
+            mode,
+        };
+        let [one, two] = [permits(1, 2), permits(2, 2)];
+        let kind = KindModel::SEMAPHORE;
+        assert!(kind.fits([holder(0, one)], holder(1, one)));
+        assert!(!kind.fits([holder(0, one)], holder(1, two)));
+        let both = [holder(0, one), holder(1, one)];
+        assert!(!kind.fits(both, holder(2, one)));
+        assert!(kind.fits_in(Some(3), both, holder(2, one)));
+        assert!(!kind.fits_in(Some(1), [], holder(2, two)));
     }
 }

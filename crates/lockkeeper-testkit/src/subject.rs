@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use lockkeeper::{
     Client, ClientBuilder, FairLock, Lock, Mutex, Reader, Redlock, ReentrantLock, RwLock,
-    SingleServer, Writer,
+    Semaphore, SingleServer, Writer,
 };
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Script, lock};
@@ -166,5 +166,20 @@ impl Subject for Reader {
 
     fn new(client: &Client, name: &str) -> Self {
         RwLock::new(client, name).reader()
+    }
+}
+
+/// A semaphore with a limit of one.
+impl Subject for Semaphore {
+    type Contender = Self;
+
+    const ACQUIRE: &'static Script = &lock::ACQUIRE;
+    const RENEW: &'static Script = &lock::RENEW;
+    const RELEASE: &'static Script = &lock::RELEASE_THIN;
+    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
+    const QUEUES: bool = true;
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self::new(client, name, 1)
     }
 }

@@ -64,7 +64,7 @@ impl Hunt {
         let hunt = |mistake, kind, way| Self { mistake, kind, way };
         let searches = searched::all().into_iter();
         let searches = searches.map(|it| hunt(it.mistake, Some(it.kind), Way::Search(it)));
-        let scripts = lua::FAIR.iter().chain(lua::RWLOCK);
+        let scripts = lua::FAIR.iter().chain(lua::RWLOCK).chain(lua::SEMAPHORE);
         let scripts = scripts.map(|it| hunt(Mistake::Script(it), Some(it.kind()), Way::Histories));
         let defects = Defect::ALL.into_iter();
         let defects = defects.map(|it| hunt(Mistake::Engine(it), None, Way::Histories));
@@ -99,6 +99,9 @@ impl Hunt {
             (_, Mistake::Engine(defect)) => histories::find(defect)?,
             (_, Mistake::Script(mutant)) if mutant.kind() == "fair" => {
                 histories::find_patched(Workload::Fair, mutant)?
+            }
+            (_, Mistake::Script(mutant)) if mutant.kind() == "semaphore" => {
+                histories::find_patched(Workload::Semaphore, mutant)?
             }
             (_, Mistake::Script(mutant)) => histories::find_patched(Workload::RwLock, mutant)?,
         };

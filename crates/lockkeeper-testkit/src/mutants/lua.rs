@@ -7,9 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
 
 mod modes;
+mod permits;
 mod several;
 
 pub use modes::RWLOCK;
+pub use permits::SEMAPHORE;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
@@ -74,6 +76,8 @@ enum Where {
     Forgetting,
     /// Three claims want the same name.
     Queue,
+    /// Three claims want permits of a name, and somebody sets the limit.
+    Limits,
     /// Two claims each, of which the second takes the place of the first.
     Conversions,
     /// Sets that share a re-entrant lock, or a mutex.
@@ -116,6 +120,7 @@ impl Mutant {
             }
             Where::Small => Bounds::small(),
             Where::Queue => Bounds::new(3, &[2], 4, 1, 1),
+            Where::Limits => Bounds::new(3, &[2], 2, 0, 1).limit_set(),
             Where::Conversions => Bounds::conversions(),
             Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
             Where::Forgetting => Bounds {
@@ -149,8 +154,9 @@ const fn mutant(
 
 /// Every mutant of the scripts.
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
-    let single = ALL.iter().chain(FAIR).chain(RWLOCK);
-    single.chain(modes::SEARCHED).chain(MULTI)
+    let single = ALL.iter().chain(FAIR).chain(RWLOCK).chain(SEMAPHORE);
+    let searched = modes::SEARCHED.iter().chain(permits::SEARCHED);
+    single.chain(searched).chain(MULTI)
 }
 
 /// Mutants of the scripts that the fair lock shows, which the simulation must find too.
@@ -193,8 +199,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_passes_the_queue",
         &lock::ACQUIRE,
-        "\nadvance(name)\nlocal granted",
-        "\nname.waits = false\nlocal granted",
+        "\nadvance(name)\nif not is_taken",
+        "\nname.waits = false\nif not is_taken",
         Where::Queue,
     ),
     mutant(

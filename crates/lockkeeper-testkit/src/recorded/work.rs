@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
     Acquire, Client, Error, FairLock, Lease, Lock as _, MultiLock, Mutex, ReadGuard, Redlock,
-    ReentrantLock, RwLock, Target, Upgrade, WriteGuard,
+    ReentrantLock, RwLock, Semaphore, Target, Upgrade, WriteGuard,
 };
 use lockkeeper_core::{Hold, Plan};
 use tokio::task::yield_now;
@@ -31,6 +31,8 @@ pub enum Job {
     Read(usize),
     /// Writes, and now and then reads after that.
     Write(usize),
+    /// Holds the one permit of a semaphore.
+    Semaphore(usize),
     /// Holds the mutex of the second server.
     Far,
     /// Holds several locks of the jobs above at once, drawn from this many of each kind.
@@ -61,6 +63,7 @@ impl Job {
             Self::Fair,
             Self::Read,
             Self::Write,
+            Self::Semaphore,
         ];
         let of_kind = |kind: fn(usize) -> Self| (0..names * times).map(move |n| kind(n % names));
         kinds.into_iter().flat_map(of_kind).collect()
@@ -99,6 +102,7 @@ impl Job {
             Self::Reentrant(number) => format!("reentrant {number}"),
             Self::Fair(number) => format!("fair {number}"),
             Self::Read(number) | Self::Write(number) => format!("rwlock {number}"),
+            Self::Semaphore(number) => format!("semaphore {number}"),
             Self::Far => "far".to_owned(),
             Self::Majority(number) => format!("redlock {number}"),
             Self::Several(_) => String::new(),
@@ -113,6 +117,7 @@ impl Job {
             Self::Fair(_) => FairLock::new(client, &name).target(),
             Self::Read(_) => RwLock::new(client, &name).reader().target(),
             Self::Write(_) => RwLock::new(client, &name).writer().target(),
+            Self::Semaphore(_) => Semaphore::new(client, &name, 1).target(),
             _ => Mutex::new(client, &name).target(),
         };
         (target, matches!(self, Self::Read(_)))
@@ -125,7 +130,7 @@ impl Job {
                 return Ok((Redlock::new(clients, &self.name())?.plan(), Vec::new()));
             }
             Self::Several(names) => {
-                let mut kinds = vec![Self::Mutex, Self::Reentrant, Self::Fair];
+                let mut kinds = vec![Self::Mutex, Self::Reentrant, Self::Fair, Self::Semaphore];
                 kinds.push(fastrand::choice([Self::Read, Self::Write]).unwrap_or(Self::Read));
                 let draw = |kind: fn(usize) -> Self| kind(fastrand::usize(..names));
                 let mut jobs: Vec<Self> = kinds.into_iter().map(draw).collect();

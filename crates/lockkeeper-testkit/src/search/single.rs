@@ -21,6 +21,7 @@ mod bounds;
 mod client;
 mod judge;
 mod moves;
+mod permits;
 mod progress;
 mod queue;
 mod runs;
@@ -90,6 +91,8 @@ impl Model for OneName {
         State {
             clients: [0; MOST_CLIENTS],
             server: 0,
+            limit: None,
+            granted_in: None,
             last: None,
             last_read: None,
             tick: 0,

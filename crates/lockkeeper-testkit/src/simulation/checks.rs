@@ -1,10 +1,11 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
 //! Here is which leases are valid, and which tokens they were given. [`laws`] is about what may be sent, [`majority`] about what
-//! servers grant together, [`progress`] about waiters that must be served, [`tokens`] about their order, [`turns`] about that of a queue.
+//! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
 mod majority;
+mod permits;
 mod progress;
 mod tokens;
 mod turns;
@@ -18,13 +19,13 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
-use super::kind::{Grant, Standing};
+use super::kind::{self, Grant, KindModel, Standing};
 use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
 
 pub(super) use laws::claims;
-use laws::{Item, Verb, items, reads, replaced, verb};
+use laws::{Item, Verb, items, labelled, reads, replaced, verb};
 use majority::Majorities;
 use turns::Waiter;
 
@@ -127,6 +128,9 @@ pub(super) struct Checks {
     queues: Vec<Vec<Waiter>>,
     /// The grants of a name that stood on the server when a script that may change that was last run.
     stood: Vec<Vec<Standing>>,
+    /// The limit of a semaphore that stood behind that script, and the one that stood at the last grant.
+    limits: Vec<Option<u32>>,
+    granted_in: Vec<Option<u32>>,
     /// The claims of all such grants, and their tokens.
     ever: BTreeSet<(String, u64)>,
     /// The grants of a name that nobody has heard of yet, and since when.
@@ -159,6 +163,8 @@ impl Checks {
             ghost: vec![None; names],
             queues: vec![Vec::new(); names],
             stood: vec![Vec::new(); names],
+            limits: vec![None; names],
+            granted_in: vec![None; names],
             unheard: vec![Vec::new(); names],
             majorities: Majorities::new(plan.servers),
             ..Self::default()
@@ -237,6 +243,7 @@ impl Checks {
                     claim: claim.to_owned(),
                     token: item.token,
                     reads: reads(call),
+                    permits: permits(call),
                     from: now,
                     until: now + self.certain,
                 };
@@ -252,6 +259,12 @@ impl Checks {
             (Verb::Convert, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
                 let what = format!("{} alone reads name{name}", short(claim));
                 self.violate("a refusal without cause", what);
+            }
+            (Verb::Acquire, Some(Status::OverLimit)) => {
+                if self.limits[name].is_none_or(|limit| permits(call) <= limit) {
+                    let what = format!("{} fits in name{name}", short(claim));
+                    self.violate("a refusal without cause", what);
+                }
             }
             (Verb::Acquire, Some(Status::WouldDeadlock)) => {
                 let holders = model.holders(server, main);
@@ -276,6 +289,7 @@ impl Checks {
             if place.server == server {
                 self.queues[name].clear();
                 self.stood[name].clear();
+                self.limits[name] = None;
             }
         }
     }
@@ -309,6 +323,7 @@ impl Checks {
             owner: lease.owner().to_string(),
             token,
             reads,
+            permits: self.firsts.get(&(name, token)).map_or(0, |it| it.permits),
             claims: Vec::new(),
         };
         self.unheard[name].retain(|(other, _)| !grant.is_one_with(other));
@@ -344,6 +359,10 @@ impl Checks {
 
     /// A holder writes to the resource behind the lock, or reads it.
     pub(super) fn touch(&mut self, name: usize, lease: &Lease, reads: bool) {
+        if self.places[name].model == KindModel::Semaphore {
+            // Those that hold together have different tokens.
+            return;
+        }
         let token = lease.fencing_token().get();
         let last = self.written.entry(name).or_default();
         if token >= *last {
@@ -358,6 +377,7 @@ impl Checks {
     pub(super) fn look(&mut self, now: Duration) {
         self.held.retain(|held| is_valid(&held.lease));
         self.look_for_overlap(now);
+        self.look_for_permits(now);
         self.look_for_the_deaf(now);
     }
 
@@ -420,6 +440,12 @@ impl Checks {
 
 fn is_valid(lease: &Lease) -> bool {
     matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
+}
+
+/// How many permits a request is for.
+fn permits(call: &Call) -> u32 {
+    let share = labelled(call, "share").first().copied();
+    share.map_or(0, kind::permits)
 }
 
 /// The owner in a claim.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper::Client;
+use lockkeeper::{Client, Semaphore};
 use lockkeeper_memory::{MemoryStore, Snapshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
 use super::host::{Host, Pausable};
+use super::kind::LIMIT;
 use super::link::LinkStore;
 use super::network::Action;
 use super::plan::{APART, Fault};
@@ -247,6 +248,17 @@ impl FaultSchedule {
                 self.world.network().machines[server].silent = until;
             }
             Fault::Revoke => self.revoke(host),
+            Fault::SetLimit => {
+                let places = self.world.places();
+                let place = &places[self.random.usize(..places.len())];
+                let client = &self.hosts[host].host.clients[place.server];
+                let semaphore = Semaphore::new(client, &place.name, LIMIT);
+                let limit = self.random.u32(1..=LIMIT + 1);
+                self.orphans.push(tokio::spawn(async move {
+                    // Whether it was is seen on the server.
+                    let _ = semaphore.set_limit(limit).await;
+                }));
+            }
         }
         Ok(())
     }

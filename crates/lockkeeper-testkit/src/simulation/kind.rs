@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper::{
-    Client, FairLock, Mutex, ReadGuard, ReentrantLock, Result, RwLock, Target, Upgrade, WriteGuard,
+    Client, FairLock, Mutex, ReadGuard, ReentrantLock, Result, RwLock, Semaphore, Target, Upgrade,
+    WriteGuard,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_core::{Hold, Name};
@@ -19,6 +20,9 @@ const SAFETY_POLL: Duration = Duration::from_secs(5);
 
 /// How often a waiter in a queue heartbeats in the time for which one heartbeat counts.
 const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
+
+/// How many permits of a semaphore there are, as every client says.
+pub(super) const LIMIT: u32 = 3;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub(super) enum KindModel {
     Fair,
     /// Readers together, or one owner that writes; first come, first served.
     RwLock,
+    /// So many permits at a time; first come, first served.
+    Semaphore,
     /// What one server has of a Redlock. That a few have a claim proves nothing: a majority decides who is granted, and with
     /// which token.
     RedlockPart,
@@ -45,6 +51,8 @@ pub(super) struct Grant {
     pub(super) token: u64,
     /// It is one to read.
     pub(super) reads: bool,
+    /// Of a semaphore: how many it is of.
+    pub(super) permits: u32,
     /// When the server answered, since the beginning of the history.
     pub(super) from: Duration,
     /// Before when its lease cannot have run out on the server.
@@ -58,6 +66,8 @@ pub(super) struct Standing {
     pub(super) token: u64,
     /// It is held to read.
     pub(super) reads: bool,
+    /// Of a semaphore: how many permits are held.
+    pub(super) permits: u32,
     /// The claims that hold by it, if that is known.
     pub(super) claims: Vec<String>,
 }
@@ -86,9 +96,20 @@ pub(super) enum Changed {
 }
 
 impl KindModel {
-    /// The lock called `name`; to read, if it has modes and is to.
-    pub(super) fn target(self, client: &Client, name: &str, reads: bool) -> Target {
+    /// How many permits an acquisition is to have, by chance.
+    pub(super) fn permits(self, random: &mut Rng) -> u32 {
         match self {
+            Self::Semaphore => random.u32(1..=LIMIT),
+            _ => 1,
+        }
+    }
+
+    /// The lock called `name`; to read, if it has modes and is to; of so many permits, if it has some.
+    pub(super) fn target(self, client: &Client, name: &str, reads: bool, permits: u32) -> Target {
+        match self {
+            Self::Semaphore => Semaphore::new(client, name, LIMIT)
+                .permits(permits)
+                .target(),
             Self::Mutex | Self::RedlockPart => Mutex::new(client, name).target(),
             Self::Reentrant => ReentrantLock::new(client, name).target(),
             Self::Fair => FairLock::new(client, name).target(),
@@ -99,7 +120,7 @@ impl KindModel {
 
     /// Whether its claims wait in a queue on the server.
     pub(super) fn queues(self) -> bool {
-        matches!(self, Self::Fair | Self::RwLock)
+        matches!(self, Self::Fair | Self::RwLock | Self::Semaphore)
     }
 
     /// Whether its guards have modes, between which they change.
@@ -111,7 +132,9 @@ impl KindModel {
     pub(super) async fn again(self, held: Held, random: &mut Rng) -> (Held, Result<Option<Held>>) {
         let Held { hold, reads } = held;
         let (hold, again) = match self {
-            Self::Mutex | Self::RedlockPart => return (Held { hold, reads }, Ok(None)),
+            Self::Mutex | Self::Semaphore | Self::RedlockPart => {
+                return (Held { hold, reads }, Ok(None));
+            }
             Self::RwLock if !reads && !random.bool() => {
                 let guard = WriteGuard::from(hold);
                 let inner = guard.read().await;
@@ -147,6 +170,8 @@ impl KindModel {
     pub(super) fn together(self, one: &Standing, other: &Standing) -> bool {
         match self {
             Self::Mutex | Self::RedlockPart => false,
+            // All of them together are looked at, by the limit.
+            Self::Semaphore => true,
             Self::Reentrant | Self::Fair => one.is_one_with(other),
             Self::RwLock => {
                 let reads_inside = one.owner == other.owner && (one.reads || other.reads);
@@ -167,6 +192,8 @@ impl KindModel {
             // A claim that is granted again has the token that was written back meanwhile.
             Self::Mutex | Self::RedlockPart => is_larger || repeats,
             Self::Reentrant | Self::Fair => is_larger || joins,
+            // That new tokens are the largest, and that each is one claim's, is said of all of them.
+            Self::Semaphore => true,
             // A token never goes back but from reader to reader: one that reads inside a write and outlives it has the token
             // of that.
             Self::RwLock => last.reads && next.reads || is_larger || joins,
@@ -179,6 +206,7 @@ impl KindModel {
         match self {
             Self::RwLock if first.reads => next.reads,
             Self::RwLock => first.owner == next.owner,
+            Self::Semaphore => first.claim == next.claim,
             _ => true,
         }
     }
@@ -191,7 +219,7 @@ impl KindModel {
             // When the claim with the longest lease goes before others, which then run out, waiters were told the longer time.
             Self::Reentrant => SAFETY_POLL,
             // Nobody but the next heartbeat notices the end of a lease.
-            Self::Fair | Self::RwLock => heartbeat,
+            Self::Fair | Self::RwLock | Self::Semaphore => heartbeat,
         }
     }
 
@@ -201,7 +229,7 @@ impl KindModel {
         match self {
             // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; granted in that
             // time, it holds for another.
-            Self::Fair | Self::RwLock => heartbeat * HEARTBEATS_PER_WAITER_TTL,
+            Self::Fair | Self::RwLock | Self::Semaphore => heartbeat * HEARTBEATS_PER_WAITER_TTL,
             _ => Duration::ZERO,
         }
     }
@@ -210,7 +238,7 @@ impl KindModel {
     /// the one that is granted.
     pub(super) fn standing(self, server: &MemoryStore, main: &str) -> Vec<Standing> {
         match self {
-            Self::Fair | Self::RwLock => standing(server, main),
+            Self::Fair | Self::RwLock | Self::Semaphore => standing(server, main),
             _ => Vec::new(),
         }
     }
@@ -222,16 +250,19 @@ impl KindModel {
     }
 
     /// Whether a name that `holders` hold is there for the next waiter. A reader in front of the queue is let in unless somebody
-    /// writes or the readers are to release.
+    /// writes or the readers are to release, and one for permits if so many are left.
     pub(super) fn is_free(self, server: &MemoryStore, main: &str, holders: &[String]) -> bool {
-        let first_reads = || {
-            let queue = server.execute(&["ZRANGE", &part(main, "queue"), "0", "0"]);
-            let Ok(Value::List(first)) = queue else {
-                return false;
-            };
-            let member = first.first().and_then(Value::as_str);
-            member.is_some_and(|member| !member.starts_with('x'))
+        let first = || waiters(server, main).into_iter().next();
+        let first_reads = || first().is_some_and(|member| !member.starts_with('x'));
+        let first_fits = || {
+            let wanted = first().map_or(0, |member| permits(&member));
+            let held: u32 = standing(server, main).iter().map(|it| it.permits).sum();
+            let limit = self.limit(server, main);
+            wanted > 0 && limit.is_some_and(|limit| held + wanted <= limit)
         };
+        if self == Self::Semaphore && first_fits() {
+            return !text(server, main).contains(" -r");
+        }
         let reads_go_on = || {
             let value = text(server, main);
             let words: Vec<&str> = value.split(' ').collect();
@@ -239,6 +270,39 @@ impl KindModel {
         };
         holders.is_empty() || self == Self::RwLock && first_reads() && reads_go_on()
     }
+
+    /// The limit of a semaphore that stands on the server.
+    pub(super) fn limit(self, server: &MemoryStore, main: &str) -> Option<u32> {
+        let value = text(server, main);
+        let parts = match value.split(' ').collect::<Vec<_>>()[..] {
+            [_, "*", _, _, parts, ..] => parts,
+            [_, share, _, _] => share,
+            _ => return None,
+        };
+        parts.split_once('/')?.1.parse().ok()
+    }
+
+    /// Whether a claim waits in the queue of the name whose main key this is.
+    pub(super) fn waits(self, server: &MemoryStore, main: &str, claim: &str) -> bool {
+        let of_claim = |member: String| member.split_once(':').is_some_and(|(_, it)| it == claim);
+        waiters(server, main).into_iter().any(of_claim)
+    }
+}
+
+/// How many permits a share is of; none if it is no semaphore's.
+pub(super) fn permits(share: &str) -> u32 {
+    let parts = share.split_once('/').map(|(permits, _)| permits.parse());
+    parts.and_then(Result::ok).unwrap_or(0)
+}
+
+/// The members of the queue of the name whose main key this is, in order.
+fn waiters(server: &MemoryStore, main: &str) -> Vec<String> {
+    let members = server.execute(&["ZRANGE", &part(main, "queue"), "0", "-1"]);
+    let Ok(Value::List(members)) = members else {
+        return Vec::new();
+    };
+    let text = |member: &Value| member.as_str().map(str::to_owned);
+    members.iter().filter_map(text).collect()
 }
 
 /// A key that belongs to the name whose main key this is.
@@ -263,6 +327,7 @@ fn standing(server: &MemoryStore, main: &str) -> Vec<Standing> {
             owner: owner.to_owned(),
             token,
             reads: share != "x",
+            permits: permits(share),
             claims: vec![claim.to_owned()],
         })
     };
@@ -306,7 +371,8 @@ fn inflated(
         };
         let own = || {
             let owner = claim.split_once('/').map_or(claim, |(owner, _)| owner);
-            let entry = server.execute(&["HGET", &part(main, "state"), &format!("o:{owner}")]);
+            let counted = if permits(share) > 0 { claim } else { owner };
+            let entry = server.execute(&["HGET", &part(main, "state"), &format!("o:{counted}")]);
             let entry = entry.ok()?;
             entry.as_str()?.split_once(' ')?.1.parse().ok()
         };
@@ -326,7 +392,9 @@ fn inflated(
         }
     }
     // Of one run a claim to write is granted before those that read inside it.
-    found.sort_by_key(|grant| grant.reads);
+    // Those that have tokens of their own are granted in their order.
+    let own = |grant: &Standing| (grant.permits > 0).then_some(grant.token);
+    found.sort_by_key(|grant| (grant.reads, own(grant)));
     found
 }
 

@@ -71,6 +71,8 @@ pub(super) enum Fault {
     Silence,
     /// Somebody has a name revoked.
     Revoke,
+    /// Somebody sets the limit of a semaphore.
+    SetLimit,
 }
 
 /// See the module.
@@ -188,6 +190,16 @@ impl Plan {
     pub(super) fn of_one_kind(seed: u64) -> Self {
         let mut plan = Self::new(seed);
         plan.add_faults_of_servers();
+        plan
+    }
+
+    /// For semaphores on one server.
+    pub(super) fn of_a_semaphore(seed: u64) -> Self {
+        let mut plan = Self::of_one_kind(seed);
+        let mut random = Rng::with_seed(plan.seed_of(6));
+        if random.bool() {
+            plan.faults.extend([Fault::SetLimit; 2]);
+        }
         plan
     }
 

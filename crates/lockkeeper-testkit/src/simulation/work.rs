@@ -399,6 +399,9 @@ impl Worker {
         let is_explained = match (aim, error) {
             // Whether there was cause is seen on the server.
             (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
+            (Aim::One(name), Error::OverLimit { .. }) => {
+                world.places()[name].model == KindModel::Semaphore
+            }
             (Aim::One(name), Error::QueueFull { .. }) => world.places()[name].model.queues(),
             // Servers that have lost their data take no part for one ttl.
             (Aim::Majority, Error::Backend { .. }) => {

@@ -26,6 +26,8 @@ pub enum Workload {
     Fair,
     /// Read-write locks of one server.
     RwLock,
+    /// Semaphores of one server, whose limits are set in some histories.
+    Semaphore,
     /// A Redlock over five servers.
     Redlock,
     /// Locks of every kind on five servers: names that are taken one by one, and any of them together by multi-locks, on
@@ -35,11 +37,12 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Mutex,
         Self::Reentrant,
         Self::Fair,
         Self::RwLock,
+        Self::Semaphore,
         Self::Redlock,
         Self::Mixed,
     ];
@@ -52,6 +55,7 @@ impl Workload {
             Self::Reentrant => "reentrant",
             Self::Fair => "fair",
             Self::RwLock => "rwlock",
+            Self::Semaphore => "semaphore",
             Self::Redlock => "redlock",
             Self::Mixed => "mixed",
         }
@@ -64,6 +68,7 @@ impl Workload {
             Self::Reentrant => Some(KindModel::Reentrant),
             Self::Fair => Some(KindModel::Fair),
             Self::RwLock => Some(KindModel::RwLock),
+            Self::Semaphore => Some(KindModel::Semaphore),
             Self::Redlock | Self::Mixed => None,
         }
     }
@@ -78,6 +83,7 @@ impl Workload {
         match self {
             Self::Redlock => Plan::of_a_redlock(seed),
             Self::Mixed => Plan::of_all_kinds(seed),
+            Self::Semaphore => Plan::of_a_semaphore(seed),
             _ => Plan::of_one_kind(seed),
         }
     }

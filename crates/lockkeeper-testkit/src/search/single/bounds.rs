@@ -36,6 +36,8 @@ pub struct Bounds {
     /// Whether the server may lose the key with the last token, which takes an ending. Then requests carry the largest token
     /// that their client has seen; else they carry none, for it makes no difference while the server remembers more.
     pub forgets: bool,
+    /// Whether the limit of a semaphore may be set, lowered or raised, which takes an ending.
+    pub sets_limit: bool,
 }
 
 impl Bounds {
@@ -53,6 +55,7 @@ impl Bounds {
             endings,
             clock_behind: true,
             forgets: false,
+            sets_limit: false,
         }
     }
 
@@ -68,6 +71,13 @@ impl Bounds {
 
     fn of_takers(mut self) -> Self {
         self.takers = 1;
+        self
+    }
+
+    /// The limit of a semaphore may be set.
+    #[must_use]
+    pub fn limit_set(mut self) -> Self {
+        self.sets_limit = true;
         self
     }
 
@@ -89,6 +99,13 @@ impl Bounds {
     /// What a contributor waits for: of each thing that can go wrong a little, less of a kind with a queue.
     pub fn short(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
+        if kind.has_permits() {
+            return Self::of_limits(
+                kind,
+                [new(2, &[2], 2, 1, 0), new(3, &[2], 1, 0, 0)],
+                new(3, &[2], 1, 0, 1),
+            );
+        }
         if kind.waits_in_a_queue {
             return vec![
                 new(2, &[2], 2, 1, 0),
@@ -122,6 +139,18 @@ impl Bounds {
                 // Gaps in which nobody is heard, one after the other.
                 new(2, &[2], 5, 1, 1),
             ];
+        }
+        if kind.has_permits() {
+            return Self::of_limits(
+                kind,
+                [
+                    // Some hold beside one another, and one waits.
+                    new(3, &[2], 2, 0, 1),
+                    // A request in trouble, and a client that ends.
+                    new(2, &[2], 4, 1, 1),
+                ],
+                new(3, &[2], 2, 0, 1),
+            );
         }
         if kind.waits_in_a_queue {
             return vec![
@@ -167,6 +196,17 @@ impl Bounds {
                 new(2, &[2], 5, 2, 1),
             ];
         }
+        if kind.has_permits() {
+            return Self::of_limits(
+                kind,
+                [
+                    new(3, &[2], 3, 1, 1),
+                    new(2, &[2, 2], 3, 1, 0),
+                    new(2, &[2], 5, 2, 1),
+                ],
+                new(3, &[2], 2, 0, 2),
+            );
+        }
         if kind.waits_in_a_queue {
             return vec![
                 new(2, &[2], 5, 2, 1),
@@ -185,6 +225,13 @@ impl Bounds {
             new(2, &[2, 2, 2], 4, 1, 1),
             new(2, &[2, 2], 6, 1, 1).clock_right(),
         ]
+    }
+
+    /// Those of a semaphore, and where all clients say one limit that which is `set`, lowered and raised.
+    fn of_limits<const N: usize>(kind: &KindModel, all: [Self; N], set: Self) -> Vec<Self> {
+        let sets = kind.modes == KindModel::SEMAPHORE.modes;
+        let set = sets.then(|| set.limit_set());
+        all.into_iter().chain(set).collect()
     }
 
     /// The length of the lease of an attempt on the server.
@@ -221,7 +268,12 @@ impl fmt::Display for Bounds {
             self.endings,
             if self.clock_behind { "behind" } else { "right" },
             self.max_queue
-                .map_or_else(String::new, |limit| format!(", {limit} may wait")),
+                .map_or_else(String::new, |limit| format!(", {limit} may wait"))
+                + if self.sets_limit {
+                    ", the limit may be set"
+                } else {
+                    ""
+                },
         )
     }
 }

@@ -64,6 +64,7 @@ impl Attempt {
     /// Nothing is left to do, or to be known.
     fn end_all(&mut self) {
         (self.stage, self.mode, self.takes) = (Stage::Over, Mode::Write, None);
+        self.over_limit = false;
     }
 
     /// A message goes out to the claim.
@@ -135,6 +136,7 @@ impl Client {
                 if let Verdict::WrongKind
                 | Verdict::WouldDeadlock
                 | Verdict::QueueFull(_)
+                | Verdict::OverLimit(_)
                 | Verdict::Unexpected = verdict
                     && claim.token().is_none()
                 {

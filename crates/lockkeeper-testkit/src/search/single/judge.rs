@@ -47,13 +47,16 @@ impl OneName {
                     breaks(Rule::ValidTooLong);
                 }
             }
-            if !is_there && self.was_heard_lately(state, claimant) {
+            if !is_there && !attempt.over_limit && self.was_heard_lately(state, claimant) {
                 breaks(Rule::PlaceLost);
             }
         }
         let holders = || valid.iter().map(|(holder, _)| *holder);
         let mut numbered = (0..).zip(holders());
-        let fits = |(place, holder)| self.kind.fits(holders().take(place), holder);
+        let fits = |(place, holder)| {
+            self.kind
+                .fits_in(state.granted_in, holders().take(place), holder)
+        };
         let overlap = !numbered.all(fits);
         let names = || {
             holders()

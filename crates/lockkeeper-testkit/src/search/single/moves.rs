@@ -16,9 +16,9 @@ use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::store::Outcome;
 
-use super::runs::Run;
+use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
-use super::state::{Asked, Attempt, Client, Question, Reply, State, Told};
+use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
 use super::{OneName, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
@@ -115,7 +115,7 @@ impl OneName {
         let (number, now) = (claimant.attempt, state.tick);
         let attempt = &client[number];
         let mut sends = Vec::new();
-        let first = self.kind.modes().iter().copied().map(Sending::First);
+        let first = self.kind.modes.iter().copied().map(Sending::First);
         let takes = (0..number).map(Sending::Takes);
         let others = [
             Sending::Again,
@@ -193,7 +193,33 @@ impl OneName {
             let step = || "the server loses the key of the last token".to_owned();
             moves.add(step, next, None);
         }
+        let limits = match self.bounds.sets_limit {
+            true => [1, 2, 3].as_slice(),
+            false => &[],
+        };
+        for &limit in limits {
+            let run = self.runs.set_limit(state.server, state.tick, limit)?;
+            if run.server != state.server {
+                let (next, broken) = self.limit_was_set(ending, limit, &run)?;
+                moves.add(|| format!("the limit is set to {limit}"), next, broken);
+            }
+        }
         Ok(())
+    }
+
+    /// Somebody has set the limit of a semaphore.
+    fn limit_was_set(
+        &mut self,
+        mut state: State,
+        limit: u8,
+        run: &Run,
+    ) -> Result<(State, Option<Violation>)> {
+        let after = self.runs.standing(run.server, state.tick)?;
+        let mut broken = self.judge_permits(&mut state, &after, Some(limit), None)?.1;
+        broken = broken.or(self.judge_messages(&mut state, &after, run)?);
+        broken = broken.or(self.judge_turns(state, None, true, run)?);
+        state.server = run.server;
+        Ok((self.publish(state, run), broken))
     }
 
     /// The server executes one request; `late` if it was given up.
@@ -224,15 +250,30 @@ impl OneName {
         let after = self.runs.standing(run.server, state.tick)?;
         let before = *state;
         let mut broken = None;
-        for &(grantee, message) in &*run.grants {
-            let judged = self.judge_grant(before, &after, (grantee, message.token), false)?;
-            broken = broken.or(judged);
-            state.note_grant(grantee, after[grantee].mode, message.token);
+        if self.kind.has_permits() {
+            let asks = Some((claimant, asked.mode));
+            let limit;
+            (limit, broken) = self.judge_permits(state, &after, None, asks)?;
+            let attempt = &mut client[claimant.attempt];
+            let Stands { left, queued, .. } = after[claimant];
+            let lost = attempt.over_limit || self.is_over_limit(before, limit, &after, claimant)?;
+            attempt.over_limit = lost && left.is_none() && queued.is_none();
         }
+        broken = broken.or(self.judge_messages(state, &after, &run)?);
         if let Told::Answer(Answer::Granted(token)) = run.told {
             let converts = matches!(asked.question, Question::Convert { .. });
-            let judged = self.judge_grant(before, &after, (claimant, token), converts)?;
-            broken = broken.or(judged);
+            // Of permits every grant has a token of its own, and what a message has told of is judged.
+            let known = match self.kind.has_permits() {
+                true => *state,
+                false => before,
+            };
+            let told = |(grantee, message): &(Claimant, Message)| {
+                *grantee == claimant && message.token == token && self.kind.has_permits()
+            };
+            if !run.grants.iter().any(told) {
+                let judged = self.judge_grant(known, &after, (claimant, token), converts)?;
+                broken = broken.or(judged);
+            }
             state.note_grant(claimant, asked.mode, token);
         }
         if !late {
@@ -274,6 +315,27 @@ impl OneName {
         Ok((run, broken))
     }
 
+    /// Notes the grants that a run has told clients of by messages.
+    fn judge_messages(
+        &mut self,
+        state: &mut State,
+        after: &Standing,
+        run: &Run,
+    ) -> Result<Option<Violation>> {
+        let before = *state;
+        let mut broken = None;
+        for &(grantee, message) in &*run.grants {
+            let known = match self.kind.has_permits() {
+                true => *state,
+                false => before,
+            };
+            let judged = self.judge_grant(known, after, (grantee, message.token), false)?;
+            broken = broken.or(judged);
+            state.note_grant(grantee, after[grantee].mode, message.token);
+        }
+        Ok(broken)
+    }
+
     /// The reply has arrived at its client.
     fn hears(
         &self,
@@ -298,7 +360,12 @@ impl OneName {
     }
 
     fn after_run(&mut self, state: State, client: Client, claimant: Claimant, run: &Run) -> State {
-        let mut state = self.with(state, claimant.client, client);
+        let state = self.with(state, claimant.client, client);
+        self.publish(state, run)
+    }
+
+    /// The messages of a run go out.
+    fn publish(&mut self, mut state: State, run: &Run) -> State {
         for &(grantee, message) in &*run.grants {
             state = self.change(state, grantee.client, |client| {
                 client[grantee.attempt].publish(message, state.tick);

@@ -79,11 +79,13 @@ impl OneName {
                 let attempt = &mut client[claimant.attempt];
                 attempt.requests.in_doubt.clear();
                 attempt.messages.clear();
-                (attempt.sleeps, attempt.released) = (false, None);
+                (attempt.sleeps, attempt.over_limit) = (false, false);
+                attempt.released = None;
             });
         }
         (state.faults, state.endings) = (0, 0);
         (state.last, state.last_read) = (None, None);
+        (state.limit, state.granted_in) = (None, None);
         Ok(state)
     }
 

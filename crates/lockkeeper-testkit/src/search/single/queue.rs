@@ -22,12 +22,36 @@ impl OneName {
         if !self.kind.waits_in_a_queue || run.server == state.server {
             return Ok(None);
         }
+        // An acquire, a heartbeat, a release and a conversion that is granted give a free name to the next waiter. An acquire of a claim
+        // that is gone need not.
+        let advances = match asked.question {
+            Question::Acquire => run.told != Told::Answer(Answer::Gone),
+            Question::Heartbeat | Question::Release { .. } => true,
+            Question::Convert { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
+            Question::Renew => false,
+        };
+        let converts = matches!(asked.question, Question::Convert { .. });
+        self.judge_turns(state, Some((claimant, converts)), advances, run)
+    }
+
+    /// The same of a run by which this claim asks, perhaps to convert, and which must advance the queue, or not.
+    pub(super) fn judge_turns(
+        &mut self,
+        state: State,
+        asks: Option<(Claimant, bool)>,
+        advances: bool,
+        run: &Run,
+    ) -> Result<Option<Violation>> {
         let before = self.runs.standing(state.server, state.tick)?;
         let after = self.runs.standing(run.server, state.tick)?;
+        let asking = asks.map(|(claimant, _)| claimant);
         Ok(self
-            .passed_over(state, &before, &after, claimant, asked)
-            .or_else(|| self.granted_unasked(&before, &after, claimant, run))
-            .or_else(|| self.not_advanced(&after, asked, run)))
+            .passed_over(state, &before, &after, asks)
+            .or_else(|| self.granted_unasked(&before, &after, asking, run))
+            .or_else(|| match advances {
+                true => self.not_advanced(&after, state.limit),
+                false => None,
+            }))
     }
 
     /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or converting. One that was not heard
@@ -37,16 +61,16 @@ impl OneName {
         state: State,
         before: &Standing,
         after: &Standing,
-        asking: Claimant,
-        asked: Asked,
+        asks: Option<(Claimant, bool)>,
     ) -> Option<Violation> {
-        let converts = matches!(asked.question, Question::Convert { .. });
-        let stays = |it: &Claimant| *it != asking || self.was_heard_lately(state, *it);
+        let is_asking = |it: Claimant| asks.is_some_and(|(asking, _)| asking == it);
+        let converts = |it| asks == Some((it, true));
+        let stays = |it: &Claimant| !is_asking(*it) || self.was_heard_lately(state, *it);
         for other in self.claimants() {
             let (stood, stands) = (before[other], after[other]);
             // One that converts has held already.
             let granted = stood.left.is_none() && stands.left.is_some();
-            let granted = granted && !(converts && other == asking);
+            let granted = granted && !converts(other);
             for passed in self.claimants().filter(|it| *it != other).filter(stays) {
                 let (Some(was), Some(is)) = (before[passed].queued, after[passed].queued) else {
                     continue;
@@ -98,10 +122,10 @@ impl OneName {
         &self,
         before: &Standing,
         after: &Standing,
-        asking: Claimant,
+        asking: Option<Claimant>,
         run: &Run,
     ) -> Option<Violation> {
-        for claimant in self.claimants().filter(|claimant| *claimant != asking) {
+        for claimant in self.claimants().filter(|it| Some(*it) != asking) {
             let (None, Some(left)) = (before[claimant].left, after[claimant].left) else {
                 continue;
             };
@@ -115,21 +139,18 @@ impl OneName {
         None
     }
 
-    /// An acquire, a heartbeat, a release and a conversion that is granted give a free name to the next waiter. An acquire of
-    /// a claim that is gone need not.
-    fn not_advanced(&self, after: &Standing, asked: Asked, run: &Run) -> Option<Violation> {
-        let advances = match asked.question {
-            Question::Acquire => run.told != Told::Answer(Answer::Gone),
-            Question::Heartbeat | Question::Release { .. } => true,
-            Question::Convert { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
-            Question::Renew => false,
-        };
+    /// Somebody is next whom nobody is in the way of, or who asks for more than the limit that stands.
+    fn not_advanced(&self, after: &Standing, limit: Option<u8>) -> Option<Violation> {
+        let held = self.permits_held(after);
         let is_next = |claimant: &Claimant| {
             let Stands { queued, mode, .. } = after[*claimant];
             let reads_next = queued == Some(1) && mode.reads() && !after.is_exclusive();
-            queued.is_some() && (after.is_free() || reads_next)
+            let permits = mode.permits();
+            let fits = |limit| permits > limit || held + permits <= limit;
+            let fits_next = queued == Some(1) && limit.is_some_and(fits);
+            queued.is_some() && (after.is_free() || reads_next || fits_next)
         };
-        let waiter = self.claimants().find(is_next).filter(|_| advances)?;
+        let waiter = self.claimants().find(is_next)?;
         Some(Rule::NotAdvanced.broken(waiter))
     }
 }

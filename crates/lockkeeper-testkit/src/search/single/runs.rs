@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{ClaimId, Name};
+use lockkeeper_lua::Status;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::{Asked, Message, Question, Told};
@@ -43,6 +44,8 @@ pub(super) struct Stands {
 /// What the server has of all claims.
 #[derive(Debug)]
 pub(super) struct Standing {
+    /// Whether the server says of a semaphore that somebody holds or waits, so that its limit stands.
+    pub(super) has_limit: bool,
     attempts: u8,
     claims: Vec<Stands>,
 }
@@ -72,12 +75,12 @@ impl Standing {
 pub(super) struct Runs {
     kind: KindModel,
     bounds: Bounds,
-    read: Arc<dyn Protocol>,
-    write: Arc<dyn Protocol>,
+    protocols: Vec<(Mode, Arc<dyn Protocol>)>,
     /// One client more than there are has claims: a late comer.
     claims: FxHashMap<Claimant, ClaimId>,
     server: Server,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
+    limits: FxHashMap<(u32, u8, u8), Run>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
     renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
     /// States in which nobody wants the name any more and what remains of it is in nobody's way.
@@ -90,7 +93,8 @@ impl Runs {
         let mut server = Server::new(TICKS, 0, patch)?;
         let name = Name::new("", "n")?;
         let protocol = |mode| kind.protocol(mode, name.clone(), Duration::ZERO);
-        let (read, write) = (protocol(Mode::Read), protocol(Mode::Write));
+        let protocols = kind.modes.iter().map(|mode| (*mode, protocol(*mode)));
+        let write = protocol(kind.largest());
         let mut claims = FxHashMap::default();
         for claimant in claimants(bounds.clients + 1, bounds.attempts()) {
             let owner = owner(claimant.client)?;
@@ -111,11 +115,11 @@ impl Runs {
         Ok(Self {
             kind,
             bounds: bounds.clone(),
-            read,
-            write,
+            protocols: protocols.collect(),
             claims,
             server,
             runs: FxHashMap::default(),
+            limits: FxHashMap::default(),
             standings: FxHashMap::default(),
             renamed: FxHashMap::default(),
             tidy: FxHashSet::default(),
@@ -145,6 +149,35 @@ impl Runs {
             Some([Some(answer)]) => Told::Answer(*answer),
             Some(_) => Told::Unreadable,
         };
+        let run = self.came_of(told);
+        self.runs.insert(key, run.clone());
+        Ok(run)
+    }
+
+    /// Somebody says that there are so many permits of a semaphore from now on.
+    pub(super) fn set_limit(&mut self, server: u32, tick: u8, limit: u8) -> Result<Run> {
+        let key = (server, tick, limit);
+        if let Some(run) = self.limits.get(&key) {
+            return Ok(run.clone());
+        }
+        self.server.restore(server, tick);
+        self.ask_limit(Some(limit))?;
+        let run = self.came_of(Told::Unreadable);
+        self.limits.insert(key, run.clone());
+        Ok(run)
+    }
+
+    /// Whether the server says that a limit stands, after setting one.
+    fn ask_limit(&self, limit: Option<u8>) -> Result<bool> {
+        let protocol = self.protocol(self.kind.largest());
+        let limited = protocol.limited().context("a kind without a limit")?;
+        let call = limited.limit(limit.map(u32::from), 0, self.bounds.waiter_ttl());
+        let reply = Reply::read(1, self.server.eval(&call, 1)?)?;
+        Ok(reply.status() != Status::Free)
+    }
+
+    /// What the run of a script that was told this has changed.
+    fn came_of(&mut self, told: Told) -> Run {
         let (mut woke, mut grants) = (false, Vec::new());
         for (_, payload) in self.server.messages() {
             woke |= protocol::is_wake(&payload);
@@ -156,21 +189,17 @@ impl Runs {
             let granted = claims.find(|(_, claim)| claim.as_str() == grant.claim);
             grants.extend(granted.map(|(claimant, _)| (*claimant, Message { token, request })));
         }
-        let run = Run {
+        Run {
             server: self.server.number(),
             told,
             woke,
             grants: grants.into(),
-        };
-        self.runs.insert(key, run.clone());
-        Ok(run)
+        }
     }
 
     fn protocol(&self, mode: Mode) -> &dyn Protocol {
-        match mode {
-            Mode::Read => &*self.read,
-            Mode::Write => &*self.write,
-        }
+        let of_mode = self.protocols.iter().find(|(its, _)| *its == mode);
+        &*of_mode.unwrap_or(&self.protocols[0]).1
     }
 
     fn script_call(&self, claimant: Claimant, asked: Asked) -> Result<ScriptCall> {
@@ -202,7 +231,7 @@ impl Runs {
     /// The state without the key of the last token.
     pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
-        let counter = self.write.name().counter();
+        let counter = self.name().counter();
         self.server.execute(&["DEL", &counter])?;
         Ok(self.server.number())
     }
@@ -223,7 +252,14 @@ impl Runs {
         let all = claimants(self.bounds.clients, attempts);
         let claims = all.map(|claimant| self.stands(self.claim(claimant)));
         let claims = claims.collect::<Result<_>>()?;
-        let standing = Rc::new(Standing { attempts, claims });
+        let has_limit = self.kind.has_permits() && self.ask_limit(None)?;
+        // It may have let waiters in, and told them.
+        self.server.messages().for_each(drop);
+        let standing = Rc::new(Standing {
+            has_limit,
+            attempts,
+            claims,
+        });
         self.standings.insert((server, tick), Rc::clone(&standing));
         Ok(standing)
     }
@@ -236,14 +272,17 @@ impl Runs {
             );
             Ok::<_, anyhow::Error>(Stands { left, queued, mode })
         };
-        let reads = match self.kind.has_modes() {
-            true => stands(&*self.read, Mode::Read)?,
-            false => return stands(&*self.write, Mode::Write),
-        };
-        match reads.left.is_some() || reads.queued.is_some() {
-            true => Ok(reads),
-            false => stands(&*self.write, Mode::Write),
+        for (mode, protocol) in &self.protocols {
+            let found = stands(&**protocol, *mode)?;
+            if found.left.is_some() || found.queued.is_some() {
+                return Ok(found);
+            }
         }
+        stands(self.protocol(self.kind.largest()), self.kind.largest())
+    }
+
+    fn name(&self) -> &Name {
+        self.protocols[0].1.name()
     }
 
     /// The place of a claim in the queue, if there is one.
@@ -269,9 +308,10 @@ impl Runs {
             client: self.bounds.clients,
             attempt: 0,
         };
+        let largest = self.kind.largest();
         let ask = |question: Question| Asked {
             question,
-            mode: Mode::Write,
+            mode: largest,
             request: question.number(false, 0),
             floor: 0,
             token: None,
@@ -292,7 +332,10 @@ impl Runs {
                 if tidy {
                     self.tidy.insert(key);
                 }
-                return Ok(tidy);
+                // Where the limit was raised the late comer holds beside others, which end later.
+                if tidy || !self.bounds.sets_limit {
+                    return Ok(tidy);
+                }
             }
             tick += 1;
             server = self.server.later(server, tick);
@@ -302,7 +345,7 @@ impl Runs {
 
     fn has_remains(&self, server: u32, tick: u8) -> bool {
         self.server.restore(server, tick);
-        let name = self.write.name();
+        let name = self.name();
         let claims = self.claims.values();
         let tombstones: Vec<_> = claims.map(|claim| name.tombstone(claim)).collect();
         let counter = name.counter();

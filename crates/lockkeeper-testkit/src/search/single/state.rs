@@ -15,6 +15,9 @@ use crate::search::state::{Requests, Sorted};
 pub(crate) struct State {
     pub(super) clients: [u32; MOST_CLIENTS],
     pub(super) server: u32,
+    /// The limit of a semaphore that stands as long as somebody holds or waits, and the one that stood at the last grant.
+    pub(super) limit: Option<u8>,
+    pub(super) granted_in: Option<u8>,
     /// The last grant that was executed, but to read, and the last one to read since.
     pub(super) last: Option<Grant>,
     pub(super) last_read: Option<Grant>,
@@ -29,7 +32,7 @@ impl State {
     pub(super) fn note_grant(&mut self, claimant: Claimant, mode: Mode, token: FencingToken) {
         let last = match mode {
             Mode::Read => &mut self.last_read,
-            Mode::Write => &mut self.last,
+            Mode::Write | Mode::Permits { .. } => &mut self.last,
         };
         if last.is_none_or(|last| last.token < token) {
             *last = Some(Grant { token, claimant });
@@ -70,6 +73,7 @@ impl Client {
             mode: Mode::Write,
             takes: None,
             requests: Requests::new(),
+            over_limit: false,
             sleeps: false,
             released: None,
             messages: Sorted::new(),
@@ -91,6 +95,8 @@ pub(super) struct Attempt {
     pub(super) takes: Option<u8>,
     /// Those in doubt may be executed any number of times.
     pub(super) requests: Requests<Asked, Reply>,
+    /// It asked for more permits than there are, and has lost its place until it is given another.
+    pub(super) over_limit: bool,
     /// The server has said that somebody holds, and nobody has called since.
     pub(super) sleeps: bool,
     /// The server has confirmed the release: up to this tick nothing of the claim may be there.

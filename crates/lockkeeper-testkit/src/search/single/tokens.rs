@@ -20,6 +20,15 @@ impl OneName {
         converts: bool,
     ) -> Result<Option<Violation>> {
         let before = self.runs.standing(state.server, state.tick)?;
+        if self.kind.has_permits() {
+            let not_larger = |last: Grant| {
+                token < last.token || token == last.token && last.claimant != claimant
+            };
+            let is_new = before[claimant].left.is_none();
+            let by = || format!("{claimant} with {token}");
+            let broken = is_new && state.last.is_some_and(not_larger);
+            return Ok(broken.then(|| Rule::TokenNotLarger.broken(by())));
+        }
         let reads = after[claimant].mode.reads();
         // The last one to read is there only if nobody has written since.
         let largest = state.last_read.or(state.last);
@@ -53,6 +62,10 @@ impl OneName {
         state: State,
         valid: &[(Holder, FencingToken)],
     ) -> Option<Violation> {
+        if self.kind.has_permits() {
+            // Those granted later may hold beside it: the limit says how many.
+            return None;
+        }
         for (last, mode) in [(state.last, Mode::Write), (state.last_read, Mode::Read)] {
             let Some(Grant { token, claimant }) = last else {
                 continue;

@@ -37,6 +37,9 @@ impl fmt::Display for Asked {
         if self.mode == Mode::Read {
             f.write_str(" to read")?;
         }
+        if let Mode::Permits { permits, limit } = self.mode {
+            write!(f, " of {permits}/{limit}")?;
+        }
         match (self.question, self.token) {
             (Question::Acquire, Some(token)) => write!(f, " (repeats grant {token})"),
             (Question::Acquire | Question::Heartbeat, None) if self.request >= FIRST_NOTED => {

@@ -89,7 +89,7 @@ pub(super) fn reads(call: &Call) -> bool {
 }
 
 /// The arguments that the script's own description calls so.
-fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
+pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
     let labels = call.item.script.args.get(1..).unwrap_or_default();
     let items = call.item.args.chunks(labels.len().max(1));
     let meant = |(other, text): (&&str, &'a String)| (*other == label).then_some(text.as_str());

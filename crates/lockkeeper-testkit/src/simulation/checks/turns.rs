@@ -7,18 +7,20 @@ use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
-use super::{Checks, Item, Verb, claims, items, verb};
+use super::{Checks, Item, Verb, claims, items, permits, verb};
 use crate::simulation::beyond::Beyond;
-use crate::simulation::kind::{Grant, Standing};
+use crate::simulation::kind::{Grant, KindModel, Standing};
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
 /// A claim that was told to wait.
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
-    claim: String,
+    pub(super) claim: String,
     /// When the server last executed a sign of it.
     heard: Duration,
+    /// How many permits of a semaphore it waits for.
+    pub(super) permits: u32,
     /// It was silent and then acquired again: nobody knows whether it kept its place or has a new one.
     lost: bool,
 }
@@ -48,9 +50,12 @@ impl Checks {
                 grant.claims.retain(new);
             }
             new.retain(|grant| !grant.claims.is_empty());
+            if *model == KindModel::Semaphore {
+                self.look_at_limit(name, call, server, (&before, &standing), !new.is_empty());
+            }
             for grant in &new {
                 // A holder is let in again past the queue, in either mode.
-                if !before.iter().any(|other| other.owner == grant.owner) {
+                if grant.permits > 0 || !before.iter().any(|other| other.owner == grant.owner) {
                     let owners = new.iter().filter(|other| other.owner == grant.owner);
                     let claims: Vec<&String> = owners.flat_map(|it| &it.claims).collect();
                     self.took_its_turn(name, &claims, &standing, call, now);
@@ -75,6 +80,7 @@ impl Checks {
                 claim: claim.clone(),
                 token: grant.token,
                 reads: grant.reads,
+                permits: grant.permits,
                 from: now,
                 until: now,
             };
@@ -173,6 +179,7 @@ impl Checks {
                 (Some(Status::Waiting), None) => queue.push(Waiter {
                     claim: claim.to_owned(),
                     heard: now,
+                    permits: permits(call),
                     lost: false,
                 }),
                 // Told to a late copy of an acquire, after the owner has come to read: the place stays.
@@ -191,6 +198,7 @@ impl Checks {
             (Some(Status::Busy), None) => queue.push(Waiter {
                 claim: claim.to_owned(),
                 heard: now,
+                permits: 0,
                 lost: false,
             }),
             (Some(Status::Granted), place) if place != Some(0) && !queue.is_empty() => {

@@ -82,7 +82,9 @@ impl Worker {
                         self.random.u8(..3) > 0
                     };
                 let client = &self.host.clients[server];
-                let target = model.target(client, &self.host.world.places()[name].name, reads);
+                let permits = model.permits(&mut self.random);
+                let name_of = &self.host.world.places()[name].name;
+                let target = model.target(client, name_of, reads, permits);
                 Ok(Request {
                     plan: target.into(),
                     owner,
@@ -128,7 +130,7 @@ impl Worker {
             let owner = if foreign { one } else { client.new_owner() };
             let to_read = may_read && place.model.has_modes() && random.bool();
             reads.extend(to_read.then_some(name));
-            let member = place.model.target(client, &place.name, to_read);
+            let member = place.model.target(client, &place.name, to_read, 1);
             members.push(member.owner(&owner));
             wishes.push(Wish::in_one_of_several(host, name, owner));
         }

@@ -1,0 +1,74 @@
+//! Permits of a semaphore: those that are valid are no more than the limit that stood when the last of them was granted, nor are those
+//! on the server at a grant; and the limit changes by nobody's request but that to set it, as long as somebody holds.
+
+use std::time::Duration;
+
+use lockkeeper_core::store::Call;
+use lockkeeper_memory::MemoryStore;
+
+use super::{Checks, labelled};
+use crate::simulation::kind::{KindModel, Standing};
+use crate::simulation::place::Place;
+
+impl Checks {
+    /// A script was executed on a semaphore, and let somebody in, or not: who stood there before and who does afterwards.
+    pub(super) fn look_at_limit(
+        &mut self,
+        name: usize,
+        call: &Call,
+        server: &MemoryStore,
+        (before, after): (&[Standing], &[Standing]),
+        granted: bool,
+    ) {
+        let Place { main, model, .. } = &self.places[name];
+        let (model, main) = (*model, main.clone());
+        let limit = model.limit(server, &main);
+        let set = labelled(call, "limit")
+            .first()
+            .and_then(|it| it.parse().ok());
+        let set = set.filter(|limit| *limit > 0);
+        // Those who ask for more than there is lose their places.
+        if let Some(most) = set.or(self.limits[name]) {
+            self.queues[name].retain(|waiter| {
+                waiter.permits <= most || model.waits(server, &main, &waiter.claim)
+            });
+        }
+        let stays = |one: &Standing| after.iter().any(|other| one.is_one_with(other));
+        let old = self.limits[name].filter(|_| before.iter().any(stays));
+        if old.is_some() && limit != old && limit != set {
+            let what = format!("from {old:?} to {limit:?} in name{name}");
+            self.violate("a limit that nobody set", what);
+        }
+        self.limits[name] = limit;
+        if granted {
+            self.granted_in[name] = limit;
+            let held: u32 = after.iter().map(|it| it.permits).sum();
+            if limit.is_none_or(|limit| held > limit) {
+                let what = format!("{held} of {limit:?} of name{name}");
+                self.violate("too many permits on the server", what);
+            }
+        }
+    }
+
+    /// Looks at the permits that are valid.
+    pub(super) fn look_for_permits(&mut self, now: Duration) {
+        for name in 0..self.places.len() {
+            if self.places[name].model != KindModel::Semaphore {
+                continue;
+            }
+            let (era, lost) = self.losses(name);
+            let excused = now <= lost + self.longest_ttl;
+            let counts = |era_of: u64| !excused || era_of == era;
+            let mine = self
+                .held
+                .iter()
+                .filter(|it| it.name == name && counts(it.era));
+            let held: u32 = mine.map(|it| it.grant.permits).sum();
+            let limit = self.granted_in[name];
+            if held > limit.unwrap_or(0) {
+                let what = format!("{held} of {limit:?} of name{name}");
+                self.violate("too many permits", what);
+            }
+        }
+    }
+}
