@@ -21,7 +21,7 @@
 -- ARGV[12] reenters     1 if an owner that holds is let in again
 -- REPLY GRANTED token limit    limit: how many parts there are, if it is another number than the claim's share says; otherwise missing
 -- REPLY WAITING left position limit  ms until the last lease of the holders ends; the place in the queue, 1 for the next
--- REPLY BUSY left              the claim is not to wait; left as above; negative: without end
+-- REPLY BUSY left foreign      the claim is not to wait; left as above; negative: without end; foreign: 1 if another library's claim holds
 -- REPLY QUEUE_FULL length      so many wait
 -- REPLY WOULD_DEADLOCK         it would wait for another claim of its own owner
 -- REPLY OVER_LIMIT limit       it asks for more parts than there are
@@ -41,7 +41,7 @@ if fault then
   return fault
 end
 if not usable and name.foreign and share == 'x' and not name.reenters then
-  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
+  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), 1 }
 end
 if not usable then
   -- Of another kind, but those may all have died.

@@ -18,7 +18,7 @@
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list. GRANTED is the outcome of all items or of none
 -- ITEM GRANTED token
 -- ITEM FREE        nothing keeps this claim from its name, but another item is refused
--- ITEM BUSY left   ms until the holder's lease ends; negative when it never does
+-- ITEM BUSY left foreign  ms until the holder's lease ends; negative when it never does; foreign: 1 if it is another library's
 -- ITEM REVOKED     the claim holds, is revoked, and is not armed again
 -- ITEM GONE        this claim has left and must not come back
 -- ITEM WRONG_KIND  the name holds another kind's data, or is that of an item before

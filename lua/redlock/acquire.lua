@@ -11,12 +11,12 @@
 -- ARGV[4] floor      the largest token the caller has seen on any of the servers
 -- ARGV[5] longest    the longest ttl that anybody uses, ms
 -- ARGV[6] polled     1 if others of the client poll the name
--- REPLY GRANTED token     this server's: the grant takes the largest of a majority
--- REPLY BUSY left         ms until the holder's lease ends; negative when it never does
--- REPLY QUARANTINED left  ms until this server takes part again
--- REPLY REVOKED           the claim holds, is revoked, and is not armed again
--- REPLY GONE              this claim has left and must not come back
--- REPLY WRONG_KIND        the name holds another kind's data
+-- REPLY GRANTED token      this server's: the grant takes the largest of a majority
+-- REPLY BUSY left foreign  ms until the holder's lease ends; negative when it never does; foreign: 1 if it is another library's
+-- REPLY QUARANTINED left   ms until this server takes part again
+-- REPLY REVOKED            the claim holds, is revoked, and is not armed again
+-- REPLY GONE               this claim has left and must not come back
+-- REPLY WRONG_KIND         the name holds another kind's data
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], 'GET')
@@ -38,7 +38,7 @@ if value then
   if kind and not string.find(flags, 'p', 1, true) then
     redis.call('SET', KEYS[1], polled(value), 'KEEPTTL')
   end
-  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]) }
+  return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), not kind and 1 or nil }
 end
 local out = tonumber(ARGV[5]) - uptime()
 if out > 0 then

@@ -8,7 +8,7 @@ local function refusal(name, claim, tombstone)
     return nil, fault
   end
   if not usable and name.foreign and not name.reenters then
-    return { 'BUSY', redis.call('PTTL', name.main) }
+    return { 'BUSY', redis.call('PTTL', name.main), 1 }
   end
   if not usable then
     -- Of another kind, but those may all have died: to be asked again at once.

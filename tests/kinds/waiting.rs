@@ -20,6 +20,57 @@ fn plain(server: &MemoryStore) -> Client {
     faulty(server, TTL).unwrap().0
 }
 
+/// Nobody tells of the end of another library's hold. One of a client's waiters asks, whatever their number, and they come in soon.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_another_library_holds_is_asked_for_every_100_ms() {
+    for expiry in [&[][..], &["PX", "600000"]] {
+        let server = MemoryStore::new();
+        let (client, store) = faulty(&server, TTL).unwrap();
+        let set = [&["SET", "lockkeeper:name", "somebody"], expiry].concat();
+        server.execute(&set).unwrap();
+        let (lock, other) = (Mutex::new(&client, "name"), Mutex::new(&client, "other"));
+        assert!(lock.try_acquire().await.unwrap().is_none());
+        let waiting: Vec<_> = (0..8)
+            .map(|_| tokio::spawn(lock.acquire().into_future()))
+            .collect();
+        let both = MultiLock::new([&other, &lock]).unwrap();
+        let both = tokio::spawn(both.acquire().into_future());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let looks = store.sent(&lock::ACQUIRE);
+        assert!((60..=105).contains(&looks), "{looks} looks in 10 s");
+        let begun = Instant::now();
+        server.execute(&["DEL", "lockkeeper:name"]).unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap().release().await.unwrap();
+        }
+        both.await.unwrap().unwrap().release().await.unwrap();
+        let took = begun.elapsed();
+        assert!(took <= Duration::from_millis(200), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_often_another_librarys_hold_is_asked_for_can_be_said() {
+    let server = MemoryStore::new();
+    let settings = Client::builder().poll_every(Duration::from_secs(2));
+    let client = settings.build(Arc::new(server.sibling())).unwrap();
+    server
+        .execute(&["SET", "lockkeeper:name", "somebody"])
+        .unwrap();
+    let lock = Mutex::new(&client, "name");
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.execute(&["DEL", "lockkeeper:name"]).unwrap();
+    let begun = Instant::now();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let took = begun.elapsed();
+    let expected = Duration::from_millis(1_400)..=Duration::from_millis(2_100);
+    assert!(expected.contains(&took), "{took:?}");
+    let never = Client::builder().poll_every(Duration::ZERO);
+    let refused = never.build(Arc::new(server.sibling())).err();
+    assert!(matches!(refused, Some(Error::Config { .. })), "{refused:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
     let server = MemoryStore::new();

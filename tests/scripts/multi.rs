@@ -284,7 +284,7 @@ async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owner
     let (a, b) = ("lockkeeper:a", "lockkeeper:b");
     let outcomes = acquire(it, &three(1)).await?;
     ensure!(
-        outcomes == ["BUSY -1", "WRONG_KIND", "FREE"],
+        outcomes == ["BUSY -1 1", "WRONG_KIND", "FREE"],
         "{outcomes:?}"
     );
     ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);

@@ -142,7 +142,7 @@ async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Member) -> Result<()>
     ensure!(it.standing().await? == [format!("x:{}", A.text()?)]);
     // Another library's, which no sign may be written into.
     it.command(&["SET", MAIN, "peer"]).await?;
-    ensure!(it.acquire(B).await? == "BUSY -1");
+    ensure!(it.acquire(B).await? == "BUSY -1 1");
     ensure!(it.command(&["GET", MAIN]).await? == "peer");
     Ok(())
 }

@@ -130,10 +130,11 @@ async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owner
             if kind != "mutex" {
                 ensure!(reply == "WRONG_KIND", "{kind}: {reply}");
             } else if left.is_none() {
-                ensure!(reply == "BUSY -1", "{reply}");
+                ensure!(reply == "BUSY -1 1", "{reply}");
             } else {
                 ensure!(
-                    (29_000..=30_000).contains(&number(&reply, "BUSY", 1)?),
+                    (29_000..=30_000).contains(&number(&reply, "BUSY", 1)?)
+                        && number(&reply, "BUSY", 2)? == 1,
                     "{reply}"
                 );
             }

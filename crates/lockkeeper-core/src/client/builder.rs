@@ -76,6 +76,14 @@ impl ClientBuilder {
         self
     }
 
+    /// How often a client asks for a name that another library holds and that somebody here waits for, a millisecond at least (default
+    /// 100 ms, and up to 50 ms more, so that clients do not ask together): that library wakes nobody when it releases. One of a
+    /// client's waiters asks for all of them. Names that Lockkeeper holds are not polled.
+    pub fn poll_every(mut self, interval: Duration) -> Self {
+        self.settings.poll_every = interval;
+        self
+    }
+
     /// Who the client is, for people who [inspect](Client::inspect) what it holds (default: the machine's name and the
     /// number of the process, `host:pid`; none with a [`seed`](Self::seed)). At most 256 bytes; empty: no label. It is
     /// written with the first grant and while the client holds, and stands on the server for ten minutes after the last

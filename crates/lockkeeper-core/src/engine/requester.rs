@@ -403,6 +403,7 @@ impl Requester {
         if let Ok(Answer::Granted(token)) = answer {
             self.floors.saw(part.protocol.name(), token);
         }
+        let answer = answer.map(|answer| answer.polling_every(part.terms.poll_every));
         let now = self.clock.now();
         let (outcome, happened) = part.change(|claim| {
             let deadline = claim.deadline();

@@ -31,6 +31,9 @@ const MOST_RENEWALS: u32 = 100;
 /// of the server; small against the default ttl.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How often a name is asked for that another library holds.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
 /// How long `release` and `close` wait for the server to confirm; the leave goes on in the background.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -65,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) margin: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) release_timeout: Duration,
+    pub(crate) poll_every: Duration,
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) observed: Observed,
@@ -84,6 +88,7 @@ impl Default for Settings {
             margin: None,
             request_timeout: REQUEST_TIMEOUT,
             release_timeout: RELEASE_TIMEOUT,
+            poll_every: POLL_EVERY,
             seed: None,
             observed: Observed::default(),
             store_name: None,
@@ -114,6 +119,12 @@ impl Settings {
             return Err(Error::config(
                 "the request timeout and the release timeout must be above zero",
             ));
+        }
+        if self.poll_every < Duration::from_millis(1) {
+            let interval = self.poll_every;
+            return Err(Error::config(format!(
+                "poll_every({interval:?}) would ask the server without end: it must be a millisecond at least"
+            )));
         }
         let length = self.label.as_ref().map_or(0, String::len);
         if length > LONGEST_LABEL {
@@ -189,6 +200,7 @@ impl Settings {
             max_hold: None,
             min_hold: None,
             polled: false,
+            poll_every: self.poll_every,
             wait_until: None,
         })
     }

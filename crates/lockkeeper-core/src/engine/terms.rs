@@ -31,6 +31,8 @@ pub(crate) struct Terms {
     pub(crate) min_hold: Option<Duration>,
     /// Others of the client may be polling the name.
     pub(crate) polled: bool,
+    /// How often a name is asked for that another library holds.
+    pub(crate) poll_every: Duration,
     /// When the acquisition stops waiting; `None`: never.
     pub(crate) wait_until: Option<Moment>,
 }

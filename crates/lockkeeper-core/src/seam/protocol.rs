@@ -243,7 +243,13 @@ impl Answer {
                 let token = FencingToken::new(number()?.try_into().ok()?);
                 Self::Granted((token < FencingToken::END).then_some(token)?)
             }
-            Status::Busy => Self::Busy(u64::try_from(number()?).ok().map(Duration::from_millis)),
+            Status::Busy => {
+                let left = u64::try_from(number()?).ok().map(Duration::from_millis);
+                match second() {
+                    Some(1) => Self::Foreign(left),
+                    _ => Self::Busy(left),
+                }
+            }
             Status::Quarantined => {
                 Self::Quarantined(Duration::from_millis(number()?.try_into().unwrap_or(0)))
             }

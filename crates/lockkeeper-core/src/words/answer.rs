@@ -28,6 +28,8 @@ pub enum Answer {
     Granted(FencingToken),
     /// Another claim holds, for as long as this unless it renews; `None` means without end.
     Busy(Option<Duration>),
+    /// Another library's claim holds, for as long as this; nobody will be told of its end.
+    Foreign(Option<Duration>),
     /// The server may have lost claims: it grants nothing for as long as this.
     Quarantined(Duration),
     /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
@@ -75,4 +77,16 @@ pub enum Answer {
     Gone,
     /// The name holds another kind's data.
     WrongKind,
+}
+
+impl Answer {
+    /// What it means for a client that asks for the end of another library's hold so often.
+    pub(crate) fn polling_every(self, interval: Duration) -> Self {
+        match self {
+            Self::Foreign(left) => {
+                Self::Busy(Some(left.map_or(interval, |left| left.min(interval))))
+            }
+            answer => answer,
+        }
+    }
 }
