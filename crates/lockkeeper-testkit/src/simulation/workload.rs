@@ -115,7 +115,7 @@ impl Workload {
     }
 }
 
-/// The kind of each name and the server it is on: of each kind at least one, and not all on the same server.
+/// The kind of each name and the server it is on: of each kind at least one, a semaphore if there are six, and not all on the same server.
 fn kinds(plan: &Plan) -> Vec<(KindModel, usize)> {
     const ALL: [KindModel; 4] = [
         KindModel::Mutex,
@@ -123,10 +123,12 @@ fn kinds(plan: &Plan) -> Vec<(KindModel, usize)> {
         KindModel::Fair,
         KindModel::RwLock,
     ];
+    const SIXTH: usize = 5;
     let mut random = Rng::with_seed(plan.seed_of(4));
     let servers = random.usize(2..=plan.servers);
     let kind = |name| match ALL.get(name) {
         Some(kind) => *kind,
+        None if name == SIXTH => KindModel::Semaphore,
         // Those that one script takes together.
         None => ALL[random.usize(..2)],
     };
