@@ -5,8 +5,8 @@
 //! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a
 //! claim was granted comes at any time later, as often as it likes, or never. Any request can be in trouble: late on its
 //! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
-//! later, as often as it likes. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. What must hold is in `judge.rs`, `tokens.rs`, `queue.rs` and
-//! `progress.rs`.
+//! later, as often as it likes. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. What must hold is in `judge.rs`, `tokens.rs`, `permits.rs`,
+//! `queue.rs` and `progress.rs`.
 //!
 //! # How states are kept few
 //!

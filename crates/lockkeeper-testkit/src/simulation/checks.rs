@@ -260,11 +260,11 @@ impl Checks {
                 let what = format!("{} alone reads name{name}", short(claim));
                 self.violate("a refusal without cause", what);
             }
-            (Verb::Acquire, Some(Status::OverLimit)) => {
-                if self.limits[name].is_none_or(|limit| permits(call) <= limit) {
-                    let what = format!("{} fits in name{name}", short(claim));
-                    self.violate("a refusal without cause", what);
-                }
+            (Verb::Acquire, Some(Status::OverLimit))
+                if self.limits[name].is_none_or(|limit| permits(call) <= limit) =>
+            {
+                let what = format!("{} fits in name{name}", short(claim));
+                self.violate("a refusal without cause", what);
             }
             (Verb::Acquire, Some(Status::WouldDeadlock)) => {
                 let holders = model.holders(server, main);
