@@ -63,8 +63,8 @@ pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "semaphore_limit_raised_lets_nobody_in",
         &lock::LIMIT,
-        "\nadvance(name)\nlocal reply",
-        "\nlocal reply",
+        "\nadvance(name)\nlocal waiting",
+        "\nlocal waiting",
         Where::Limits,
     ),
     mutant(
