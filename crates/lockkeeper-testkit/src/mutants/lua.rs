@@ -199,8 +199,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_passes_the_queue",
         &lock::ACQUIRE,
-        "\nadvance(name)\nif not is_taken",
-        "\nname.waits = false\nif not is_taken",
+        "\nadvance(name)\nif not holds",
+        "\nname.waits = false\nif not holds",
         Where::Queue,
     ),
     mutant(
