@@ -17,9 +17,13 @@ fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Ca
 }
 
 fn acquire(claim: &str) -> Call {
+    acquire_for(claim, "1000")
+}
+
+fn acquire_for(claim: &str, ttl: &str) -> Call {
     let keys = ["main", "counter", "tombstone", "holders", "queue", "state"];
     let args = [
-        claim, "1000", "0", "0", "mutex", "x", "1", "0", CHANNEL, "poll", "0", "0",
+        claim, ttl, "0", "0", "mutex", "x", "1", "0", CHANNEL, "poll", "0", "0",
     ];
     call(&lock::ACQUIRE, Form::Source, &keys, &args)
 }
@@ -277,7 +281,7 @@ async fn claims_in_many_threads_exclude_one_another() {
                 let claim = number.to_string();
                 let mut held = 0;
                 while held < 50 {
-                    if status(&store, acquire(&claim)).await == Status::Granted {
+                    if status(&store, acquire_for(&claim, "600000")).await == Status::Granted {
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         tokio::task::yield_now().await;
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
