@@ -8,7 +8,7 @@ use lockkeeper::{
     Writer,
 };
 use lockkeeper_core::store::Value;
-use lockkeeper_lua::Status;
+use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
@@ -76,11 +76,11 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
     // The very first call teaches the server the script; only then can a reply be lost.
     let first = S::new(&client, "other").acquire().await.unwrap();
     Guard::release(first).await.unwrap();
-    let before = store.sent(S::ACQUIRE);
+    let before = store.sent(&lock::ACQUIRE);
 
-    store.plan(S::ACQUIRE, Fate::LoseReply);
+    store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = S::new(&client, "name").acquire().await.unwrap();
-    assert_eq!(store.sent(S::ACQUIRE) - before, 2);
+    assert_eq!(store.sent(&lock::ACQUIRE) - before, 2);
     let fence = server
         .command(&["GET", &counter("name").unwrap()])
         .await
@@ -101,7 +101,7 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
 
     assert_eq!(Guard::release(guard).await.unwrap(), Released::Free);
     assert_eq!(
-        store.sent_by_source(S::RELEASE_IN_DOUBT),
+        store.sent_by_source(&lock::RELEASE),
         1,
         "the first copy may still be on its way"
     );
@@ -110,12 +110,12 @@ async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: 
 async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
-    store.plan(S::ACQUIRE, Fate::Keep);
+    store.plan(&lock::ACQUIRE, Fate::Keep);
     let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
-    store.wait_sent(S::ACQUIRE, 1).await;
+    store.wait_sent(&lock::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(S::RELEASE_IN_DOUBT, 1).await;
+    store.wait_sent(&lock::RELEASE, 1).await;
     let report = client.close().await;
     assert_eq!((report.confirmed, report.unconfirmed), (1, 0));
 
@@ -128,7 +128,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
-    store.plan(S::ACQUIRE, Fate::Keep);
+    store.plan(&lock::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
     Guard::release(guard).await.unwrap();
     // The kept copy arrives by another connection, after the release was answered.
@@ -141,14 +141,14 @@ async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     // The server's NOSCRIPT is on its way when the caller gives up.
-    store.plan(S::ACQUIRE, Fate::LoseRequest);
+    store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
-    store.wait_sent(S::ACQUIRE, 1).await;
+    store.wait_sent(&lock::ACQUIRE, 1).await;
     acquiring.abort();
-    store.wait_sent(S::RELEASE_IN_DOUBT, 1).await;
+    store.wait_sent(&lock::RELEASE, 1).await;
     client.close().await;
-    assert_eq!(store.sent_by_source(S::ACQUIRE), 0);
+    assert_eq!(store.sent_by_source(&lock::ACQUIRE), 0);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
@@ -159,7 +159,7 @@ async fn a_server_that_forgot_the_scripts_is_taught_them_again<S: Subject>() {
         server.flush_scripts();
         let first = S::new(&client, "name").acquire().await.unwrap();
         Guard::release(first).await.unwrap();
-        assert_eq!(store.sent_by_source(S::ACQUIRE), round);
+        assert_eq!(store.sent_by_source(&lock::ACQUIRE), round);
     }
 }
 
@@ -167,7 +167,7 @@ async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
-    store.plan(S::RENEW, Fate::LoseRequest);
+    store.plan(&lock::RENEW, Fate::LoseRequest);
     // Sent at ttl/3 = 2.0 s, given up at ttl/6 later, repeated at once.
     tokio::time::sleep(Duration::from_millis(2_900)).await;
     assert_eq!(
@@ -177,7 +177,7 @@ async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
     );
     tokio::time::sleep(Duration::from_millis(99)).await;
     guard.ensure_held().unwrap();
-    store.plan(S::RENEW, Fate::LoseRequest);
+    store.plan(&lock::RENEW, Fate::LoseRequest);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(guard.state(), LeaseState::Uncertain);
     guard.ensure_held().unwrap();
@@ -194,7 +194,7 @@ async fn a_lease_whose_renewals_are_all_lost_ends_for_its_holder_before_it_ends_
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..10 {
-        store.plan(S::RENEW, Fate::LoseRequest);
+        store.plan(&lock::RENEW, Fate::LoseRequest);
     }
     let begun = tokio::time::Instant::now();
     assert_eq!(guard.lost().await.reason, LossReason::Expired);
@@ -221,14 +221,14 @@ async fn a_leave_whose_reply_was_lost_is_repeated_and_the_lock_is_free<S: Subjec
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
-    store.plan(S::RELEASE, Fate::Pass); // by its SHA-1, not known yet
-    store.plan(S::RELEASE, Fate::LoseReply);
+    store.plan(&lock::RELEASE_THIN, Fate::Pass); // by its SHA-1, not known yet
+    store.plan(&lock::RELEASE_THIN, Fate::LoseReply);
     assert_eq!(
         Guard::release(guard).await.unwrap(),
         Released::Free,
         "not held after an unanswered leave of one's own"
     );
-    assert_eq!(store.sent(S::RELEASE), 3);
+    assert_eq!(store.sent(&lock::RELEASE_THIN), 3);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
@@ -237,7 +237,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     for _ in 0..6 {
-        store.plan(S::RELEASE, Fate::LoseRequest);
+        store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     }
     let error = Guard::release(guard).await.unwrap_err();
     assert!(
@@ -258,12 +258,12 @@ async fn a_woken_poller_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
         async move { lock.acquire().await }
     });
     // By its first try and by the one after it has subscribed, both busy.
-    let before = store.sent(S::ACQUIRE);
-    store.wait_sent(S::ACQUIRE, before + 2).await;
+    let before = store.sent(&lock::ACQUIRE);
+    store.wait_sent(&lock::ACQUIRE, before + 2).await;
     let second = tokio::spawn(async move { lock.acquire().wait_for(Duration::from_secs(1)).await });
     tokio::task::yield_now().await;
 
-    store.plan(S::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
+    store.plan(&lock::ACQUIRE, Fate::Refuse("NOPERM of a sudden"));
     Guard::release(guard).await.unwrap();
     assert!(matches!(poller.await.unwrap(), Err(Error::Backend { .. })));
     let second = second.await.unwrap();
@@ -296,10 +296,10 @@ async fn a_renewal_never_outlives_its_leave<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
-    store.plan(S::RENEW, Fate::Keep);
-    store.wait_sent(S::RENEW, 1).await;
+    store.plan(&lock::RENEW, Fate::Keep);
+    store.wait_sent(&lock::RENEW, 1).await;
     Guard::release(guard).await.unwrap();
-    let sent = store.sent(S::RENEW);
+    let sent = store.sent(&lock::RENEW);
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(
         late.field(0).and_then(Value::as_str),
@@ -307,14 +307,14 @@ async fn a_renewal_never_outlives_its_leave<S: Subject>() {
         "a late renewal creates nothing"
     );
     tokio::time::sleep(TTL * 2).await;
-    assert_eq!(store.sent(S::RENEW), sent);
+    assert_eq!(store.sent(&lock::RENEW), sent);
 }
 
 async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     for _ in 0..200 {
-        store.plan(S::ACQUIRE, Fate::NotSent);
+        store.plan(&lock::ACQUIRE, Fate::NotSent);
     }
     let lock = S::new(&client, "name");
     let begun = tokio::time::Instant::now();
@@ -334,6 +334,16 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S:
 }
 
 async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
+    // A type that no kind uses there, and another library's value.
+    for foreign in [
+        &["HSET", MAIN, "field", "value"][..],
+        &["SET", MAIN, "value"],
+    ] {
+        is_lost_alone_to::<S>(foreign).await;
+    }
+}
+
+async fn is_lost_alone_to<S: Subject>(foreign: &[&str]) {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let (victim, other) = (
@@ -343,14 +353,13 @@ async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
     // Once the client hears what it is told, and has asked whether it holds.
     tokio::time::sleep(Duration::from_millis(1)).await;
     server.command(&["DEL", MAIN]).await.unwrap();
-    // A type that neither kind uses there, and one that the other kind does.
-    let foreign = match S::ACQUIRE.name {
-        "mutex/acquire" => ["HSET", MAIN, "field", "value"].as_slice(),
-        _ => ["SET", MAIN, "value"].as_slice(),
-    };
     server.command(foreign).await.unwrap();
     assert_eq!(victim.lost().await.reason, LossReason::Gone);
-    assert_eq!(store.sent(S::RENEW), 2, "one batch, by SHA-1 and by text");
+    assert_eq!(
+        store.sent(&lock::RENEW),
+        2,
+        "one batch, by SHA-1 and by text"
+    );
     assert_eq!(other.state(), LeaseState::Held);
     other.verify().await.unwrap();
 }

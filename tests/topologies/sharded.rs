@@ -1,5 +1,6 @@
 //! Waiters in a cluster whose slots wander and whose primaries die: the messages of their names find them again.
 
+use std::any::type_name;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -105,7 +106,7 @@ async fn follows_a_slot<S: Subject>(cluster: &Cluster) -> Result<()> {
     let waited = pair.hand_over().await?;
     println!(
         "{}: followed in {followed:?}, handed over in {waited:?}",
-        S::ACQUIRE.name
+        type_name::<S>()
     );
     ensure!(
         followed < PROMPT && waited < PROMPT,
@@ -133,7 +134,7 @@ async fn is_served_late<S: Subject>(cluster: &Cluster) -> Result<()> {
     let waited = pair.hand_over().await?;
     println!(
         "{}: a slot that moved unseen cost {waited:?}",
-        S::ACQUIRE.name
+        type_name::<S>()
     );
     Ok(())
 }
@@ -160,7 +161,7 @@ async fn is_served_after_the_way<S: Subject>(cluster: &Cluster) -> Result<()> {
     let begun = Instant::now();
     let granted = timeout(LATE, pair.waiting).await???;
     let waited = granted.duration_since(begun);
-    println!("{}: a slot on its way cost {waited:?}", S::ACQUIRE.name);
+    println!("{}: a slot on its way cost {waited:?}", type_name::<S>());
     Ok(())
 }
 
@@ -192,7 +193,7 @@ async fn follows_a_failover<S: Subject>() -> Result<()> {
     let waited = pair.hand_over().await?;
     println!(
         "{}: followed in {followed:?}, handed over in {waited:?}",
-        S::ACQUIRE.name
+        type_name::<S>()
     );
     ensure!(waited < PROMPT, "{waited:?}");
     Ok(())

@@ -8,7 +8,6 @@ use lockkeeper::{
     Semaphore, SingleServer, Writer,
 };
 use lockkeeper_core::store::Store;
-use lockkeeper_lua::{Script, lock};
 
 use crate::site::Site;
 
@@ -75,15 +74,6 @@ pub trait Subject: Lock<Guard: SingleServer> {
     /// What its holders exclude and are excluded by: of most kinds it itself.
     type Contender: Subject;
 
-    /// The script by which a claim is made a holder.
-    const ACQUIRE: &'static Script;
-    /// The one that renews.
-    const RENEW: &'static Script;
-    /// The one that releases when every acquire was answered.
-    const RELEASE: &'static Script;
-    /// The one that releases when an acquire may still be executed.
-    const RELEASE_IN_DOUBT: &'static Script;
-
     /// Whether waiters stand in a queue on the server.
     const QUEUES: bool = false;
 
@@ -100,11 +90,6 @@ pub trait Subject: Lock<Guard: SingleServer> {
 impl Subject for Mutex {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
-
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
     }
@@ -114,11 +99,6 @@ impl Subject for Mutex {
 impl Subject for ReentrantLock {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
-
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
     }
@@ -127,10 +107,6 @@ impl Subject for ReentrantLock {
 impl Subject for FairLock {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -142,10 +118,6 @@ impl Subject for FairLock {
 impl Subject for Writer {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -157,10 +129,6 @@ impl Subject for Writer {
 impl Subject for Reader {
     type Contender = Writer;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
     const SHARED: bool = true;
 
@@ -173,10 +141,6 @@ impl Subject for Reader {
 impl Subject for Semaphore {
     type Contender = Self;
 
-    const ACQUIRE: &'static Script = &lock::ACQUIRE;
-    const RENEW: &'static Script = &lock::RENEW;
-    const RELEASE: &'static Script = &lock::RELEASE_THIN;
-    const RELEASE_IN_DOUBT: &'static Script = &lock::RELEASE;
     const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {

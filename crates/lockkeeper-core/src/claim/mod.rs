@@ -256,6 +256,10 @@ impl Claim {
     }
 
     fn acquire_answered(&mut self, pending: Pending, answer: Answer, now: Moment) -> Verdict {
+        if let Some(refused) = Verdict::of_refusal(answer) {
+            self.present = self.acquire_in_doubt;
+            return refused;
+        }
         match answer {
             Answer::Granted(token) => {
                 let deadline = self.deadline_of_grant(pending.sent, self.trust);
@@ -265,46 +269,17 @@ impl Claim {
                 }
                 self.hold(token, pending.sent, deadline, now)
             }
-            Answer::Busy(left) => {
-                self.present = self.acquire_in_doubt;
-                Verdict::Busy(left)
-            }
-            Answer::Quarantined(left) => {
-                self.present = self.acquire_in_doubt;
-                Verdict::Quarantined(left)
-            }
-            // Not kept out itself, and not let in alone.
-            Answer::Free => {
-                self.present = self.acquire_in_doubt;
-                Verdict::Free
-            }
             Answer::Waiting(place) => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
-            Answer::QueueFull(length) => {
-                self.present = self.acquire_in_doubt;
-                Verdict::QueueFull(length)
-            }
             Answer::Gone => {
                 self.present = self.acquire_in_doubt;
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
             }
-            Answer::WouldDeadlock => {
-                self.present = self.acquire_in_doubt;
-                Verdict::WouldDeadlock
-            }
-            Answer::OverLimit(limit) => {
-                self.present = self.acquire_in_doubt;
-                Verdict::OverLimit(limit)
-            }
             // Granted unseen, and told to leave before that was known.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
-            }
-            Answer::WrongKind => {
-                self.present = self.acquire_in_doubt;
-                Verdict::WrongKind
             }
             _ => Verdict::Unexpected,
         }

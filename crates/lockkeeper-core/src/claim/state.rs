@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::words::answer::Answer;
 use crate::words::ending::LossReason;
 use crate::words::token::FencingToken;
 
@@ -100,6 +101,23 @@ pub enum Verdict {
     Unexpected,
     /// The answer to a request that had been given up: it changes nothing.
     Ignored,
+}
+
+impl Verdict {
+    /// What an answer to an acquire says that leaves nothing of it on the server.
+    pub(super) const fn of_refusal(answer: Answer) -> Option<Self> {
+        Some(match answer {
+            Answer::Busy(left) => Self::Busy(left),
+            Answer::Quarantined(left) => Self::Quarantined(left),
+            // Not kept out itself, and not let in alone.
+            Answer::Free => Self::Free,
+            Answer::QueueFull(length) => Self::QueueFull(length),
+            Answer::WouldDeadlock => Self::WouldDeadlock,
+            Answer::OverLimit(limit) => Self::OverLimit(limit),
+            Answer::WrongKind => Self::WrongKind,
+            _ => return None,
+        })
+    }
 }
 
 /// The leave that a claim needs.

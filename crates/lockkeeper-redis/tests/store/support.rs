@@ -83,7 +83,7 @@ pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
     let keys = parts.map(|part| format!("{name}{part}"));
     // Others poll the name, and are told when it is free.
     let args = [
-        claim, "60000", "0", "0", "mutex", "x", "1", "0", "wake", "0", "0", "0",
+        claim, "60000", "0", "0", "mutex", "x", "1", "0", "wake", "0", "0",
     ];
     call(&lock::ACQUIRE, &keys, &args, form)
 }
