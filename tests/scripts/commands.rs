@@ -22,7 +22,8 @@ async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
         executed.insert(command.to_owned(), calls);
     }
     // What this test asks, and what a connection asks after a while of silence.
-    for other in ["info", "config|resetstat", "ping"] {
+    // Before Redis 7 a command and its subcommands are one.
+    for other in ["info", "config|resetstat", "config", "ping"] {
         executed.remove(other);
     }
     Ok(executed)
