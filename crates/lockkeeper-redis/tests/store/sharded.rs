@@ -35,13 +35,16 @@ async fn executed(cluster: &Cluster, command: &str) -> u64 {
     executed
 }
 
-/// A move that the store finds by the look it takes right after connecting. The next one is a while away.
+/// A move that the store finds by the look it takes right after connecting, or else by a request that is sent on. The next look is a
+/// while away.
 async fn settled(cluster: &Cluster, store: &RedisStore, channel: &str) {
     store.subscribe(channel).await.unwrap();
     cluster
         .migrate(cluster.slot_of(channel).await.unwrap(), 1)
         .await
         .unwrap();
+    let request = acquire(channel, "mover", Form::Source);
+    store.call(request).await.unwrap();
     eventually("it follows", async || {
         listeners(cluster, 1, channel).await == 1
     })
@@ -320,7 +323,6 @@ async fn one_request_that_is_sent_on_brings_the_subscriptions_along() {
                 .await
                 .unwrap();
         }
-        let begun = Instant::now();
         store
             .call(acquire(&names[0][0], "a", Form::Sha))
             .await
@@ -330,9 +332,8 @@ async fn one_request_that_is_sent_on_brings_the_subscriptions_along() {
                 && listeners(&cluster, 1, &names[0][1]).await == 1
         })
         .await;
+        // Its next look is minutes away.
         until(&mut events, &Event::Reconnected).await;
-        println!("they follow within {:?}", begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(2));
     })
     .await;
 }
