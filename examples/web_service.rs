@@ -28,7 +28,7 @@ async fn pay(client: &Client, order: u32) -> (u16, &'static str) {
 async fn try_pay(client: &Client, order: u32) -> lockkeeper::Result<Option<()>> {
     let lock = Mutex::new(client, &format!("order:{order}"));
     // A visitor waits for a moment, not for a lease.
-    let guard = match lock.acquire().wait_for(Duration::from_millis(50)).await {
+    let guard = match lock.acquire().wait_for(Duration::from_millis(250)).await {
         Ok(guard) => guard,
         Err(Error::Timeout { .. }) => return Ok(None),
         Err(error) => return Err(error),
@@ -41,7 +41,7 @@ async fn try_pay(client: &Client, order: u32) -> lockkeeper::Result<Option<()>> 
 
 /// The bank: slow, and told the token.
 async fn charge(_order: u32, _token: u64) {
-    sleep(Duration::from_millis(500)).await;
+    sleep(Duration::from_secs(1)).await;
 }
 
 #[tokio::main]
