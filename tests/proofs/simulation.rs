@@ -248,6 +248,12 @@ fn a_write_back_that_counts_where_the_claim_is_gone_is_found() {
 }
 
 #[test]
+fn unequal_tokens_that_are_not_written_back_are_found() {
+    let rule = is_caught_in_a_redlock(Mutant::UnequalTokensAgree);
+    assert_eq!(rule, "a grant without a majority");
+}
+
+#[test]
 fn a_quorum_of_those_that_answered_is_found() {
     let rule = is_caught_in_a_redlock(Mutant::QuorumOfAnswers);
     assert_eq!(rule, "a grant without a majority");

@@ -319,6 +319,7 @@ impl Requester {
             .queueing(terms.waiter_ttl, terms.queue_limit)
             .on_inflated(inflated)
             .polling(part.is_polled())
+            .proposing(terms.proposal)
     }
 
     fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {

@@ -50,6 +50,8 @@ pub struct Rounds {
     pub endings: u8,
     /// Whether leases are renewed.
     pub renews: bool,
+    /// Which token each contender asks all servers for: so many milliseconds after the first server's clock at the beginning.
+    pub proposals: [Option<i64>; CONTENDERS],
 }
 
 impl Rounds {
@@ -61,6 +63,8 @@ impl Rounds {
         faults: 0,
         endings: 0,
         renews: false,
+        // The second server's clock is ahead of that, and the others, a majority, follow.
+        proposals: [Some(90), Some(90)],
     };
 
     /// One that dies, or a server that loses its data.
@@ -135,8 +139,8 @@ impl fmt::Display for Rounds {
         )?;
         write!(
             f,
-            "{} ticks, {} faults, {} endings",
-            self.ticks, self.faults, self.endings
+            "{} ticks, {} faults, {} endings, proposals {:?}",
+            self.ticks, self.faults, self.endings, self.proposals
         )
     }
 }
