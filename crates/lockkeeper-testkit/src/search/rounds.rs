@@ -87,8 +87,23 @@ impl Rounds {
         ..Self::SMALL
     };
 
+    /// Two rounds of each contender, which propose almost the same, before time moves on.
+    pub const TWO_ROUNDS: Self = Self {
+        rounds: [2, 2],
+        ticks: 0,
+        proposals: [Some(90), Some(91)],
+        ..Self::SMALL
+    };
+
+    /// A server that loses its data, and has been up for long enough to take part again.
+    pub const A_RETURN: Self = Self {
+        ticks: 2,
+        proposals: [Some(90), Some(50)],
+        ..Self::AN_ENDING
+    };
+
     /// What every change must pass.
-    pub const fn quick() -> [Self; 4] {
+    pub const fn quick() -> [Self; 6] {
         let a_fault = Self {
             faults: 1,
             ..Self::SMALL
@@ -98,6 +113,8 @@ impl Rounds {
             a_fault,
             Self::RENEWALS,
             Self::A_SECOND_ROUND,
+            Self::TWO_ROUNDS,
+            Self::A_RETURN,
         ]
     }
 
@@ -119,6 +136,7 @@ impl Rounds {
             },
             Self {
                 ticks: 1,
+                proposals: [Some(90), None],
                 ..Self::A_SECOND_ROUND
             },
         ]
