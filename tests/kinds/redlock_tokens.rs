@@ -46,7 +46,7 @@ async fn asked_by(process: &Process, names: &[&str]) -> Result<[Vec<usize>; 2]> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_its_first_grant_a_client_asks_each_server_once_to_acquire_any_name() -> Result<()> {
+async fn after_its_first_grant_a_client_asks_each_server_once_to_acquire_any_name() -> Result<()> {
     let servers = servers_ahead([0, 120, -150, 40, 200]);
     let process = servers.process()?;
     process.acquired().await?.release().await?;
