@@ -235,6 +235,10 @@ impl Acquisition {
             Ok(token) => token,
             Err(failure) => {
                 tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
+                let some = (0..seats.len()).any(|place| round.holds_on(place));
+                if some && matches!(failure, Failure::Contended(_)) {
+                    first.engine.requester.was_split();
+                }
                 let shut = (0..seats.len()).filter(|&place| round.is_shut(place));
                 return Err(Missed {
                     failure,
