@@ -178,7 +178,7 @@ pub mod redlock {
         "redlock/acquire",
         with ["clock", "token", "lease", "value", "uptime"],
         keys ["main", "counter", "tombstone"],
-        args ["request", "claim", "ttl", "floor", "longest", "polled"],
+        args ["request", "claim", "ttl", "proposal", "longest", "polled"],
         replies [
             Status::Granted,
             Status::Busy,

@@ -2,22 +2,30 @@
 -- that has been up for less than the longest ttl may have lost claims that are still valid: it grants nothing. Run
 -- again by the holder it arms the ttl again.
 --
+-- The client proposes one token to all servers. A server gives it if its own next one is no larger and the proposal is at most a
+-- second, or half the longest ttl if that is less, ahead of its clock; otherwise it gives its own next one. So servers whose clocks
+-- and counters are nearly the same give the same token, and one that comes back without its data has passed every proposal that it
+-- had followed by the time it takes part again.
+--
 -- KEYS[1] main       the value of one claim, see shared/value
 -- KEYS[2] counter    the last token drawn by any name of the slot on this server, or written back to it
 -- KEYS[3] tombstone  of a release that overtook this claim's acquire
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
--- ARGV[4] floor      the largest token the caller has seen on any of the servers
+-- ARGV[4] proposal   the token that the caller asks all servers for
 -- ARGV[5] longest    the longest ttl that anybody uses, ms
 -- ARGV[6] polled     1 if others of the client poll the name
--- REPLY GRANTED token      this server's: the grant takes the largest of a majority
+-- REPLY GRANTED token      this server's: the grant takes that of a majority, or the largest and writes it back
 -- REPLY BUSY left foreign  ms until the holder's lease ends; negative when it never does; foreign: 1 if it is another library's
 -- REPLY QUARANTINED left   ms until this server takes part again
 -- REPLY REVOKED            the claim holds, is revoked, and is not armed again
 -- REPLY GONE               this claim has left and must not come back
 -- REPLY WRONG_KIND         the name holds another kind's data
 -- PUBLISH nothing
+
+-- How far ahead of the clock a proposal may be, µs, at most.
+local FOLLOWED = 1000000
 
 local value, fault = read_value(KEYS[1], 'GET')
 if fault then
@@ -47,7 +55,11 @@ end
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return { ARGV[1], 'GONE' }
 end
-local drawn = draw_token(KEYS[2], ARGV[4], server_now())
+local now, proposal = server_now(), token_number(ARGV[4])
+local next_own = math.max(last_token(KEYS[2]) + 1, now)
+local follows = proposal > next_own and proposal <= now + math.min(tonumber(ARGV[5]) * 500, FOLLOWED)
+local drawn = string.format('%.0f', follows and proposal or next_own)
+keep_token(KEYS[2], drawn, now)
 local granted = value_of('redlock', 'x', ARGV[2], drawn, ARGV[6] == '1' and 'p' or '')
 redis.call('SET', KEYS[1], granted, 'PX', ARGV[3])
 return { ARGV[1], 'GRANTED', drawn }

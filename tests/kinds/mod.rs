@@ -8,6 +8,7 @@ mod multi;
 mod multi_ends;
 mod redlock;
 mod redlock_leases;
+mod redlock_tokens;
 mod redlock_waiting;
 mod reentrant;
 mod rwlock;

@@ -184,7 +184,8 @@ async fn each_round_is_of_a_claim_that_has_not_been_before() -> Result<()> {
 async fn stopped_behind(script: &'static Script) -> Result<()> {
     let servers = Servers::new();
     for (place, server) in servers.0.iter().enumerate() {
-        server.step_clock(i64::try_from(place)? * 100);
+        // So far apart that they cannot agree about a token, and one is written back.
+        server.step_clock(i64::try_from(place)? * 2000);
     }
     let process = servers.process()?;
     for link in &process.links {
@@ -199,6 +200,8 @@ async fn stopped_behind(script: &'static Script) -> Result<()> {
     ensure!(guard.remaining() > TTL / 2 && servers.held() == 5);
     guard.release().await?;
     ensure!(servers.held() == 0);
+    // The clocks pass that token.
+    sleep(TTL).await;
     for link in &process.links {
         link.slow_down(script, Duration::from_millis(50));
     }

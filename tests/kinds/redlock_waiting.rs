@@ -1,9 +1,12 @@
-//! Waiters of a Redlock that hear of few servers, on embedded servers with paused time.
+//! What waiters of a Redlock hear, and what they wait for then, on embedded servers with paused time.
+
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tokio::time::timeout;
+use lockkeeper_lua::redlock;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::kinds::redlock::{MAIN, Servers, TTL};
+use crate::kinds::redlock::{MAIN, Process, Servers, TTL};
 
 /// What others keep there has no end that anybody could wait for, and most servers let nobody listen.
 #[tokio::test(start_paused = true)]
@@ -25,5 +28,74 @@ async fn who_may_listen_to_a_minority_alone_comes_in_when_a_majority_is_free() -
     let guard = timeout(TTL * 3, waiting).await???;
     ensure!(guard.valid_parts() == 5, "{guard:?}");
     guard.release().await?;
+    Ok(())
+}
+
+/// How long the lock took from the hands of one into those of the next, ten times.
+async fn handed_over(holder: &Process, waiter: &Process) -> Result<Duration> {
+    let delay = |delay| {
+        for link in &waiter.links {
+            link.slow_down(&redlock::ACQUIRE, delay);
+        }
+    };
+    let mut took = Duration::ZERO;
+    for _ in 0..10 {
+        let guard = holder.acquired().await?;
+        // No answer comes before every server has been asked, so all know of the waiter.
+        delay(Duration::from_millis(1));
+        let asked = waiter.links[0].sent(&redlock::ACQUIRE);
+        let waiting = tokio::spawn(waiter.lock.acquire().into_future());
+        // Behind its subscriptions it has asked once more.
+        waiter.links[0]
+            .wait_sent(&redlock::ACQUIRE, asked + 2)
+            .await;
+        sleep(Duration::from_millis(100)).await;
+        delay(Duration::ZERO);
+        let released = Instant::now();
+        guard.release().await?;
+        let next = timeout(TTL, waiting).await???;
+        took += released.elapsed();
+        next.release().await?;
+    }
+    Ok(took)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_at_once_when_all_servers_have_told() -> Result<()> {
+    let servers = Servers::new();
+    let took = handed_over(&servers.process()?, &servers.process()?).await?;
+    ensure!(took == Duration::ZERO, "{took:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_at_once_when_all_servers_that_let_it_listen_have_told() -> Result<()> {
+    let servers = Servers::new();
+    let waiter = servers.process()?;
+    for link in &waiter.links[3..] {
+        link.refuse_subscriptions("NOPERM no channels");
+    }
+    let took = handed_over(&servers.process()?, &waiter).await?;
+    ensure!(took == Duration::ZERO, "{took:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_waits_a_moment_for_the_rest_when_a_majority_has_told() -> Result<()> {
+    let servers = Servers::new();
+    let (holder, waiter) = (servers.process()?, servers.process()?);
+    let guard = holder.acquired().await?;
+    let waiting = tokio::spawn(waiter.lock.acquire().into_future());
+    sleep(Duration::from_millis(100)).await;
+    holder.lose(&[3, 4]);
+    let released = Instant::now();
+    guard.release().await?;
+    let next = timeout(TTL, waiting).await???;
+    let took = released.elapsed();
+    ensure!(next.valid_parts() == 3, "{next:?}");
+    ensure!(
+        took > Duration::ZERO && took < Duration::from_millis(100),
+        "{took:?}"
+    );
     Ok(())
 }

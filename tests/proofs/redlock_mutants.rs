@@ -27,7 +27,8 @@ impl World {
     fn new() -> Result<Self> {
         let servers: Vec<_> = (0..5).map(|_| MemoryStore::new()).collect();
         for (place, server) in servers.iter().enumerate() {
-            server.step_clock(i64::try_from(place)? * 100);
+            // So far apart that no two give the same token of themselves, nor follow what is proposed.
+            server.step_clock(i64::try_from(place)? * 2000);
         }
         let links = [0, 1].map(|_| {
             let link = |server: &MemoryStore| FaultyStore::new(Arc::new(server.sibling()));
@@ -68,7 +69,8 @@ async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
     let world = World::new()?;
     // With a client's first grant it asks once more whether it holds, as soon as it listens: this one listens already.
     world.locks[0].acquire().await?.release().await?;
-    sleep(Duration::from_millis(1)).await;
+    // The clocks pass the token that was written back.
+    sleep(TTL).await;
     let slow = &world.links[0][4];
     slow.slow_down(&redlock::ACQUIRE, Duration::from_millis(5));
     let before = slow.sent(&redlock::ACQUIRE);
@@ -83,6 +85,18 @@ async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
         one.is_none_or(|one| one.ensure_held().is_err()) || other.is_none(),
         "both hold"
     );
+    Ok(())
+}
+
+/// The server with the largest token is out of reach of the next.
+async fn tokens_increase_from_one_majority_to_the_next() -> Result<()> {
+    let world = World::new()?;
+    let one = world.locks[0].acquire().await?;
+    let token = one.fencing_token();
+    one.release().await?;
+    world.links[1][4].silence("");
+    let other = world.locks[1].acquire().await?;
+    ensure!(other.fencing_token() > token, "{other:?} after {token}");
     Ok(())
 }
 
@@ -147,6 +161,14 @@ fn a_write_back_that_counts_where_the_claim_is_gone_is_caught() -> Result<()> {
 }
 
 #[test]
+fn unequal_tokens_that_are_not_written_back_are_caught() -> Result<()> {
+    is_caught(
+        Mutant::UnequalTokensAgree,
+        tokens_increase_from_one_majority_to_the_next,
+    )
+}
+
+#[test]
 fn a_quorum_of_those_that_answered_is_caught() -> Result<()> {
     is_caught(
         Mutant::QuorumOfAnswers,
@@ -167,6 +189,7 @@ fn no_mutant_of_locks_over_several_servers_is_forgotten() {
     let hunted = [
         Mutant::GoneWriteBackCounts,
         Mutant::QuorumOfAnswers,
+        Mutant::UnequalTokensAgree,
         Mutant::ReleaseStopsAtFirstError,
     ];
     assert_eq!(Mutant::QUORUM, hunted);

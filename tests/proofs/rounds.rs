@@ -34,3 +34,15 @@ fn no_overlap_and_tokens_in_order_with_leases_that_are_renewed() -> Result<()> {
 fn no_overlap_and_tokens_in_order_with_a_second_round() -> Result<()> {
     holds_everywhere(&Scope::Rounds(Rounds::quick()[3]))
 }
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn no_overlap_and_tokens_in_order_with_two_rounds_that_propose_almost_the_same() -> Result<()> {
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[4]))
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn no_overlap_and_tokens_in_order_with_a_server_that_comes_back_empty() -> Result<()> {
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[5]))
+}

@@ -120,7 +120,7 @@ fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> 
             Mutant::BelieveWhileConverting => Rule::TokenPassed,
             Mutant::RenewWhileConverting => Rule::LostToItself,
             // A write-back that counts where the claim is gone overlaps nothing.
-            Mutant::GoneWriteBackCounts => Rule::NoMajority,
+            Mutant::GoneWriteBackCounts | Mutant::UnequalTokensAgree => Rule::NoMajority,
             Mutant::QuorumOfAnswers | Mutant::ReuseClaim => continue,
             _ => Rule::ValidTooLong,
         };

@@ -9,6 +9,7 @@ use lockkeeper_lua::redlock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use tokio::time::sleep;
 
 use crate::scripts::single::{
     A, A2, B, DAY, MAIN, Scripts, TTL, Who, name_of, number, token, vectors,
@@ -35,6 +36,8 @@ vectors! { Member:
     a_token_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead
     what_is_no_token_is_not_written_back
     the_scripts_of_a_single_lock_renew_verify_and_release
+    a_proposal_is_followed_and_the_next_token_is_larger
+    a_proposal_that_is_too_far_ahead_or_none_is_not_followed
 }
 
 /// No server is up for that long, ms.
@@ -64,19 +67,54 @@ impl Member {
     }
 
     async fn ask(&self, who: Who, ttl: Duration, longest: &str, polled: &str) -> Result<String> {
-        let name = name_of("name")?;
+        let ttl = ttl.as_millis().to_string();
+        self.acquire_by(who, &[&ttl, "0", longest, polled]).await
+    }
+
+    async fn propose(&self, who: Who, proposal: &str, longest: &str) -> Result<String> {
+        self.acquire_by(who, &["30000", proposal, longest, "0"])
+            .await
+    }
+
+    /// Acquires with these arguments behind the claim.
+    async fn acquire_by(&self, who: Who, args: &[&str]) -> Result<String> {
+        let (name, claim) = (name_of("name")?, who.text()?);
         let keys = vec![MAIN.to_owned(), name.counter(), name.tombstone(&who.id()?)];
-        let (claim, ttl) = (who.text()?, ttl.as_millis().to_string());
-        self.run(
-            &redlock::ACQUIRE,
-            keys,
-            &[&claim, &ttl, "0", longest, polled],
-        )
-        .await
+        self.run(&redlock::ACQUIRE, keys, &[&[&*claim], args].concat())
+            .await
     }
 
     async fn acquire(&self, who: Who) -> Result<String> {
         self.acquire_if_up(who, TTL, "0").await
+    }
+
+    /// Takes the free name with a proposal where the longest ttl is a second, and releases it: the token.
+    async fn drawn(&self, proposal: &str) -> Result<i64> {
+        let token = token(&self.propose(A, proposal, "1000").await?)?;
+        ensure!(self.counter().await? == token);
+        ensure!(self.command(&["GET", MAIN]).await? == format!("redlock x {} {token}", A.text()?));
+        self.release(A).await?;
+        Ok(token)
+    }
+
+    /// Waits until the server has been up for so long that it takes part where the longest ttl is a second.
+    async fn takes_part(&self) -> Result<()> {
+        while self
+            .acquire_if_up(A, TTL, "1000")
+            .await?
+            .starts_with("QUARANTINED")
+        {
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.release(A).await?;
+        Ok(())
+    }
+
+    /// The server's clock, µs.
+    async fn clock(&self) -> Result<i64> {
+        let script =
+            "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000000 + t[2])";
+        Ok(self.command(&["EVAL", script, "0"]).await?.parse()?)
     }
 
     async fn granted(&self, who: Who) -> Result<i64> {
@@ -326,5 +364,76 @@ async fn the_scripts_of_a_single_lock_renew_verify_and_release(it: &Member) -> R
     number(&it.verify(A).await?, "HELD", 1)?;
     ensure!(it.release(B).await? == "NOT_HELD 0" && it.release(A).await? == "RELEASED 1 0");
     ensure!(it.keys().await? == [name_of("name")?.counter()]);
+    Ok(())
+}
+
+async fn a_proposal_is_followed_and_the_next_token_is_larger(it: &Member) -> Result<()> {
+    it.takes_part().await?;
+    loop {
+        let proposal = it.clock().await? + 400_000;
+        let token = it.drawn(&proposal.to_string()).await?;
+        let again = it.drawn(&proposal.to_string()).await?;
+        ensure!(token >= proposal && again > token, "{again} after {token}");
+        if it.clock().await? < proposal {
+            ensure!(
+                token == proposal && again == proposal + 1,
+                "{again} after {token}"
+            );
+            // Nor is what the counter holds lowered by a smaller one.
+            ensure!(it.drawn(&(proposal - 100_000).to_string()).await? > again);
+            return Ok(());
+        }
+    }
+}
+
+async fn a_proposal_that_is_too_far_ahead_or_none_is_not_followed(it: &Member) -> Result<()> {
+    it.takes_part().await?;
+    let hour_ahead = it.clock().await? + 3_600_000_000;
+    let mut last = it.drawn("0").await?;
+    let far = [
+        "9007199254740990",
+        "9007199254740993",
+        "99999999999999999999",
+    ];
+    let none = ["", "x", "-1", "1e300", "1"];
+    for proposal in far
+        .into_iter()
+        .chain(none)
+        .chain([&*hour_ahead.to_string()])
+    {
+        let token = it.drawn(proposal).await?;
+        ensure!(token > last && token < hour_ahead, "{token} for {proposal}");
+        last = token;
+    }
+    Ok(())
+}
+
+/// Half the longest ttl ahead of the clock, and a second at most.
+#[tokio::test]
+async fn a_proposal_is_followed_up_to_its_bound_and_no_chain_of_them_gets_further() -> Result<()> {
+    let server = MemoryStore::new();
+    let now = 1_795_000_000_000_000;
+    server.stop_clock(now);
+    let it = Member::on(server).await?;
+    let mut last = now - 1;
+    for (longest, bound) in [
+        ("1000", 500_000),
+        ("2000", 1_000_000),
+        ("3600000", 1_000_000),
+    ] {
+        for ahead in [bound + 1, bound, bound, 2 * bound] {
+            let proposal = now + ahead;
+            let token = token(&it.propose(A, &proposal.to_string(), longest).await?)?;
+            let own = (last + 1).max(now);
+            let expected = if ahead > bound {
+                own
+            } else {
+                own.max(proposal)
+            };
+            ensure!(token == expected, "{token} for {proposal}, {longest}");
+            last = token;
+            it.release(A).await?;
+        }
+    }
     Ok(())
 }

@@ -72,6 +72,8 @@ defects! {
     GoneWriteBackCounts,
     /// A majority of the servers that answered is enough.
     QuorumOfAnswers,
+    /// Unequal tokens of a majority are taken for equal ones, and nothing is written back.
+    UnequalTokensAgree,
     /// The old claim of a conversion without answer is renewed.
     RenewWhileConverting,
     /// The release of several locks, or servers, stops at the first that fails, and forgets the rest.
@@ -92,9 +94,10 @@ defects! {
 
 impl Mutant {
     /// Those of locks over several servers, beside [`ReuseClaim`](Self::ReuseClaim).
-    pub const QUORUM: [Self; 3] = [
+    pub const QUORUM: [Self; 4] = [
         Self::GoneWriteBackCounts,
         Self::QuorumOfAnswers,
+        Self::UnequalTokensAgree,
         Self::ReleaseStopsAtFirstError,
     ];
 

@@ -19,7 +19,7 @@ use protocol::RedlockProtocol;
 /// # Which lock should I use?
 ///
 /// This one if no single server may be a point of failure and there is no consensus store at hand: of five servers any two may
-/// be down. It costs two round trips to acquire, to all servers at once, and needs a client for each. If a failover of one
+/// be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for each. If a failover of one
 /// server with its replica is good enough, a `Mutex` is simpler. If there is an etcd, a ZooKeeper or a database with the
 /// right transactions in the house, and a second holder would cost money, use that.
 ///
@@ -36,10 +36,11 @@ use protocol::RedlockProtocol;
 ///
 /// # How it works
 ///
-/// Each attempt makes a new claim and asks all servers at once, each for at most a tenth of the ttl. When a majority has
-/// granted, the largest of their fencing tokens is written back to those whose own is smaller, where the claim still holds. When
-/// a majority has it, and the time that all this took leaves something of the ttl, the lock is held. Otherwise the claim leaves
-/// every server, also those that did not answer, and the next attempt follows after a random pause. Each server's part is
+/// Each attempt makes a new claim and asks all servers at once, each for at most a tenth of the ttl. It proposes one fencing token
+/// to all of them, a little ahead of their clocks as far as the client has seen them. When a majority has given the same token, that is
+/// the lock's, after one round trip. Otherwise the largest token of a majority is written back to the others, where the claim still
+/// holds. When a majority has it, and the time that all this took leaves something of the ttl, the lock is held. Otherwise the claim
+/// leaves every server, also those that did not answer, and the next attempt follows after a random pause. Each server's part is
 /// renewed by its own client when a third of the ttl has passed; the lease lasts as long as the parts of a majority.
 ///
 /// # Examples
@@ -80,11 +81,12 @@ use protocol::RedlockProtocol;
 ///
 /// - **It does give fencing tokens**, which increase from holder to holder, also with server clocks that are apart. A resource
 ///   that refuses a token smaller than one it has seen is safe from paused holders. One that cannot is not. What keeps the
-///   servers' counters in step is the claim: the largest token of a majority is written back where the claim still holds, and
-///   a majority must have accepted it. Any two majorities share a server, on which the claim that came later draws a larger token.
+///   servers' counters in step is the claim: a majority has given the token with the grant, or has taken it back where the claim
+///   still holds. Any two majorities share a server, on which the claim that came later draws a larger token.
 ///   So it is data and not timing that orders tokens: when a clock jumps and two believe, their tokens are still in order.
 /// - **A server that loses its data forgets its tokens**, and begins again with its clock. Tokens increase even then as long as
-///   it was lost by a restart and the servers' clocks are no further apart than the longest ttl, for which it stays out.
+///   it was lost by a restart and the servers' clocks are no further apart than half the longest ttl. It stays out for the
+///   whole of that.
 /// - **Exclusion does rest on timing.** No server's clock may run faster, or be stepped forward, by more than the margin (1 % of
 ///   the ttl + 5 ms) within one lease. If the clocks of a majority do, or a clock of one server that others depend on for their
 ///   majority, two holders may believe. For how long a server has been up it knows by its clock, too: a machine that is started

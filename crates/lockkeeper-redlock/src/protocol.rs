@@ -57,7 +57,7 @@ impl Protocol for RedlockProtocol {
             [
                 ask.claim.as_str().to_owned(),
                 ask.ttl_ms(),
-                ask.floor.to_string(),
+                ask.proposal.to_string(),
                 longest.to_string(),
                 u8::from(ask.polled).to_string(),
             ],

@@ -10,7 +10,9 @@ use futures_util::stream::FuturesUnordered;
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::{Asked, Busy, Seat, Stage};
 use crate::claim::Verdict;
+use crate::engine::floors::Floors;
 use crate::engine::requester::Failed;
+use crate::engine::terms::Terms;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::grant::release::failed_on;
@@ -75,6 +77,12 @@ fn reading_of_write_back(
             (WrittenBack::Failed, Some(trouble))
         }
         Err(error) => (WrittenBack::Failed, Some(error)),
+    }
+}
+
+impl Seat {
+    fn floors(&self) -> &Floors {
+        &self.engine.requester.floors
     }
 }
 
@@ -145,10 +153,22 @@ impl Acquisition {
     async fn round(&mut self, stage: &Stage, quorum: Quorum) -> std::result::Result<Hold, Missed> {
         let (seats, first) = (&stage.seats, stage.first());
         let id = first.engine.claim(first.owner);
+        let asked_at = seats.iter().map(|seat| seat.engine.requester.clock.now());
+        let asked_at: Vec<Moment> = asked_at.collect();
+        // What was granted to this client by these servers all of them have been told.
+        let seen = seats
+            .iter()
+            .map(|seat| seat.floors().of(seat.protocol.name()));
+        let seen = seen.min().unwrap_or(0);
+        let next = seats.iter().zip(&asked_at);
+        let next = next.filter_map(|(seat, now)| seat.floors().next(*now));
+        let proposal = quorum.proposal(seen, next);
         let arm = |seat: &Seat| {
-            let part = seat
-                .engine
-                .arm(id.clone(), &seat.protocol, stage.terms(seat), None);
+            let terms = Terms {
+                proposal,
+                ..stage.terms(seat)
+            };
+            let part = seat.engine.arm(id.clone(), &seat.protocol, terms, None);
             Unreleased {
                 engine: Arc::clone(&seat.engine),
                 parts: vec![part],
@@ -162,7 +182,7 @@ impl Acquisition {
         let began = clock.now();
         let drifts = seats.iter().map(|seat| seat.terms.margin);
         let drift = drifts.max().unwrap_or_default();
-        let mut round = Round::new(quorum, first.terms.ttl, drift, began);
+        let mut round = Round::new(quorum, first.terms.ttl, drift, began).above(seen);
         let mut troubles: Vec<Option<StoreError>> = vec![None; seats.len()];
         let mut foreign = Vec::new();
         let ask = async |place: usize| {
@@ -193,6 +213,9 @@ impl Acquisition {
                     if let Ok(Verdict::WrongKind) = outcome {
                         foreign.push(place);
                     }
+                    if let Ok(Verdict::Granted(token)) = outcome {
+                        seats[place].floors().gave(token, proposal, asked_at[place]);
+                    }
                     let (reply, trouble) = reading(outcome);
                     troubles[place] = trouble;
                     round.answered(place, reply, clock.now());
@@ -212,6 +235,10 @@ impl Acquisition {
             Ok(token) => token,
             Err(failure) => {
                 tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
+                let some = (0..seats.len()).any(|place| round.holds_on(place));
+                if some && matches!(failure, Failure::Contended(_)) {
+                    first.engine.requester.was_split();
+                }
                 let shut = (0..seats.len()).filter(|&place| round.is_shut(place));
                 return Err(Missed {
                     failure,
@@ -222,8 +249,7 @@ impl Acquisition {
             }
         };
         for seat in seats {
-            let name = seat.protocol.name();
-            seat.engine.requester.floors.saw(name, token);
+            seat.floors().saw(seat.protocol.name(), token);
         }
         let claims = armed.into_iter().enumerate();
         let claims = claims.filter(|(place, _)| round.holds_on(*place));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::{Busy, Stage};
@@ -21,9 +21,13 @@ use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::store_error::StoreError;
 
-/// How long the first message waits for those of the other servers, at most: whoever holds releases all of them, one after the
-/// other, and a round between would find the rest held. Jitter, too: those who were told together do not ask together.
+/// How long messages of some servers wait for those of the others, at most: whoever holds releases all of them, one after the
+/// other, and a round between would find the rest held. When all have told, nothing is waited for, unless there is a crowd.
 const GATHER: Duration = Duration::from_millis(5);
+
+/// For how long after rivals have kept a claim from a majority its client takes it that there is a crowd: those who are told together do
+/// not ask together then. Many hand-overs of a contended lock, and soon over when the crowd is gone.
+const CROWD: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) enum Turn {
@@ -168,7 +172,8 @@ impl Watch {
     }
 
     /// Waits until it is this waiter's turn to ask: a majority has told, or the time is over for which others hold; or, after a
-    /// pause that grows from time to time, fewer have told and a majority may be free.
+    /// pause that grows from time to time, fewer have told and a majority may be free. If only some have told, or there is a
+    /// crowd, it waits a moment longer.
     async fn turn(&mut self, stage: &Stage) -> Result<()> {
         let clock = Arc::clone(stage.clock());
         let turns = self.places.iter().enumerate();
@@ -203,10 +208,17 @@ impl Watch {
         if pause.is_none() || self.quorum.is_reached(told.len()) {
             self.doubts = Pauses::new(self.random.u64(..));
         }
-        let gather = GATHER.mul_f64(self.random.f64());
-        sleep_until(&clock, clock.now().after(gather)).await;
-        while let Some(Some((number, Ok(())))) = turns.next().now_or_never() {
-            told.push(number);
+        let gather = clock.now().after(GATHER.mul_f64(self.random.f64()));
+        let crowd = stage.first().engine.requester.was_split_within(CROWD);
+        while !told.is_empty() && (crowd || !turns.is_empty()) {
+            tokio::select! {
+                biased;
+                Some(turn) = turns.next() => match turn {
+                    (number, Ok(())) => told.push(number),
+                    (number, Err(error)) => refused.push((number, error)),
+                },
+                () = sleep_until(&clock, gather) => break,
+            }
         }
         drop(turns);
         for number in told {

@@ -8,8 +8,8 @@
 
 mod replicas;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_lua::Script;
@@ -23,6 +23,7 @@ use crate::seam::observer::{LeaseEvent, Observed};
 use crate::seam::protocol::{RequestContext, ScriptCall, Together};
 use crate::seam::store::{Call, Form, Reply, Store};
 use crate::words::answer::{Answer, Verb};
+use crate::words::moment::Moment;
 use crate::words::rules::Rules;
 use crate::words::store_error::{Outcome, Request, StoreError};
 use crate::words::token::FencingToken;
@@ -63,6 +64,8 @@ pub(crate) struct Requester {
     /// What the store is called in every process, if it has a name.
     store_name: Option<Arc<str>>,
     pub(crate) floors: Floors,
+    /// When a claim last held on some of several servers and others kept it from a majority.
+    split: Mutex<Option<Moment>>,
 }
 
 impl Requester {
@@ -82,7 +85,20 @@ impl Requester {
             store_name,
             requests: AtomicU64::new(1),
             floors: Floors::default(),
+            split: Mutex::default(),
         }
+    }
+
+    /// A claim held on some of several servers, and others kept it from a majority.
+    pub(crate) fn was_split(&self) {
+        let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        *split = Some(self.clock.now());
+    }
+
+    /// Whether that was within so long.
+    pub(crate) fn was_split_within(&self, past: Duration) -> bool {
+        let split = *self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        split.is_some_and(|split| self.clock.now().since(split) < past)
     }
 
     /// What its server is called, if that has a name or an address.
@@ -319,6 +335,7 @@ impl Requester {
             .queueing(terms.waiter_ttl, terms.queue_limit)
             .on_inflated(inflated)
             .polling(part.is_polled())
+            .proposing(terms.proposal)
     }
 
     fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {

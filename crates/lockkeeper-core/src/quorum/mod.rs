@@ -7,8 +7,9 @@
 //! - A quorum is counted over all servers there are, never over those that answered.
 //! - The time for which a server's grant may be believed in counts from before the send of its request, less the drift of
 //!   clocks. A lease lasts as long as a quorum of such times.
-//! - A grant is none before the largest token of a quorum of grants is the last one on a quorum of servers that still hold
-//!   the claim, and before the time has been looked at once more behind that.
+//! - A grant is none before a quorum of servers has its token for the last one while the claim holds there: because they have all
+//!   given the same, or because the largest of a quorum of grants was written back to them. And not before the time has been
+//!   looked at once more behind that.
 //! - A round decides once. The next one is of another claim.
 
 mod round;
@@ -18,6 +19,10 @@ use std::time::Duration;
 pub use round::{Failure, Reply, Round, Step, WrittenBack};
 
 use crate::words::moment::Moment;
+
+/// How far the token that is asked for may be ahead of what a quorum would draw, µs: half of what servers follow at most, so that all
+/// of the quorum follow.
+const APART: u64 = 500_000;
 
 /// How many servers there are, and how many of them decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +75,17 @@ impl Quorum {
     /// For how long a quorum may be believed in, when each server's part may be for so long; zero if no quorum may.
     pub fn remaining(self, parts: impl IntoIterator<Item = Duration>) -> Duration {
         self.reached_by(parts).unwrap_or(Duration::ZERO)
+    }
+
+    /// The token to ask all servers for, so that as many as possible give the same: above `seen`, and as large as the `next` of every
+    /// server, but for those too far ahead of a quorum. Of fewer servers than a quorum nothing follows.
+    pub fn proposal(self, seen: u64, next: impl IntoIterator<Item = u64>) -> u64 {
+        let mut next: Vec<u64> = next.into_iter().collect();
+        next.sort_unstable();
+        let usual = next.get(self.size() - 1).copied();
+        let within = |next: &u64| usual.is_some_and(|usual| *next <= usual.saturating_add(APART));
+        let largest = next.into_iter().rfind(within).unwrap_or(0);
+        largest.max(seen.saturating_add(1))
     }
 
     /// When a quorum of servers is free, if each is at its moment; `None` of a server: nobody knows.

@@ -100,8 +100,10 @@ pub struct Round {
     began: Moment,
     /// When a quorum had granted.
     reached: Option<Moment>,
-    /// The largest token of those that had granted by then; from now on the round's own.
+    /// What a quorum of those that had granted by then has given, or the largest; from now on the round's own.
     token: Option<FencingToken>,
+    /// The largest token of the name that the client had seen before.
+    seen: u64,
     decided: bool,
 }
 
@@ -116,8 +118,16 @@ impl Round {
             began: now,
             reached: None,
             token: None,
+            seen: 0,
             decided: false,
         }
+    }
+
+    /// The same for a client that has seen this token of the name, and is granted a larger one whatever the servers give.
+    #[must_use]
+    pub const fn above(mut self, seen: u64) -> Self {
+        self.seen = seen;
+        self
     }
 
     /// The server has answered the acquire. An answer behind the decision to write back comes too late: the server does not
@@ -196,22 +206,36 @@ impl Round {
         if open > 0 && now < patience {
             return Step::Wait(Some(patience));
         }
-        let tokens = self.servers.iter().filter_map(|server| match server {
-            Server::Granted { token, .. } => Some(*token),
-            _ => None,
-        });
-        let Some(largest) = tokens.max() else {
-            return Step::Failed(Failure::Late);
-        };
-        self.token = Some(largest);
-        let behind = self.begin_write_back(largest);
-        if behind.is_empty() {
-            return self.confirm(largest, now);
+        if let Some(agreed) = self.agreed(now) {
+            self.token = Some(agreed);
+            return Step::Granted(agreed);
         }
-        Step::WriteBack(largest, behind)
+        let unseen = FencingToken::new(self.seen.saturating_add(1));
+        let largest = self.tokens().fold(unseen, FencingToken::max);
+        self.token = Some(largest);
+        Step::WriteBack(largest, self.begin_write_back(largest))
     }
 
-    /// Which servers have granted a smaller token. One that has given the largest has it for its last.
+    /// The token that a quorum has given, each server as its last. What others have given does not matter: whoever is granted next
+    /// meets one of the quorum.
+    fn agreed(&self, now: Moment) -> Option<FencingToken> {
+        if mutant!(UnequalTokensAgree) {
+            return self.tokens().max();
+        }
+        let given = |server: &Server, agreed| matches!(server, Server::Granted { token, until, .. } if *token == agreed && now < *until);
+        let mut tokens = self.tokens().filter(|token| token.get() > self.seen);
+        tokens.find(|token| self.is_reached(self.count(|server| given(server, *token))))
+    }
+
+    /// Those that were granted.
+    fn tokens(&self) -> impl Iterator<Item = FencingToken> {
+        self.servers.iter().filter_map(|server| match server {
+            Server::Granted { token, .. } => Some(*token),
+            _ => None,
+        })
+    }
+
+    /// Which servers have granted another token. One that has given this has it for its last.
     fn begin_write_back(&mut self, largest: FencingToken) -> Vec<usize> {
         let mut behind = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {

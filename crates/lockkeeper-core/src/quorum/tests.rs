@@ -53,6 +53,60 @@ fn the_largest_token_is_written_back_to_those_behind_and_then_the_claim_holds() 
 }
 
 #[test]
+fn what_a_quorum_has_given_alike_is_the_token_and_nothing_is_written_back() {
+    let agreed = Step::Granted(FencingToken::new(7));
+    for other in [token(5), token(7), token(9), Reply::Failed] {
+        let (round, step) = after(3, &[(0, token(7)), (1, other), (2, token(7))], 5);
+        assert_eq!(step, agreed, "{other:?}");
+        assert_eq!(round.holds_on(1), other != Reply::Failed, "{other:?}");
+    }
+    // Two of five are none, however many there are of each.
+    let pairs = [7, 7, 9, 9, 8].map(token);
+    let (_, step) = after(5, &[0, 1, 2, 3, 4].map(|it| (it, pairs[it])), 5);
+    let largest = FencingToken::new(9);
+    assert_eq!(step, Step::WriteBack(largest, vec![0, 1, 4]));
+}
+
+#[test]
+fn the_token_of_a_round_is_above_what_its_client_has_seen() {
+    let above = |seen| {
+        let mut round = round(3).above(seen);
+        for server in 0..3 {
+            round.answered(server, token(7), at(5));
+        }
+        let step = round.step(at(5));
+        (round, step)
+    };
+    assert_eq!(above(6).1, Step::Granted(FencingToken::new(7)));
+    let (mut round, step) = above(7);
+    let larger = FencingToken::new(8);
+    assert_eq!(step, Step::WriteBack(larger, vec![0, 1, 2]));
+    round.written_back(0, WrittenBack::Accepted);
+    assert_eq!(round.step(at(6)), Step::Wait(Some(at(985))));
+    round.written_back(2, WrittenBack::Accepted);
+    assert_eq!(round.step(at(7)), Step::Granted(larger));
+}
+
+#[test]
+fn all_servers_are_asked_for_what_as_many_as_possible_can_give() {
+    let quorum = Quorum::of(5).unwrap();
+    let proposal = |seen, next: &[u64]| quorum.proposal(seen, next.iter().copied());
+    // The largest that a quorum follows.
+    assert_eq!(proposal(7, &[100, 400, 200, 500_200, 300]), 500_200);
+    assert_eq!(proposal(7, &[100, 400, 200, 500_301, 300]), 400);
+    assert_eq!(proposal(7, &[500_301, 500_400, 100, 200, 300]), 300);
+    // One whose clock is behind takes nothing from the others.
+    assert_eq!(
+        proposal(7, &[1, 9_000_000, 9_000_001, 9_000_002]),
+        9_000_002
+    );
+    assert_eq!(proposal(900, &[100, 400, 200, 500, 300]), 901);
+    // Too little is known.
+    assert_eq!(proposal(7, &[100, 200]), 8);
+    assert_eq!(proposal(0, &[]), 1);
+}
+
+#[test]
 fn a_write_back_where_the_claim_is_gone_does_not_count() {
     let (mut round, _) = after(3, &[(0, token(7)), (1, token(9)), (2, token(8))], 5);
     round.written_back(0, WrittenBack::Refused);
@@ -148,10 +202,10 @@ fn answers() -> impl Strategy<Value = Vec<(usize, Reply, WrittenBack, u64)>> {
 }
 
 proptest! {
-    /// Whatever is answered in whatever order: a grant has a quorum that holds, whose largest token it takes, and that may
+    /// Whatever is answered in whatever order: a grant has a quorum that holds, has its token for the last one, and may
     /// still be believed in; and every round comes to an end when everybody has answered.
     #[test]
-    fn a_grant_is_one_of_a_quorum_that_holds_and_knows_the_largest_token(answers in answers()) {
+    fn a_grant_is_one_of_a_quorum_that_holds_and_has_its_token_for_the_last(answers in answers()) {
         let servers = answers.len();
         let quorum = Quorum::of(servers).unwrap();
         let mut round = round(servers);
@@ -175,11 +229,12 @@ proptest! {
             prop_assert_eq!(Some(*token), granted.iter().map(|(_, token)| *token).max());
             asked = Some((*token, behind.clone()));
         }
-        let mut accepted: Vec<usize> = match &asked {
-            Some((largest, _)) => granted.iter().filter(|(_, token)| token == largest)
-                .map(|(server, _)| *server).collect(),
-            None => granted.iter().map(|(server, _)| *server).collect(),
+        let decided = match (&asked, &step) {
+            (Some((token, _)), _) | (None, Step::Granted(token)) => Some(*token),
+            _ => None,
         };
+        let given = granted.iter().filter(|(_, token)| Some(*token) == decided);
+        let mut accepted: Vec<usize> = given.map(|(server, _)| *server).collect();
         if let Some((_, behind)) = &asked {
             for (server, _, outcome, pause) in &answers {
                 if !behind.contains(server) {
@@ -199,7 +254,7 @@ proptest! {
         match step {
             Step::Granted(token) => {
                 prop_assert!(quorum.is_reached(accepted.len()));
-                prop_assert!(granted.iter().all(|(_, other)| *other <= token));
+                prop_assert_eq!(Some(token), decided);
                 prop_assert!(at(now) < at(0).after(TTL - DRIFT));
             }
             Step::Failed(_) => {}

@@ -108,6 +108,8 @@ pub struct RequestContext<'a> {
     pub inflated: bool,
     /// Whether others of this client may be polling the name.
     pub polled: bool,
+    /// The token that all servers of a majority are asked for; 0: none.
+    pub proposal: u64,
 }
 
 impl<'a> RequestContext<'a> {
@@ -128,7 +130,15 @@ impl<'a> RequestContext<'a> {
             queue_limit: None,
             inflated: true,
             polled: false,
+            proposal: 0,
         }
+    }
+
+    /// The same for a claim for which all servers of a majority are asked for this token.
+    #[must_use]
+    pub const fn proposing(mut self, proposal: u64) -> Self {
+        self.proposal = proposal;
+        self
     }
 
     /// The same for a claim that may wait in a queue.

@@ -6,16 +6,18 @@
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
 
+mod majority;
 mod modes;
 mod permits;
 mod several;
 
+pub use majority::REDLOCK;
 pub use modes::RWLOCK;
 pub use permits::SEMAPHORE;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
-use crate::search::{Bounds, Scope, Sets};
+use crate::search::{Bounds, Rounds, Scope, Sets};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -82,6 +84,8 @@ enum Where {
     Conversions,
     /// Sets that share a re-entrant lock, or a mutex.
     Sets,
+    /// A majority of servers.
+    Rounds(Rounds),
     /// More clients than a search has: the simulation finds it.
     FourClients,
 }
@@ -113,6 +117,7 @@ impl Mutant {
     pub fn scopes(&self) -> Vec<Scope> {
         let bounds = match self.world {
             Where::FourClients => return Vec::new(),
+            Where::Rounds(rounds) => return vec![Scope::Rounds(rounds)],
             Where::Sets => {
                 return [Sets::SMALL, Sets::SMALL_OF_MUTEXES]
                     .map(Scope::Sets)
@@ -156,7 +161,7 @@ const fn mutant(
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let single = ALL.iter().chain(FAIR).chain(RWLOCK).chain(SEMAPHORE);
     let searched = modes::SEARCHED.iter().chain(permits::SEARCHED);
-    single.chain(searched).chain(MULTI)
+    single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
 
 /// Mutants of the scripts that the fair lock shows, which the simulation must find too.

@@ -18,7 +18,7 @@ const OF_CONVERSIONS: [Mutant; 3] = [
 ];
 
 /// Those of locks by a majority.
-const OF_ROUNDS: [(Mutant, Rounds); 3] = [
+const OF_ROUNDS: [(Mutant, Rounds); 4] = [
     // With a server that two contenders cannot reach each, a majority of those that answered is none.
     (
         Mutant::QuorumOfAnswers,
@@ -28,6 +28,7 @@ const OF_ROUNDS: [(Mutant, Rounds); 3] = [
             ..Rounds::SMALL
         },
     ),
+    (Mutant::UnequalTokensAgree, Rounds::SMALL),
     // With a server that loses the claim between its grant and the write-back.
     (Mutant::GoneWriteBackCounts, Rounds::AN_ENDING),
     // With a release of the first round that is executed in the second.

@@ -50,6 +50,8 @@ pub struct Rounds {
     pub endings: u8,
     /// Whether leases are renewed.
     pub renews: bool,
+    /// Which token each contender asks all servers for: so many milliseconds after the first server's clock at the beginning.
+    pub proposals: [Option<i64>; CONTENDERS],
 }
 
 impl Rounds {
@@ -61,6 +63,8 @@ impl Rounds {
         faults: 0,
         endings: 0,
         renews: false,
+        // The second server's clock is ahead of that, and the others, a majority, follow.
+        proposals: [Some(90), Some(90)],
     };
 
     /// One that dies, or a server that loses its data.
@@ -83,8 +87,23 @@ impl Rounds {
         ..Self::SMALL
     };
 
+    /// Two rounds of each contender, which propose almost the same, before time moves on.
+    pub const TWO_ROUNDS: Self = Self {
+        rounds: [2, 2],
+        ticks: 0,
+        proposals: [Some(90), Some(91)],
+        ..Self::SMALL
+    };
+
+    /// A server that loses its data, and has been up for long enough to take part again.
+    pub const A_RETURN: Self = Self {
+        ticks: 2,
+        proposals: [Some(90), Some(50)],
+        ..Self::AN_ENDING
+    };
+
     /// What every change must pass.
-    pub const fn quick() -> [Self; 4] {
+    pub const fn quick() -> [Self; 6] {
         let a_fault = Self {
             faults: 1,
             ..Self::SMALL
@@ -94,6 +113,8 @@ impl Rounds {
             a_fault,
             Self::RENEWALS,
             Self::A_SECOND_ROUND,
+            Self::TWO_ROUNDS,
+            Self::A_RETURN,
         ]
     }
 
@@ -115,6 +136,7 @@ impl Rounds {
             },
             Self {
                 ticks: 1,
+                proposals: [Some(90), None],
                 ..Self::A_SECOND_ROUND
             },
         ]
@@ -135,8 +157,8 @@ impl fmt::Display for Rounds {
         )?;
         write!(
             f,
-            "{} ticks, {} faults, {} endings",
-            self.ticks, self.faults, self.endings
+            "{} ticks, {} faults, {} endings, proposals {:?}",
+            self.ticks, self.faults, self.endings, self.proposals
         )
     }
 }

@@ -26,6 +26,8 @@ type Request = (usize, Keys, u8, Claimant, Asked);
 pub(super) struct Runs {
     protocol: Arc<dyn Protocol>,
     ttl: Duration,
+    /// What each contender asks all servers for.
+    proposals: [u64; CONTENDERS],
     patch: Option<Patch>,
     owners: Vec<Owner>,
     /// By place and the last loss of data, which an engine knows apart from its keys.
@@ -42,6 +44,10 @@ impl Runs {
         Ok(Self {
             protocol: KindModel::REDLOCK.protocol(Mode::Write, Name::new("", "n")?, ttl),
             ttl,
+            proposals: bounds.proposals.map(|ahead| {
+                let proposal = ahead.map(|ahead| TICKS.server_time(0, ahead));
+                proposal.map_or(0, i64::unsigned_abs)
+            }),
             patch: patch.cloned(),
             owners: clients.map(owner).collect::<Result<_>>()?,
             servers: FxHashMap::default(),
@@ -84,10 +90,10 @@ impl Runs {
         if let Some(holds) = self.held.get(&key) {
             return Ok(*holds);
         }
-        let claim = self.claim(claimant);
+        let (claim, protocol) = (self.claim(claimant), Arc::clone(&self.protocol));
         // At a time before anything can have expired.
-        let holder = self.restored(place, keys, 0)?.execute(&["GET", "n"])?;
-        let holds = holder.as_str() == Some(claim.as_str());
+        let server = self.restored(place, keys, 0)?;
+        let holds = server.left(&*protocol, &claim)?.is_some();
         self.held.insert(key, holds);
         Ok(holds)
     }
@@ -106,7 +112,11 @@ impl Runs {
             return Ok(*run);
         }
         let claim = self.claim(claimant);
-        let ask = RequestContext::new(&claim, self.ttl, 0, None);
+        let proposal = self.proposals[usize::from(claimant.client)];
+        // Nobody inflates a name of this kind.
+        let ask = RequestContext::new(&claim, self.ttl, 0, None)
+            .on_inflated(false)
+            .proposing(proposal);
         let call = match asked {
             Asked::Acquire => self.protocol.acquire(ask),
             Asked::WriteBack(token) => {

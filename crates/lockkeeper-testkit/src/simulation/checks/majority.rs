@@ -16,8 +16,8 @@ pub(super) struct Majorities {
     /// Those that may be valid, and of which host.
     held: Vec<(usize, Lease)>,
     last: u64,
-    /// Which servers have answered that a token is their last and its claim holds.
-    answered: BTreeMap<u64, BTreeSet<usize>>,
+    /// Which servers have answered that a token is their last and a claim of this owner holds with it.
+    answered: BTreeMap<(String, u64), BTreeSet<usize>>,
 }
 
 impl Majorities {
@@ -38,8 +38,11 @@ impl Majorities {
             (Status::Raised, _) => item.args.get(1).and_then(|token| token.parse().ok()),
             _ => None,
         };
-        if let Some(token) = token {
-            self.answered.entry(token).or_default().insert(place);
+        let claim = item.args.first().and_then(|claim| claim.split_once('/'));
+        if let (Some((owner, _)), Some(token)) = (claim, token) {
+            let owner = owner.to_owned();
+            let servers = self.answered.entry((owner, token)).or_default();
+            servers.insert(place);
         }
     }
 
@@ -52,7 +55,8 @@ impl Majorities {
         let token = lease.fencing_token().get();
         self.held.retain(|(_, held)| held.ensure_held().is_ok());
         let other = self.held.first().map(|(other, _)| *other);
-        let servers = self.answered.get(&token).map_or(0, BTreeSet::len);
+        let claim = (lease.owner().to_string(), token);
+        let servers = self.answered.get(&claim).map_or(0, BTreeSet::len);
         let last = std::mem::replace(&mut self.last, token);
         self.held.push((host, lease.clone()));
         let violation = |rule, what| Err(Violation { rule, what });

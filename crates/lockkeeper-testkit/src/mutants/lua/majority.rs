@@ -1,0 +1,31 @@
+//! Mutants of the scripts of one of several servers. That a proposal is followed however far ahead it is shows by a vector of the script.
+
+use lockkeeper_lua::redlock;
+
+use super::{Mutant, Where, mutant};
+use crate::search::Rounds;
+
+/// Mutants of the scripts of a Redlock.
+pub const REDLOCK: &[Mutant] = &[
+    mutant(
+        "redlock_acquire_does_not_keep_what_it_has_followed",
+        &redlock::ACQUIRE,
+        "keep_token(KEYS[2], drawn, now)\n",
+        "keep_token(KEYS[2], string.format('%.0f', next_own), now)\n",
+        Where::Rounds(Rounds::SMALL),
+    ),
+    mutant(
+        "redlock_acquire_follows_back_to_what_was_drawn",
+        &redlock::ACQUIRE,
+        "proposal > next_own and ",
+        "proposal > 0 and ",
+        Where::Rounds(Rounds::SMALL),
+    ),
+    mutant(
+        "redlock_raise_does_not_keep_the_token",
+        &redlock::RAISE,
+        "  keep_token(KEYS[2], ARGV[3], server_now())\n",
+        "",
+        Where::Rounds(Rounds::SMALL),
+    ),
+];
