@@ -265,7 +265,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             // The two sides have not been up for the same time: neither is out.
             "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1", "1", "1", "poll"]),
-            "floor" => one(random, FLOORS),
+            "floor" | "proposal" => one(random, FLOORS),
             "token" => one(random, &["0", "0", "4503599627370497"]),
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),

@@ -186,7 +186,7 @@ async fn what_is_no_cluster_or_nobody_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn a_slot_that_has_moved_costs_one_redirection_and_no_second_execution() {
+async fn a_slot_that_has_moved_costs_one_redirection_at_most_and_no_second_execution() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
@@ -199,14 +199,21 @@ async fn a_slot_that_has_moved_costs_one_redirection_and_no_second_execution() {
         let before = executed(&cluster).await;
         assert_eq!(status(&store, name, "a").await, Status::Held);
         assert_eq!(executed(&cluster).await, before + 1);
-        let redirected = async || {
+        let redirections = async || {
             let errors = cluster.nodes()[0].command(&["INFO", "errorstats"]).await;
             let errors = errors.unwrap().into_text().unwrap();
-            errors.contains("errorstat_MOVED:count=1\r\n")
+            let count = errors.split("errorstat_MOVED:count=").nth(1);
+            count.map_or(0, |count| count.lines().next().unwrap().parse().unwrap())
         };
-        assert!(redirected().await);
+        // None, if the look that the store takes after connecting has come late enough to find the move.
+        let first: u64 = redirections().await;
+        assert!(first <= 1, "{first} redirections");
         assert_eq!(status(&store, name, "a").await, Status::Held);
-        assert!(redirected().await, "it was sent to the wrong node again");
+        assert_eq!(
+            redirections().await,
+            first,
+            "it was sent to the wrong node again"
+        );
     })
     .await;
 }
