@@ -199,24 +199,22 @@ pub mod redlock {
     );
 }
 
-/// Several names, each of a kind whose claims take all of it and do not queue, taken all or none. Under each name lies what its kind
-/// writes, and the scripts of [`lock`] arm and verify the leases.
+/// Several names, each held as a whole by a claim of its own, taken all or none. Under each name lies what its kind writes, and the
+/// scripts of [`lock`] arm and verify the leases.
 pub mod multi {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
     /// Makes claims holders of free names, all of them or none; a batch.
     pub const ACQUIRE: Script = script!(
         "multi/acquire",
-        with [
-            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
-            "queue", "waiters", "place", "turns", "enter", "several"
-        ],
-        keys ["main", "counter", "tombstone", "holders", "queue", "state"],
-        args ["request", "claim", "ttl", "floor", "kind", "reenters", "polls", "polled"],
+        with ["clock", "token", "client", "lease", "value"],
+        keys ["main", "counter", "tombstone"],
+        args ["request", "claim", "ttl", "floor", "kind", "share", "polled"],
         items [
             Status::Granted,
             Status::Free,
             Status::Busy,
+            Status::Inflated,
             Status::Revoked,
             Status::Gone,
             Status::WrongKind,
@@ -226,13 +224,10 @@ pub mod multi {
     /// Claims go, each from a name of its own; a batch.
     pub const RELEASE: Script = script!(
         "multi/release",
-        with [
-            "clock", "token", "client", "lease", "wake", "value", "thin", "members", "standing", "holding", "admit",
-            "settle"
-        ],
-        keys ["main", "tombstone", "holders", "queue", "state"],
-        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "kind", "reenters"],
-        items [Status::Released, Status::Cooldown, Status::NotHeld],
+        with ["wake", "value", "thin"],
+        keys ["main", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl"],
+        items [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],
     );
 }
 

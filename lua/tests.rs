@@ -53,7 +53,6 @@ fn statuses(code: &str) -> BTreeSet<&str> {
 const ANSWERING: [(&str, &str); 3] = [
     ("return stand(", include_str!("shared/place.lua")),
     ("and beat(", include_str!("shared/heartbeat.lua")),
-    ("= refusal(", include_str!("shared/several.lua")),
 ];
 
 /// The fragments that are the beginning of a script.

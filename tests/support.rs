@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use lockkeeper::Client;
+use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::Name;
 use lockkeeper_core::store::Store;
 use lockkeeper_memory::MemoryStore;
@@ -21,6 +21,21 @@ pub(crate) fn faulty(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((Client::builder().ttl(ttl).build(shared)?, store))
+}
+
+/// The settings of a client that shares its names with other libraries, which know no queue: its mutexes are polled for.
+pub(crate) fn polling() -> ClientBuilder {
+    Client::builder().namespace("")
+}
+
+/// As [`faulty`], of a client whose mutexes are polled for.
+pub(crate) fn faulty_polling(
+    server: &MemoryStore,
+    ttl: Duration,
+) -> Result<(Client, Arc<FaultyStore>)> {
+    let store = FaultyStore::new(Arc::new(server.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    Ok((polling().ttl(ttl).build(shared)?, store))
 }
 
 /// The key from whose counter a name of the usual namespace draws its tokens.

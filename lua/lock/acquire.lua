@@ -20,8 +20,8 @@
 -- ARGV[11] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
 -- ARGV[12] reenters     1 if an owner that holds is let in again
 -- REPLY GRANTED token limit    limit: how many parts there are, if it is another number than the claim's share says; otherwise missing
--- REPLY WAITING left position limit  ms until the last lease of the holders ends; the place in the queue, 1 for the next
--- REPLY BUSY left foreign      the claim is not to wait; left as above; negative: without end; foreign: 1 if another library's claim holds
+-- REPLY WAITING left position limit  ms until the first lease of the holders ends; the place in the queue, 1 for the next
+-- REPLY BUSY left foreign      the claim is not to wait; ms until the last lease of the holders ends; negative: without end; foreign: 1 if another library's claim holds
 -- REPLY QUEUE_FULL length      so many wait
 -- REPLY WOULD_DEADLOCK         it would wait for another claim of its own owner
 -- REPLY OVER_LIMIT limit       it asks for more parts than there are

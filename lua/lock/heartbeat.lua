@@ -17,11 +17,11 @@
 -- ARGV[8i] channel       what the channels begin with on which clients are told of grants
 -- ARGV[8i+1] reenters    1 if an owner that holds is let in again
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list
--- ITEM GRANTED token  the claim holds, by its turn or because its owner does; its lease is armed
--- ITEM WAITING place  in the queue, 1 for the next
--- ITEM MORE           waiting, but the run has done as much as it may for others: to be run again at once
--- ITEM REVOKED        the claim holds, is revoked, and is not armed
--- ITEM GONE           it does not wait, and does not hold
+-- ITEM GRANTED token       the claim holds, by its turn or because its owner does; its lease is armed
+-- ITEM WAITING place left  in the queue, 1 for the next; to that one also: ms until the first lease of the holders ends
+-- ITEM MORE                waiting, but the run has done as much as it may for others: to be run again at once
+-- ITEM REVOKED             the claim holds, is revoked, and is not armed
+-- ITEM GONE                it does not wait, and does not hold
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
 
 local reply = { ARGV[1], 'DONE' }

@@ -1,60 +1,91 @@
--- multi/acquire: lets claims hold several names, each of a kind whose claims take all of it and do not queue: all of them or none. What
--- lies under a name is what its own kind writes. Run again by the holders it arms their leases again and gives the same tokens.
+-- multi/acquire: lets claims hold several names that are free: all of them or none, and none of them waits. What lies under a name is
+-- what lock/acquire writes. Run again by the holders it arms their leases again and gives the same tokens.
 --
--- KEYS[6i-5] main       the value of one claim, or a marker, see shared/value
--- KEYS[6i-4] counter    the last token drawn by any name of the slot
--- KEYS[6i-3] tombstone  of a release that overtook this claim's acquire
--- KEYS[6i-2] holders    ZSET: <flag><share>:<claim> -> server ms of the end of its lease
--- KEYS[6i-1] queue      ZSET: <share>:<claim> -> its ticket
--- KEYS[6i] state        HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[3i-2] main       the value of one claim, or a marker, see shared/value
+-- KEYS[3i-1] counter    the last token drawn by any name of the slot
+-- KEYS[3i] tombstone    of a release that overtook this claim's acquire
 -- ARGV[1] request       echoed
--- ARGV[7i-5] claim
--- ARGV[7i-4] ttl        of the lease, ms
--- ARGV[7i-3] floor      the largest token the caller has seen
--- ARGV[7i-2] kind
--- ARGV[7i-1] reenters   1 if an owner that holds is let in again
--- ARGV[7i] polls        1 if the claim asks again when it is told that the name is free
--- ARGV[7i+1] polled     1 if others of the client poll the name
+-- ARGV[6i-4] claim
+-- ARGV[6i-3] ttl        of the lease, ms
+-- ARGV[6i-2] floor      the largest token the caller has seen
+-- ARGV[6i-1] kind
+-- ARGV[6i] share        x: all of the name; a number: so many parts, and behind a stroke how many there are, if there is an end of them
+-- ARGV[6i+1] polled     1 if others of the client poll the name
 -- REPLY DONE outcome…   one for each item, in order; one with fields is a list. GRANTED is the outcome of all items or of none
 -- ITEM GRANTED token
 -- ITEM FREE        nothing keeps this claim from its name, but another item is refused
--- ITEM BUSY left foreign  ms until the holder's lease ends; negative when it never does; foreign: 1 if it is another library's
+-- ITEM BUSY left   ms until the holder's lease ends; negative when it never does
+-- ITEM INFLATED    only lock/acquire can tell: the name is inflated, or another library's, or this claim may hold beside the holder
 -- ITEM REVOKED     the claim holds, is revoked, and is not armed again
 -- ITEM GONE        this claim has left and must not come back
 -- ITEM WRONG_KIND  the name holds another kind's data, or is that of an item before
 -- PUBLISH nothing
 
-local reply, names, named, refused = { ARGV[1], 'DONE' }, {}, {}, false
-for i = 1, #KEYS / 6 do
-  local name = { main = KEYS[6 * i - 5], counter = KEYS[6 * i - 4], holders = KEYS[6 * i - 2], queue = KEYS[6 * i - 1] }
-  name.state, name.floor, name.kind, name.reenters = KEYS[6 * i], ARGV[7 * i - 3], ARGV[7 * i - 2], ARGV[7 * i - 1] == '1'
-  -- Nobody queues for it.
-  name.waiter_ttl = 0
-  local outcome, fault = refusal(name, ARGV[7 * i - 5], KEYS[6 * i - 3])
+-- What keeps the claim of the item `i` from its name, as the item is answered; or nothing, and the token if it holds already. The
+-- third value is any error of the server, to be returned as it is.
+local function refusal(i)
+  local value, fault = read_value(KEYS[3 * i - 2], 'GET')
+  local kind, share, whose, token, flags = claim_of(value)
+  if fault or value == nil then
+    return 'WRONG_KIND', nil, fault
+  elseif not value then
+    return redis.call('EXISTS', KEYS[3 * i]) == 1 and 'GONE' or nil
+  elseif not kind then
+    return 'INFLATED'
+  elseif kind ~= ARGV[6 * i - 1] then
+    return 'WRONG_KIND'
+  end
+  local leaving = string.find(flags, 'c', 1, true)
+  if whose == ARGV[6 * i - 4] and not leaving then
+    return string.find(flags, 'r', 1, true) and 'REVOKED' or nil, token
+  elseif owner_of(whose) == owner_of(ARGV[6 * i - 4]) or share ~= 'x' and ARGV[6 * i] ~= 'x' then
+    return 'INFLATED'
+  end
+  return { 'BUSY', redis.call('PTTL', KEYS[3 * i - 2]) }
+end
+
+local reply, keys, tokens, named, refused = { ARGV[1], 'DONE' }, {}, {}, {}, false
+for i = 1, #KEYS / 3 do
+  keys[2 * i - 1], keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]
+end
+-- Most often nothing is there, and one look at all of them tells.
+local free = redis.call('EXISTS', unpack(keys)) == 0
+for i = 1, #KEYS / 3 do
+  local outcome, token, fault
+  if named[KEYS[3 * i - 2]] then
+    outcome = 'WRONG_KIND'
+  elseif not free then
+    outcome, token, fault = refusal(i)
+  end
   if fault then
     return fault
   end
-  if named[name.main] then
-    outcome = 'WRONG_KIND'
-  end
-  if outcome and outcome[1] == 'BUSY' and ARGV[7 * i] == '1' and not name.foreign then
-    ask_for_wake(name)
-  end
-  name.polled = name.polled or ARGV[7 * i + 1] == '1'
-  reply[i + 2] = outcome or 'FREE'
-  names[i], named[name.main], refused = name, true, refused or outcome
+  reply[i + 2], tokens[i], named[KEYS[3 * i - 2]], refused = outcome or 'FREE', token or false, true, refused or outcome
 end
-for i, name in ipairs(names) do
-  local claim, ttl = ARGV[7 * i - 5], tonumber(ARGV[7 * i - 4])
-  if not refused and name.token_of_claim then
-    go_on(name, 'x', claim, name.ends, ttl)
-    reply[i + 2] = { 'GRANTED', name.token_of_claim }
-  elseif not refused then
-    reply[i + 2] = { 'GRANTED', admit(name, 'x', claim, ttl) }
+if refused then
+  return reply
+end
+local now = server_now()
+-- First the counters, and each once: afterwards nothing can fail.
+local new, last = {}, {}
+for i = 1, #KEYS / 3 do
+  local counter, floor = KEYS[3 * i - 1], token_number(ARGV[6 * i - 2])
+  if not tokens[i] then
+    last[counter] = math.max((last[counter] or math.max(last_token(counter), now - 1)) + 1, floor + 1)
+    new[i] = string.format('%.0f', last[counter])
   end
-  if name.inflated then
-    save(name)
-    keep(name)
+end
+for counter, token in pairs(last) do
+  keep_token(counter, string.format('%.0f', token), now)
+end
+for i = 1, #KEYS / 3 do
+  local main, ttl = KEYS[3 * i - 2], ARGV[6 * i - 3]
+  if tokens[i] then
+    arm(main, tonumber(ttl))
+  else
+    local flags = ARGV[6 * i + 1] == '1' and 'p' or ''
+    redis.call('SET', main, value_of(ARGV[6 * i - 1], ARGV[6 * i], ARGV[6 * i - 4], new[i], flags), 'PX', ttl)
   end
+  reply[i + 2] = { 'GRANTED', tokens[i] or new[i] }
 end
 return reply

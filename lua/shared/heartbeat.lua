@@ -23,5 +23,5 @@ local function beat(name, share, claim, ttl, entry, request)
   -- Of a longer waiter ttl: nobody shortens.
   local alive = math.max(name.now + name.waiter_ttl, (read_waiter(entry)))
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', alive, request))
-  return name.more and 'MORE' or { 'WAITING', place }
+  return name.more and 'MORE' or { 'WAITING', place, place == 1 and first_end(name) or nil }
 end

@@ -33,7 +33,7 @@ end
 -- number. What `request` is answered.
 local function stand(name, share, claim, request, limit)
   local member = member_of('', share, claim)
-  local left, place = left_of(name), place_of(name, member)
+  local left, place = first_end(name), place_of(name, member)
   if place then
     hear(name, claim, request)
     settle(name)

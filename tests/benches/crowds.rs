@@ -83,9 +83,7 @@ async fn wait<S: Subject>(
                 told.ok().context("nobody listens")
             });
         }
-        // Who waits in a queue has asked, and so has one of those who wait here for the others of the same name.
-        let asked = if S::QUEUES { last * WAITERS } else { last };
-        while scripts(place.servers()).await? < before + count(asked) {
+        while scripts(place.servers()).await? < before + count(last * WAITERS) {
             ensure!(start.elapsed() < 2 * PATIENCE, "not all have joined");
             yield_now().await;
         }

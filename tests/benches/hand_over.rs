@@ -133,8 +133,7 @@ async fn compare<S: Subject>(
         }
     };
     let turns = [Turn::HandOvers, Turn::RoundTrips, Turn::Bare];
-    let turns = &turns[..if S::QUEUES { 3 } else { 2 }];
-    let samples = in_turns(turns, rounds, round).await?;
+    let samples = in_turns(&turns, rounds, round).await?;
     bare.into_inner().stop().await?;
     line.disband().await;
     store.close().await;
@@ -153,11 +152,10 @@ async fn compare<S: Subject>(
     let row = |what: &str, unit, spread| Row::new(part, format!("{crowd}: {what}"), unit, spread);
     let over = hand_overs.iter().map(|time| (time - FAIR_EXTRA).max(0.0));
     let over: Vec<f64> = over.collect();
-    let direct = S::QUEUES.then(|| Spread::of_ratios(&over, &round_trips));
-    let direct = direct.transpose()?.map(|spread| {
-        row("time less 50 µs / round trip", "×", spread).target(Target::AtMost(FAIR_ROUND_TRIPS))
-    });
-    let mut rows = vec![
+    let direct = Spread::of_ratios(&over, &round_trips)?;
+    let bare = times(2);
+    let ratios = Spread::of_ratios(&hand_overs, &bare)?;
+    Ok(vec![
         row("time", "µs", Spread::of(hand_overs.iter().copied())?),
         row(
             "one round trip",
@@ -170,15 +168,10 @@ async fn compare<S: Subject>(
             Spread::of_ratios(&hand_overs, &round_trips)?,
         ),
         row("scripts each", "", Spread::of(scripts)?),
-    ];
-    rows.extend(direct);
-    if S::QUEUES {
-        let bare = times(2);
-        let ratios = Spread::of_ratios(&hand_overs, &bare)?;
-        rows.push(row("bare script and message", "µs", Spread::of(bare)?));
-        rows.push(row("time / bare", "×", ratios));
-    }
-    Ok(rows)
+        row("time less 50 µs / round trip", "×", direct).target(Target::AtMost(FAIR_ROUND_TRIPS)),
+        row("bare script and message", "µs", Spread::of(bare)?),
+        row("time / bare", "×", ratios),
+    ])
 }
 
 /// Tasks that hand one lock on and on.

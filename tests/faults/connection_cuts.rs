@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader, ReentrantLock,
+    Client, ClientBuilder, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader, ReentrantLock,
     Writer,
 };
 use lockkeeper_testkit::proxy::{Direction, Proxy};
@@ -15,6 +15,8 @@ use lockkeeper_testkit::subject::Subject;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+
+use crate::support::polling;
 
 /// Beyond what anything here takes, on a machine that does six other things too.
 const SOON: Duration = Duration::from_secs(60);
@@ -179,7 +181,7 @@ async fn waited_for<S: Subject>(
         Ok(())
     });
     // lockkeeper.wake, or lockkeeper.grant and the client.
-    let channels = format!("lockkeeper.*:{{lockkeeper:{name}}}*");
+    let channels = format!("lockkeeper.*:{{*{name}}}*");
     let listens = async || {
         let open = server.command(&["PUBSUB", "CHANNELS", &channels]).await?;
         anyhow::Ok(!open.into_texts()?.is_empty())
@@ -198,12 +200,16 @@ const BY_RECONNECTION: Duration = Duration::from_millis(4_500);
 /// Three times as long as until a waiter's next heartbeat, which is later than all that a test waits for.
 const WAITER_TTL: Duration = Duration::from_secs(600);
 
-async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
+/// With clients that wait in the usual way, or that poll.
+async fn message_cut_after_every_byte<S: Subject>(
+    usual: fn() -> ClientBuilder,
+    in_time: Duration,
+) -> Result<()> {
     let server = Arc::new(Server::start().await?);
-    let direct = lockkeeper::connect(&server.url()).await?;
+    let direct = lockkeeper::connect_with(&server.url(), usual()).await?;
     let start = async || {
         let proxy = Proxy::in_front_of(&server).await?;
-        let settings = Client::builder().waiter_ttl(WAITER_TTL);
+        let settings = usual().waiter_ttl(WAITER_TTL);
         let client = lockkeeper::connect_with(proxy.url(), settings).await?;
         Guard::release(S::new(&client, "first").acquire().await?).await?;
         anyhow::Ok((proxy, client))
@@ -241,7 +247,6 @@ async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
     }
     ensure!((40..200).contains(&needed), "{needed} bytes are no message");
 
-    let in_time = if S::QUEUES { SOON } else { BY_RECONNECTION };
     let next = Arc::new(AtomicU64::new(0));
     let mut lanes = JoinSet::new();
     for _ in 0..LANES {
@@ -273,21 +278,21 @@ async fn message_cut_after_every_byte<S: Subject>() -> Result<()> {
 
 #[tokio::test]
 async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> {
-    message_cut_after_every_byte::<Mutex>().await
+    message_cut_after_every_byte::<Mutex>(polling, BY_RECONNECTION).await
 }
 
 #[tokio::test]
 async fn a_waiter_in_a_queue_whose_grant_is_cut_after_any_byte_is_served() -> Result<()> {
-    message_cut_after_every_byte::<FairLock>().await
+    message_cut_after_every_byte::<FairLock>(Client::builder, SOON).await
 }
 
 #[tokio::test]
 async fn a_waiter_whose_subscription_is_cut_before_its_answer_is_served() -> Result<()> {
     let server = Server::start().await?;
-    let direct = lockkeeper::connect(&server.url()).await?;
+    let direct = lockkeeper::connect_with(&server.url(), polling()).await?;
     let proxy = Proxy::in_front_of(&server).await?;
-    let client = lockkeeper::connect(proxy.url()).await?;
-    proxy.lose_reply_to("lockkeeper.wake:{lockkeeper:name}\r\n");
+    let client = lockkeeper::connect_with(proxy.url(), polling()).await?;
+    proxy.lose_reply_to("lockkeeper.wake:{name}\r\n");
     let (guard, waiting) = waited_for::<Mutex>(&server, "name", &direct, &client).await?;
     guard.release().await?;
     timeout(BY_RECONNECTION, waiting).await???;

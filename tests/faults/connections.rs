@@ -98,14 +98,15 @@ async fn a_message_missed_while_disconnected_is_made_up_for_by_a_look() -> Resul
         .await?;
     let lock = Mutex::new(&client, "name");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    let subscribed = ["PUBSUB", "NUMSUB", "lockkeeper.wake:{lockkeeper:name}"];
-    while server.command(&subscribed).await?.into_texts()?[1] != "1" {
+    let channels = ["PUBSUB", "CHANNELS", "lockkeeper.grant:*"];
+    let listeners = async || anyhow::Ok(server.command(&channels).await?.into_texts()?.len());
+    while listeners().await? != 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // Nobody hears the release: every connection of the waiter is down.
     proxy.refuse(true);
     proxy.reset_all();
-    while server.command(&subscribed).await?.into_texts()?[1] != "0" {
+    while listeners().await? != 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     guard.release().await?;
@@ -156,7 +157,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
         waiters.spawn(async move { lock.acquire().await?.release().await });
     }
     while !server
-        .command(&["PUBSUB", "CHANNELS", "lockkeeper.wake:*"])
+        .command(&["PUBSUB", "CHANNELS", "lockkeeper.grant:*"])
         .await?
         .into_texts()?
         .len()

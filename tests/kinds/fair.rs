@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, polling};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
@@ -362,7 +362,8 @@ async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused()
     );
     ensure!(lock.queue_len().await? == 1);
     let none = lock.acquire().max_queue(0).await.err();
-    let mutex = lockkeeper::Mutex::new(&client, "mutex");
+    let sharing = polling().build(std::sync::Arc::new(server.sibling()))?;
+    let mutex = lockkeeper::Mutex::new(&sharing, "mutex");
     let mutexes = lockkeeper::MultiLock::new([&mutex])?;
     for error in [none, mutexes.acquire().max_queue(3).await.err()] {
         ensure!(matches!(error, Some(Error::Config { .. })), "{error:?}");

@@ -176,8 +176,8 @@ async fn single_locks_and_several_exclude_one_another_and_wake_one_another() -> 
     );
     sleep(Duration::from_millis(20)).await;
     ensure!(
-        held(&server).await? == ["lockkeeper:b"],
-        "held in part while it waits"
+        held(&server).await? == ["lockkeeper:a", "lockkeeper:b"],
+        "what comes before it in order is held while it is waited for"
     );
     single.release().await?;
     waiting.await??.release().await?;

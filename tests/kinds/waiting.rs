@@ -12,7 +12,7 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use tokio::time::Instant;
 
-use crate::support::faulty;
+use crate::support::{faulty, faulty_polling, polling};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -20,13 +20,17 @@ fn plain(server: &MemoryStore) -> Client {
     faulty(server, TTL).unwrap().0
 }
 
+fn polls(server: &MemoryStore) -> Client {
+    faulty_polling(server, TTL).unwrap().0
+}
+
 /// Nobody tells of the end of another library's hold. One of a client's waiters asks, whatever their number, and they come in soon.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_another_library_holds_is_asked_for_every_100_ms() {
     for expiry in [&[][..], &["PX", "600000"]] {
         let server = MemoryStore::new();
-        let (client, store) = faulty(&server, TTL).unwrap();
-        let set = [&["SET", "lockkeeper:name", "somebody"], expiry].concat();
+        let (client, store) = faulty_polling(&server, TTL).unwrap();
+        let set = [&["SET", "name", "somebody"], expiry].concat();
         server.execute(&set).unwrap();
         let (lock, other) = (Mutex::new(&client, "name"), Mutex::new(&client, "other"));
         assert!(lock.try_acquire().await.unwrap().is_none());
@@ -39,7 +43,7 @@ async fn a_name_that_another_library_holds_is_asked_for_every_100_ms() {
         let looks = store.sent(&lock::ACQUIRE);
         assert!((60..=105).contains(&looks), "{looks} looks in 10 s");
         let begun = Instant::now();
-        server.execute(&["DEL", "lockkeeper:name"]).unwrap();
+        server.execute(&["DEL", "name"]).unwrap();
         for waiting in waiting {
             waiting.await.unwrap().unwrap().release().await.unwrap();
         }
@@ -52,15 +56,15 @@ async fn a_name_that_another_library_holds_is_asked_for_every_100_ms() {
 #[tokio::test(start_paused = true)]
 async fn how_often_another_librarys_hold_is_asked_for_can_be_said() {
     let server = MemoryStore::new();
-    let settings = Client::builder().poll_every(Duration::from_secs(2));
+    let settings = polling().poll_every(Duration::from_secs(2));
     let client = settings.build(Arc::new(server.sibling())).unwrap();
     server
-        .execute(&["SET", "lockkeeper:name", "somebody"])
+        .execute(&["SET", "name", "somebody"])
         .unwrap();
     let lock = Mutex::new(&client, "name");
     let waiting = tokio::spawn(lock.acquire().into_future());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    server.execute(&["DEL", "lockkeeper:name"]).unwrap();
+    server.execute(&["DEL", "name"]).unwrap();
     let begun = Instant::now();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let took = begun.elapsed();
@@ -74,8 +78,8 @@ async fn how_often_another_librarys_hold_is_asked_for_can_be_said() {
 #[tokio::test(start_paused = true)]
 async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
     let server = MemoryStore::new();
-    let client = plain(&server);
-    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let client = polls(&server);
+    let guard = Mutex::new(&polls(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let mut idle = Box::pin(lock.acquire().into_future());
     let _ = tokio::time::timeout(Duration::from_millis(100), &mut idle).await;
@@ -94,8 +98,8 @@ async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_poller_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the_others() {
     let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL).unwrap();
-    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let (client, store) = faulty_polling(&server, TTL).unwrap();
+    let guard = Mutex::new(&polls(&server), "name").acquire().await.unwrap();
     let lock = Mutex::new(&client, "name");
     let mut idle = Box::pin(lock.acquire().into_future());
     store.plan(&lock::ACQUIRE, Fate::Pass);
@@ -127,9 +131,9 @@ impl Wake for Dropping {
 #[tokio::test(start_paused = true)]
 async fn a_waker_that_drops_its_future_locks_nothing_up() {
     let server = MemoryStore::new();
-    let client = plain(&server);
+    let client = polls(&server);
     let lock = Mutex::new(&client, "name");
-    let guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let guard = Mutex::new(&polls(&server), "name").acquire().await.unwrap();
     // Subscribes, so that the next wake comes by message.
     let _ = tokio::time::timeout(Duration::from_millis(50), lock.acquire()).await;
     let inner = lock.clone();
@@ -153,8 +157,8 @@ async fn a_waker_that_drops_its_future_locks_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
     let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL).unwrap();
-    let _guard = Mutex::new(&plain(&server), "name").acquire().await.unwrap();
+    let (client, store) = faulty_polling(&server, TTL).unwrap();
+    let _guard = Mutex::new(&polls(&server), "name").acquire().await.unwrap();
     let waiters: Vec<_> = (0..4)
         .map(|_| {
             let lock = Mutex::new(&client, "name");
@@ -232,7 +236,7 @@ async fn waiting_for_zero_asks_once_even_if_others_wait() {
         let lock = lock.clone();
         async move { lock.acquire().await.map(drop) }
     });
-    store.wait_sent(&lock::ACQUIRE, 2).await;
+    store.wait_sent(&lock::HEARTBEAT, 1).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     let before = store.sent(&lock::ACQUIRE);
     let zero = lock.acquire().wait_for(Duration::ZERO).await;
@@ -310,18 +314,18 @@ async fn a_waiter_that_no_message_reaches_looks_when_the_lease_has_ended() {
         .unwrap();
     let held = Instant::now();
     let waiting = tokio::spawn(async move { Mutex::new(&other, "name").acquire().await.map(drop) });
-    let subscribed = ["PUBSUB", "NUMSUB", "lockkeeper.wake:{lockkeeper:name}"];
+    let channels = ["PUBSUB", "CHANNELS", "lockkeeper.grant:*"];
     while server
-        .command(&subscribed)
+        .command(&channels)
         .await
         .unwrap()
         .into_texts()
-        .unwrap()[1]
-        != "1"
+        .unwrap()
+        .is_empty()
     {
         tokio::task::yield_now().await;
     }
-    // The second look, which follows the subscription, may still be on its way: it must find the lock held.
+    // The heartbeat that follows the subscription may still be on its way: it must find the lock held.
     tokio::time::sleep(Duration::from_millis(200)).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap();

@@ -115,11 +115,11 @@ async fn repeated_contention_subscribes_once() -> Result<()> {
         let client = if round % 2 == 0 { &other } else { &one };
         let lock = Mutex::new(client, "name");
         let waiting = tokio::spawn(async move { lock.acquire().await });
-        while server
-            .command(&["PUBSUB", "NUMSUB", "lockkeeper.wake:{lockkeeper:name}"])
-            .await?
-            .into_texts()?[1]
-            == "0"
+        // It stands in the queue, and its client listens.
+        let key = ["ZCARD", "lockkeeper.queue:{lockkeeper:name}"];
+        let channels = ["PUBSUB", "CHANNELS", "lockkeeper.grant:*"];
+        while server.command(&key).await?.into_text()? == "0"
+            || server.command(&channels).await?.into_texts()?.is_empty()
         {
             tokio::task::yield_now().await;
         }

@@ -8,26 +8,34 @@ use lockkeeper_core::protocol::{Joint as _, Protocol as _, RequestContext, Scrip
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 
-use crate::scripts::single::{DAY, Scripts, TTL, Who, lock_on, name_of, number, vectors};
+use crate::scripts::single::{
+    DAY, Scripts, TTL, Who, lock_on, name_of, number, readers_on, vectors,
+};
 
 vectors! { Scripts in [thin inflated]:
-    an_acquire_writes_under_each_name_what_its_kind_writes
     one_name_held_by_another_keeps_all_others_free
     every_name_that_is_held_is_named
-    who_does_not_wait_leaves_no_sign
-    a_repeated_acquire_arms_all_again_and_gives_the_same_tokens
-    an_owner_that_holds_is_let_in_again_with_its_token
     a_tombstone_of_one_claim_keeps_all_of_them_out
-    a_revoked_claim_is_told_so_and_nothing_is_armed
-    another_kind_under_one_name_is_told_and_nothing_written
-    another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter
-    a_release_frees_every_name_and_tells_those_who_poll_each
-    a_release_run_twice_has_the_effect_of_once
     a_release_takes_away_nothing_of_others
-    a_release_says_what_its_owner_still_holds
-    a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone
-    a_release_before_its_time_keeps_the_name
     single_scripts_and_these_understand_one_another
+}
+
+mod free {
+    use super::*;
+
+    vectors! { Scripts:
+        an_acquire_writes_under_each_name_what_its_kind_writes
+        an_acquire_takes_each_share_that_is_asked_for
+        a_repeated_acquire_arms_all_again_and_gives_the_same_tokens
+        what_only_the_script_of_one_name_can_tell_is_left_to_that
+        a_revoked_claim_is_told_so_and_nothing_is_armed
+        another_kind_under_one_name_is_told_and_nothing_written
+        a_release_frees_every_name_and_tells_those_who_poll_each
+        a_release_run_twice_has_the_effect_of_once
+        a_release_of_an_inflated_name_is_left_to_the_script_of_one_name
+        a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombstone
+        a_release_before_its_time_keeps_the_name
+    }
 }
 
 mod many {
@@ -78,7 +86,6 @@ async fn ask(
     it.batch(items?).await
 }
 
-/// Polls if it must.
 async fn acquire(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
     ask(it, on, |_| {}).await
 }
@@ -120,16 +127,9 @@ fn statuses(outcomes: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Nobody holds the names; if names are inflated here there is a marker over nobody under each.
-async fn are_free(it: &Scripts) -> Result<()> {
-    if it.inflates {
-        hold(it, &three(9)).await?;
-        for name in NAMES {
-            it.command(&["DEL", &name_of(name)?.part("holders")])
-                .await?;
-        }
-    }
-    Ok(())
+/// How a name is answered for that another claim holds.
+const fn held_by_another(it: &Scripts) -> &'static str {
+    if it.inflates { "INFLATED" } else { "BUSY" }
 }
 
 /// The main keys there are.
@@ -154,7 +154,6 @@ async fn all_end_in(it: &Scripts, on: &[On<'_>], left: i64) -> Result<()> {
 }
 
 async fn an_acquire_writes_under_each_name_what_its_kind_writes(it: &Scripts) -> Result<()> {
-    are_free(it).await?;
     let outcomes = acquire(it, &three(1)).await?;
     for ((name, kind, who), outcome) in three(1).into_iter().zip(&outcomes) {
         let (name, token) = (name_of(name)?, number(outcome, "GRANTED", 1)?);
@@ -170,16 +169,39 @@ async fn an_acquire_writes_under_each_name_what_its_kind_writes(it: &Scripts) ->
     Ok(())
 }
 
+async fn an_acquire_takes_each_share_that_is_asked_for(it: &Scripts) -> Result<()> {
+    let (reads, id) = (readers_on("a")?, Who(1, 1).id()?);
+    let ask = RequestContext::new(&id, TTL, 0, None);
+    let outcomes = it
+        .batch([
+            reads.item(ask, Together::Acquire),
+            item(&three(1)[1], Together::Acquire, |_| {})?,
+        ])
+        .await?;
+    let token = number(&outcomes[0], "GRANTED", 1)?;
+    let value = format!("rwlock 1 {} {token}", Who(1, 1).text()?);
+    ensure!(it.command(&["GET", "lockkeeper:a"]).await? == value);
+    // As from a single reader, another one may read beside it.
+    let other = Who(2, 1).id()?;
+    let beside = it
+        .call(reads.acquire(RequestContext::new(&other, TTL, 0, None)))
+        .await?;
+    number(&beside, "GRANTED", 1)?;
+    Ok(())
+}
+
 async fn one_name_held_by_another_keeps_all_others_free(it: &Scripts) -> Result<()> {
     hold(it, &[("b", "reentrant", Who(2, 9))]).await?;
     let before = it.keys().await?;
     let outcomes = acquire(it, &three(1)).await?;
     ensure!(
-        statuses(&outcomes) == ["FREE", "BUSY", "FREE"],
+        statuses(&outcomes) == ["FREE", held_by_another(it), "FREE"],
         "{outcomes:?}"
     );
-    let left = number(&outcomes[1], "BUSY", 1)?;
-    ensure!((29_000..=30_000).contains(&left), "{left}");
+    if !it.inflates {
+        let left = number(&outcomes[1], "BUSY", 1)?;
+        ensure!((29_000..=30_000).contains(&left), "{left}");
+    }
     ensure!(it.keys().await? == before, "something was written");
     Ok(())
 }
@@ -190,26 +212,10 @@ async fn every_name_that_is_held_is_named(it: &Scripts) -> Result<()> {
         &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))],
     )
     .await?;
-    let outcomes = acquire(it, &three(1)).await?;
-    ensure!(
-        statuses(&outcomes) == ["BUSY", "BUSY", "FREE"],
-        "{outcomes:?}"
-    );
-    Ok(())
-}
-
-async fn who_does_not_wait_leaves_no_sign(it: &Scripts) -> Result<()> {
-    hold(
-        it,
-        &[("a", "mutex", Who(2, 8)), ("b", "reentrant", Who(2, 9))],
-    )
-    .await?;
     let before = it.dump().await?;
-    let outcomes = ask(it, &three(1), |ask| ask.queue_limit = Some(0)).await?;
-    ensure!(
-        statuses(&outcomes) == ["BUSY", "BUSY", "FREE"],
-        "{outcomes:?}"
-    );
+    let outcomes = acquire(it, &three(1)).await?;
+    let held = held_by_another(it);
+    ensure!(statuses(&outcomes) == [held, held, "FREE"], "{outcomes:?}");
     ensure!(it.dump().await? == before);
     Ok(())
 }
@@ -225,13 +231,27 @@ async fn a_repeated_acquire_arms_all_again_and_gives_the_same_tokens(it: &Script
     Ok(())
 }
 
-async fn an_owner_that_holds_is_let_in_again_with_its_token(it: &Scripts) -> Result<()> {
-    let outer = hold(it, &[("b", "reentrant", Who(1, 9))]).await?;
-    let outcomes = acquire(it, &three(1)).await?;
-    ensure!(statuses(&outcomes) == ["GRANTED"; 3], "{outcomes:?}");
-    ensure!(outcomes[1] == outer[0], "another token");
-    let left = release(it, &three(1)).await?;
-    ensure!(left[1] == "RELEASED 1 1", "{left:?}");
+async fn what_only_the_script_of_one_name_can_tell_is_left_to_that(it: &Scripts) -> Result<()> {
+    // Another claim of the same owner holds; another library's value stands there; a marker over nobody.
+    hold(it, &[("a", "reentrant", Who(1, 9))]).await?;
+    it.command(&["SET", "lockkeeper:b", "somebody"]).await?;
+    it.command(&["SET", "lockkeeper:c", "mutex * 0 0 0 0 - -"])
+        .await?;
+    let before = it.dump().await?;
+    let on = [
+        ("a", "reentrant", Who(1, 1)),
+        ("b", "mutex", Who(1, 2)),
+        ("c", "mutex", Who(1, 3)),
+    ];
+    ensure!(acquire(it, &on).await? == ["INFLATED"; 3]);
+    // Another reader reads, beside whom this one may.
+    let (reads, one, other) = (readers_on("d")?, Who(1, 4).id()?, Who(2, 4).id()?);
+    let ask = |id| RequestContext::new(id, TTL, 0, None);
+    number(&it.call(reads.acquire(ask(&other))).await?, "GRANTED", 1)?;
+    ensure!(it.batch([reads.item(ask(&one), Together::Acquire)]).await? == ["INFLATED"]);
+    number(&it.call(reads.release(ask(&other), false)).await?, "RELEASED", 1)?;
+    it.command(&["DEL", &name_of("d")?.counter()]).await?;
+    ensure!(it.dump().await? == before, "something was written");
     Ok(())
 }
 
@@ -274,37 +294,6 @@ async fn another_kind_under_one_name_is_told_and_nothing_written(it: &Scripts) -
     Ok(())
 }
 
-async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter(
-    it: &Scripts,
-) -> Result<()> {
-    it.command(&["SET", "lockkeeper:a", "somebody"]).await?;
-    it.command(&["SET", "lockkeeper:b", "somebody", "PX", "30000"])
-        .await?;
-    are_free_but(it, "c").await?;
-    let (a, b) = ("lockkeeper:a", "lockkeeper:b");
-    let outcomes = acquire(it, &three(1)).await?;
-    ensure!(
-        outcomes == ["BUSY -1 1", "WRONG_KIND", "FREE"],
-        "{outcomes:?}"
-    );
-    ensure!(release(it, &three(1)).await? == ["NOT_HELD 0"; 3]);
-    ensure!(
-        it.command(&["GET", a]).await? == "somebody"
-            && it.command(&["GET", b]).await? == "somebody"
-    );
-    Ok(())
-}
-
-/// The same of one name.
-async fn are_free_but(it: &Scripts, name: &'static str) -> Result<()> {
-    if it.inflates {
-        hold(it, &[(name, "mutex", Who(9, 3))]).await?;
-        it.command(&["DEL", &name_of(name)?.part("holders")])
-            .await?;
-    }
-    Ok(())
-}
-
 async fn a_counter_of_another_type_begins_again(it: &Scripts) -> Result<()> {
     let counter = name_of("c")?.counter();
     it.command(&["HSET", &counter, "field", "value"]).await?;
@@ -329,12 +318,7 @@ async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) 
         // Nobody polls; others poll; others of the same client do.
         ask(it, &three(1), |ask| ask.polled = round == 2).await?;
         if round == 1 {
-            acquire(it, &three(2)).await?;
-        }
-        for (name, kind, who) in three(1) {
-            if it.inflates {
-                it.inflate(name, kind, who).await?;
-            }
+            poll(it, &three(2)).await?;
         }
         ensure!(release(it, &three(1)).await? == ["RELEASED 1 0"; 3]);
         ensure!(held(it).await?.is_empty());
@@ -345,6 +329,16 @@ async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) 
                 "{round}: {heard:?}"
             );
         }
+    }
+    Ok(())
+}
+
+/// Each asks by itself, and is to be told when its name is free.
+async fn poll(it: &Scripts, on: &[On<'_>]) -> Result<()> {
+    for (name, kind, who) in on {
+        let id = who.id()?;
+        let busy = lock_on(name, kind)?.acquire(RequestContext::new(&id, TTL, 0, None));
+        number(&it.call(busy).await?, "BUSY", 1)?;
     }
     Ok(())
 }
@@ -367,6 +361,11 @@ async fn a_release_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
     it.command(&["HSET", "lockkeeper:c", "field", "value"])
         .await?;
     let left = release(it, &three(1)).await?;
+    if it.inflates {
+        ensure!(left == ["INFLATED", "INFLATED", "NOT_HELD 0"], "{left:?}");
+        ensure!(held(it).await?.len() == 3);
+        return Ok(());
+    }
     ensure!(
         left == ["RELEASED 1 0", "NOT_HELD 0", "NOT_HELD 0"],
         "{left:?}"
@@ -375,16 +374,20 @@ async fn a_release_takes_away_nothing_of_others(it: &Scripts) -> Result<()> {
     Ok(())
 }
 
-async fn a_release_says_what_its_owner_still_holds(it: &Scripts) -> Result<()> {
+async fn a_release_of_an_inflated_name_is_left_to_the_script_of_one_name(
+    it: &Scripts,
+) -> Result<()> {
     hold(it, &three(1)).await?;
-    let others =
-        three(1).map(|(name, kind, Who(owner, number))| (name, kind, Who(owner, number + 100)));
-    // Of a mutex an owner has one claim, and another one is nothing to it.
-    let left = release(it, &others).await?;
+    it.inflate("b", "reentrant", Who(1, 2)).await?;
+    let before = it.command(&["GET", "lockkeeper:b"]).await?;
+    let left = release_with(it, &three(1), Duration::ZERO, true).await?;
     ensure!(
-        left == ["NOT_HELD 0", "NOT_HELD 1", "NOT_HELD 0"],
+        left == ["RELEASED 1 0", "INFLATED", "RELEASED 1 0"],
         "{left:?}"
     );
+    ensure!(it.command(&["GET", "lockkeeper:b"]).await? == before);
+    let tombstone = name_of("b")?.tombstone(&Who(1, 2).id()?);
+    ensure!(it.command(&["EXISTS", &tombstone]).await? == "0", "it was done in part");
     Ok(())
 }
 
@@ -397,7 +400,6 @@ async fn a_release_in_doubt_stops_a_late_acquire_and_another_item_makes_no_tombs
         it.keys().await?.len() == 3,
         "more than the counters is left"
     );
-    are_free(it).await?;
     release_with(it, &three(2), Duration::ZERO, true).await?;
     let outcomes = acquire(it, &three(2)).await?;
     ensure!(outcomes == ["GONE"; 3], "{outcomes:?}");
@@ -416,7 +418,7 @@ async fn a_release_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
         pollers.push(it.listen(name_of(name)?.wakes()).await?);
     }
     hold(it, &three(1)).await?;
-    acquire(it, &three(2)).await?;
+    poll(it, &three(2)).await?;
     let cooldown = Duration::from_secs(9);
     let left = release_with(it, &three(1), cooldown, false).await?;
     ensure!(left == ["COOLDOWN 1 9000"; 3], "{left:?}");
@@ -465,11 +467,18 @@ async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result
         }
     }
     let outcomes = acquire(it, &three(1)).await?;
-    ensure!(statuses(&outcomes) == ["BUSY"; 3], "{outcomes:?}");
+    ensure!(
+        statuses(&outcomes) == [held_by_another(it); 3],
+        "{outcomes:?}"
+    );
     let single: Vec<_> = three(2)
         .map(|(name, kind, _)| (name, kind, Who(2, 7)))
         .into();
-    ensure!(release(it, &single).await? == ["RELEASED 1 0"; 3]);
+    let released = match it.inflates {
+        true => "INFLATED",
+        false => "RELEASED 1 0",
+    };
+    ensure!(release(it, &single).await? == [released; 3]);
     Ok(())
 }
 

@@ -24,15 +24,13 @@ use plan::{Facts, plan};
 ///
 /// # How it works
 ///
-/// Mutexes and re-entrant locks of one server, or of one slot of a cluster, are taken by one script: all of them or none, in
-/// one round trip for any number of them, and let go by one. While one of them is held by somebody else none is held here: the
-/// acquisition waits for that one, by its messages, and then asks for all again.
+/// Locks of one server, or of one slot of a cluster, are taken by one script while all of them are free: all or none, in one
+/// round trip for any number of them, and let go by one. If one of them is taken, they are acquired one after the other instead:
+/// each is waited for as a single lock of its kind is, while those before it are held.
 ///
-/// What no script takes together is taken one after the other, while what came before is held: fair locks, read-write locks,
-/// and what lies on another slot or server. The order is the same in every process: by the
+/// What lies on another slot or server is taken after that. The order is the same in every process: by the
 /// [name of the store](lockkeeper_core::ClientBuilder::store_name), which every client needs as soon as a multi-lock is over
-/// several of them; then everything of that store that scripts take together, slot by slot; then the rest by slot and key. That is
-/// what keeps two of them from waiting for one another.
+/// several of them, then by slot and key. That is what keeps two of them from waiting for one another.
 ///
 /// Under each name lies what its own kind writes. So a multi-lock and a single lock exclude one another, and each member has a
 /// lease and a fencing token of its own.
@@ -63,13 +61,13 @@ use plan::{Facts, plan};
 /// # What this lock does not promise
 ///
 /// - **A transaction.** When one member is lost, all are; what was written under them until then stays written.
-/// - **One instant for all members.** Members that no script takes together are acquired one after the other, and all leases
+/// - **One instant for all members.** Members that one script cannot take are acquired one after the other, and all leases
 ///   end at moments of their own. The whole is held from the last grant to the first end.
 /// - **That a loss waits for your code.** When one member is lost none is renewed any more, also while work under the guard goes
 ///   on; the others stay on their servers until the guard is gone, or until their leases end. Run the work in
 ///   [`Lease::run`](lockkeeper_core::Lease::run), and hand each resource the token of its member.
-/// - **Fairness.** Whoever needs many names waits until all are free at once, while others come and go. A fair or read-write
-///   member keeps its own order, and is held while the members behind it are waited for.
+/// - **That it holds nothing while it waits.** Members that are waited for one after the other are held meanwhile, and so kept from
+///   others. In return nobody who needs one name passes one who needs many for ever: it has its place in the queue of each.
 /// - **An end, if its leases do not outlast the collecting.** Members that are taken one after the other are held while the next
 ///   is waited for. Fixed leases, or a `max_hold`, that are shorter than that wait make it begin again each time, at the end of
 ///   every queue.
@@ -215,7 +213,6 @@ fn facts(target: &Target) -> Result<Facts<Owner>> {
         key: target.key()?.to_owned(),
         mode: target.mode()?,
         owner: target.own_owner(),
-        joins: target.joins()?,
     })
 }
 

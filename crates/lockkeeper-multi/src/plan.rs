@@ -1,9 +1,8 @@
 //! Which members are taken together, and in which order. Pure: facts in, an order out, the same in every process.
 //!
-//! Two processes that take steps in the same order, each holding what it has while it waits for the next, never wait for one
-//! another in a circle. Within a step nothing is held while something is waited for. So all that must agree is the order of
-//! the steps: by the name of the store; within a store first what scripts take together, group by group, then what is taken
-//! one by one, by group and key.
+//! Two processes that take members in the same order, each holding what it has while it waits for the next, never wait for one
+//! another in a circle. A step is what one script can take, and where that finds a member taken its members are waited for one by one,
+//! in their order. So all that must agree is the order of all members: by the name of the store, the group and the key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,8 +24,6 @@ pub(crate) struct Facts<O> {
     /// Its kind and its mode, or the permits that are asked for.
     pub(crate) mode: Cow<'static, str>,
     pub(crate) owner: Option<O>,
-    /// Scripts take it together with others.
-    pub(crate) joins: bool,
 }
 
 /// Why there is no order.
@@ -68,22 +65,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Where a step stands among the others.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
-    store: Option<&'a str>,
-    /// What is taken one by one comes after what is taken together.
-    alone: bool,
-    group: u32,
-    /// Empty of what is taken together.
-    key: &'a str,
-}
-
 /// The steps in which to take members with these facts: which of them together, in which order. Of equal ones the first stands
 /// for all.
 pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>, Refusal> {
     check_stores(members)?;
-    let mut steps: BTreeMap<Place<'_>, BTreeMap<&str, usize>> = BTreeMap::new();
+    let mut steps: BTreeMap<(Option<&str>, u32), BTreeMap<&str, usize>> = BTreeMap::new();
     let mut seen: BTreeMap<(u128, &str), &Facts<O>> = BTreeMap::new();
     for (at, facts) in members.iter().enumerate() {
         if let Some(before) = seen.insert((facts.client, &facts.key), facts) {
@@ -92,12 +78,7 @@ pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>
             }
             continue;
         }
-        let place = Place {
-            store: facts.store.as_deref(),
-            alone: !facts.joins,
-            group: facts.group,
-            key: if facts.joins { "" } else { &facts.key },
-        };
+        let place = (facts.store.as_deref(), facts.group);
         steps.entry(place).or_default().insert(&facts.key, at);
     }
     let steps: Vec<Vec<usize>> = steps
@@ -150,7 +131,6 @@ mod tests {
             key: key.to_owned(),
             mode: mode.into(),
             owner: None,
-            joins: number % modes.len() < 2,
         }
     }
 
@@ -169,14 +149,9 @@ mod tests {
             .collect()
     }
 
-    /// Where everybody takes this member: what must be in the same order for all.
-    fn level(fact: &Fact) -> (u128, bool, u32, String) {
-        let key = if fact.joins {
-            String::new()
-        } else {
-            fact.key.clone()
-        };
-        (fact.client, !fact.joins, fact.group, key)
+    /// The step in which everybody takes this member.
+    const fn level(fact: &Fact) -> (u128, u32) {
+        (fact.client, fact.group)
     }
 
     proptest! {
@@ -203,20 +178,20 @@ mod tests {
             prop_assert_eq!(named(&one, &members), named(&other, &shuffled));
         }
 
-        /// So nobody who holds one level waits for another that somebody holds who waits for the first.
+        /// So nobody who holds one member waits for another that somebody holds who waits for the first.
         #[test]
-        fn whoever_takes_two_levels_takes_them_in_the_same_order(
+        fn whoever_takes_two_members_takes_them_in_the_same_order(
             (all, part) in members().prop_flat_map(|all| {
                 let count = all.len();
                 (Just(all.clone()), subsequence(all, 1..=count))
             })
         ) {
-            let order = |members: &[Fact]| {
-                let steps = plan(members).unwrap();
-                steps.iter().map(|step| level(&members[step[0]])).collect::<Vec<_>>()
+            let order = |members: &[Fact]| -> Vec<(u128, String)> {
+                let steps = plan(members).unwrap().concat();
+                steps.iter().map(|&at| (members[at].client, members[at].key.clone())).collect()
             };
             let (all, part) = (order(&all), order(&part));
-            let shared: Vec<_> = all.into_iter().filter(|level| part.contains(level)).collect();
+            let shared: Vec<_> = all.into_iter().filter(|member| part.contains(member)).collect();
             prop_assert_eq!(shared, part);
         }
 
@@ -226,7 +201,6 @@ mod tests {
                 let first = &members[step[0]];
                 for &at in &step[1..] {
                     let other = &members[at];
-                    prop_assert!(first.joins && other.joins);
                     prop_assert_eq!((first.client, first.group), (other.client, other.group));
                 }
             }
@@ -244,26 +218,22 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_a_store_come_before_what_is_taken_one_by_one_and_stores_before_both() {
-        let fact = |store: &str, key: &str, group, joins| Facts::<u8> {
+    fn members_come_by_store_and_group_and_key() {
+        let fact = |store: &str, key: &str, group| Facts::<u8> {
             store: Some(store.to_owned()),
             client: u128::from(store.as_bytes()[0]),
             group,
             key: key.to_owned(),
-            mode: if joins { "mutex" } else { "fair" }.into(),
+            mode: "mutex".into(),
             owner: None,
-            joins,
         };
         let members = [
-            fact("south", "a", 0, true),
-            fact("north", "f", 1, false),
-            fact("north", "c", 2, true),
-            fact("north", "b", 9, true),
-            fact("north", "a", 2, true),
-            fact("north", "e", 1, false),
+            fact("south", "a", 0),
+            fact("north", "c", 2),
+            fact("north", "b", 9),
+            fact("north", "a", 2),
         ];
-        let expected = [vec![4, 2], vec![3], vec![5], vec![1], vec![0]];
-        assert_eq!(plan(&members).unwrap(), expected);
+        assert_eq!(plan(&members).unwrap(), [vec![3, 1], vec![2], vec![0]]);
     }
 
     #[test]
@@ -276,7 +246,6 @@ mod tests {
         };
         let other = Facts {
             mode: "rwlock/read".into(),
-            joins: false,
             ..one.clone()
         };
         for differs in [owned, other] {
@@ -315,7 +284,6 @@ mod tests {
         let many = |count: usize| -> Vec<Fact> {
             let member = |number| Facts {
                 key: format!("{number}"),
-                joins: true,
                 group: 0,
                 ..fact(0, "a")
             };

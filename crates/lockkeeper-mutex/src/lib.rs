@@ -144,7 +144,7 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
 }
 
 const fn of_name(name: Name) -> LockProtocol {
-    LockProtocol::new(name, Kind::new("mutex"))
+    LockProtocol::new(name, Kind::new("mutex")).queueing_unless_shared()
 }
 
 impl Lock for Mutex {

@@ -143,7 +143,8 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
 }
 
 const fn of_name(name: Name) -> LockProtocol {
-    LockProtocol::new(name, Kind::new("reentrant")).reentrant()
+    let reentrant = LockProtocol::new(name, Kind::new("reentrant")).reentrant();
+    reentrant.queueing_unless_shared()
 }
 
 impl Lock for ReentrantLock {

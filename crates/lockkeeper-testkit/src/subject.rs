@@ -74,9 +74,6 @@ pub trait Subject: Lock<Guard: SingleServer> {
     /// What its holders exclude and are excluded by: of most kinds it itself.
     type Contender: Subject;
 
-    /// Whether waiters stand in a queue on the server.
-    const QUEUES: bool = false;
-
     /// Whether its holders hold together.
     const SHARED: bool = false;
 
@@ -107,8 +104,6 @@ impl Subject for ReentrantLock {
 impl Subject for FairLock {
     type Contender = Self;
 
-    const QUEUES: bool = true;
-
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
     }
@@ -117,8 +112,6 @@ impl Subject for FairLock {
 /// A read-write lock, by its writers.
 impl Subject for Writer {
     type Contender = Self;
-
-    const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
         RwLock::new(client, name).writer()
@@ -129,7 +122,6 @@ impl Subject for Writer {
 impl Subject for Reader {
     type Contender = Writer;
 
-    const QUEUES: bool = true;
     const SHARED: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
@@ -140,8 +132,6 @@ impl Subject for Reader {
 /// A semaphore with a limit of one.
 impl Subject for Semaphore {
     type Contender = Self;
-
-    const QUEUES: bool = true;
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name, 1)

@@ -154,6 +154,7 @@ async fn a_cooldown_grants_to_nobody_before_its_time(it: &Lock) -> Result<()> {
         number(&it.ask(of(A2), TRY).await?, "BUSY", 1)?;
     }
     ensure!(it.heartbeat(&[A, B]).await? == ["GONE", "WAITING 1"]);
+    ensure!(is_nearly(it.first_end(B).await?, 40_000));
     it.pass(40_001).await?;
     token(&it.heartbeat(&[B]).await?[0])?;
     Ok(())

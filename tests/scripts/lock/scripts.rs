@@ -297,13 +297,25 @@ impl Lock {
         ScriptCall::new(&lock::HEARTBEAT, keys, args.map(str::to_owned))
     }
 
-    /// What became of each claim, as words.
+    /// What became of each claim, as words, without the time that the first in the queue is told.
     pub(super) async fn heartbeat<'a, C>(&self, claims: &[C]) -> Result<Vec<String>>
     where
         C: Into<Claim<'a>> + Copy,
     {
-        self.batch(claims.iter().map(|&claim| self.beat(claim)))
-            .await
+        let beats = claims.iter().map(|&claim| self.beat(claim));
+        let mut outcomes = self.batch(beats).await?;
+        for outcome in &mut outcomes {
+            if outcome.starts_with("WAITING 1 ") {
+                outcome.truncate("WAITING 1".len());
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// For how long no lease of a holder ends, as the first in the queue is told, ms.
+    pub(super) async fn first_end<'a>(&self, first: impl Into<Claim<'a>>) -> Result<i64> {
+        let outcomes = self.batch([self.beat(first)]).await?;
+        number(&outcomes[0], "WAITING", 2)
     }
 
     /// As a client renews that does not know whether the name is inflated.

@@ -87,8 +87,11 @@ async fn the_budget_is_for_the_run_and_not_for_each_name(it: &Lock) -> Result<()
     // The heartbeat itself has been heard.
     let (_, rest) = it.entry(B).await?.context("B waits")?;
     ensure!(rest == format!(":{}", it.last_request()));
-    ensure!(heartbeat().await? == ["WAITING 1", "MORE"]);
-    ensure!(heartbeat().await? == ["WAITING 1", "WAITING 1"]);
+    let waits = |outcome: &String| outcome.starts_with("WAITING 1 ");
+    let outcomes = heartbeat().await?;
+    ensure!(waits(&outcomes[0]) && outcomes[1] == "MORE", "{outcomes:?}");
+    let outcomes = heartbeat().await?;
+    ensure!(outcomes.iter().all(waits), "{outcomes:?}");
     Ok(())
 }
 

@@ -255,7 +255,7 @@ async fn the_marker_outlives_every_derived_key(it: &Scripts) -> Result<()> {
     let beat = it
         .batch([it.lock()?.queueing().heartbeat(usual(&b))])
         .await?;
-    ensure!(beat == ["WAITING 1"], "{beat:?}");
+    ensure!(number(&beat[0], "WAITING", 1)? == 1, "{beat:?}");
     it.every_key_ends().await?;
     ensure!(it.renew_for(A, hours).await? == "RENEWED");
     ensure!(it.pttl(MAIN).await? > 7_190_000 && it.left(A).await? > 7_190_000);

@@ -1,8 +1,10 @@
-//! An acquisition under way: stage after stage, each while the ones before are held. Most have one stage, with one claim.
+//! An acquisition under way: stage after stage, each while the ones before are held. Most have one stage, with one claim. The names of
+//! a stage of several are asked for together, and where that is in vain, acquired one after the other like stages of their own.
 //!
 //! What is lost while the rest is collected makes it begin again, with new claims. The claims and the duty to release them
 //! exist before the first byte is sent, so a future that is dropped at any await holds nothing for longer than one ttl.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +29,8 @@ const WITHDRAWAL: Duration = Duration::from_millis(100);
 /// See the module.
 pub(super) struct Acquisition {
     pub(super) stages: Vec<Arc<Stage>>,
-    /// The stage under way.
-    pub(super) at: usize,
+    /// The stage under way, or the one of its names that is acquired by itself.
+    under_way: Arc<Stage>,
     /// Its claims; new ones each time they are spent, none before the first request.
     pub(super) claims: Vec<Unreleased>,
     /// Since when it is under way, by its own clock.
@@ -62,13 +64,13 @@ impl Acquisition {
         for stage in &stages {
             passes.extend(stage.enter()?);
         }
-        let started = stages.first().map(|stage| stage.clock().now());
-        let Some(started) = started else {
+        let Some(first) = stages.first().cloned() else {
             return Err(Error::config("there is no lock to acquire"));
         };
+        let started = first.clock().now();
         Ok(Self {
             stages,
-            at: 0,
+            under_way: first,
             claims: Vec::new(),
             stage_began: started,
             awaited: 0,
@@ -100,7 +102,7 @@ impl Acquisition {
     }
 
     pub(super) fn stage(&self) -> Arc<Stage> {
-        Arc::clone(&self.stages[self.at])
+        Arc::clone(&self.under_way)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -130,14 +132,16 @@ impl Acquisition {
 
     async fn ask_once(&mut self) -> Result<Option<Hold>> {
         self.departed(None).await;
-        for at in 0..self.stages.len() {
-            self.begin(at);
+        let mut stages: VecDeque<Arc<Stage>> = self.stages.iter().cloned().collect();
+        while let Some(stage) = stages.pop_front() {
+            self.begin(Arc::clone(&stage));
             match self.look(Some(TRIES)).await? {
                 Asked::Granted(hold) => self.held.push(hold),
                 Asked::Waiting => {
                     let message = "a try was put into the queue".to_owned();
-                    return Err(self.stage().protocol_error(0, message));
+                    return Err(stage.protocol_error(0, message));
                 }
+                Asked::Apart => stage.apart().rev().for_each(|it| stages.push_front(it)),
                 Asked::Busy(busy) => {
                     self.awaited = busy.first();
                     self.give_back().await;
@@ -202,17 +206,7 @@ impl Acquisition {
     async fn until_complete(&mut self) -> Result<Hold> {
         self.departed(None).await;
         loop {
-            for at in 0..self.stages.len() {
-                self.begin(at);
-                let lost = first_ended(&self.held);
-                let hold = tokio::select! {
-                    biased;
-                    () = lost => break,
-                    hold = self.until_granted() => hold?,
-                };
-                self.held.push(hold);
-            }
-            if self.held.len() < self.stages.len() {
+            if !self.all_stages().await? {
                 self.let_go();
                 continue;
             }
@@ -225,12 +219,47 @@ impl Acquisition {
         }
     }
 
-    fn begin(&mut self, at: usize) {
-        self.at = at;
+    /// Takes stage after stage; false if a loss was in the way.
+    async fn all_stages(&mut self) -> Result<bool> {
+        let mut stages: VecDeque<Arc<Stage>> = self.stages.iter().cloned().collect();
+        while let Some(stage) = stages.pop_front() {
+            self.begin(Arc::clone(&stage));
+            let lost = first_ended(&self.held);
+            let granted = tokio::select! {
+                biased;
+                () = lost => return Ok(false),
+                granted = self.until_granted_or_apart(&stage) => granted?,
+            };
+            match granted {
+                Some(hold) => self.held.push(hold),
+                None => stage.apart().rev().for_each(|it| stages.push_front(it)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until the stage is held; `None` if it is of several names that one script does not bring now.
+    async fn until_granted_or_apart(&mut self, stage: &Stage) -> Result<Option<Hold>> {
+        if !stage.is_of_several() {
+            return self.until_granted().await.map(Some);
+        }
+        if stage.is_crowded() {
+            // Nobody overtakes those of this client who poll one of the names.
+            return Ok(None);
+        }
+        match self.look(None).await? {
+            Asked::Granted(hold) => Ok(Some(hold)),
+            Asked::Again { error, .. } => Err(error),
+            Asked::Busy(_) | Asked::Apart | Asked::Waiting => Ok(None),
+        }
+    }
+
+    fn begin(&mut self, stage: Arc<Stage>) {
         self.claims.clear();
         self.trouble = None;
         self.awaited = 0;
-        self.stage_began = self.stages[at].clock().now();
+        self.stage_began = stage.clock().now();
+        self.under_way = stage;
     }
 
     /// All that is held, as one hold.
@@ -276,7 +305,7 @@ impl Acquisition {
     /// The time to wait is over: says what for, or why nobody knows.
     fn timeout(&mut self, waited: Duration) -> Error {
         self.trouble.take().unwrap_or_else(|| Error::Timeout {
-            name: self.stages[self.at].name(self.awaited),
+            name: self.under_way.name(self.awaited),
             waited,
         })
     }

@@ -116,15 +116,6 @@ impl Target {
         Ok(self.protocol()?.mode())
     }
 
-    /// Whether one script can acquire it together with others of the same [group](Self::group).
-    ///
-    /// # Errors
-    ///
-    /// As for [`key`](Self::key).
-    pub fn joins(&self) -> Result<bool> {
-        Ok(self.protocol()?.joint().is_some())
-    }
-
     /// The group of its main key: one script may name keys of one group.
     ///
     /// # Errors
@@ -166,9 +157,9 @@ impl fmt::Debug for Target {
 pub enum Plan {
     /// One lock on one server.
     One(Target),
-    /// All of several: stage after stage, while the earlier ones are held. The order of the stages must be the same for
-    /// everybody, or they wait for one another for ever. The targets of one stage are of one client and one group, and of kinds
-    /// that [join](Target::joins): one script takes all of them or none.
+    /// All of several: stage after stage, while the earlier ones are held. The targets of one stage are of one client and one group: one
+    /// script takes all of them while they are free, and where it finds one taken, they are acquired one after the other. The order
+    /// of all targets must be the same for everybody, or they wait for one another for ever.
     All(Arc<[Vec<Target>]>),
     /// One lock on a majority of several servers.
     Majority(Majority),

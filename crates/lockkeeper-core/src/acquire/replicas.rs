@@ -44,7 +44,7 @@ impl Acquisition {
         };
         tracing::debug!(%error, "given back");
         // What is not confirmed in time is released in the background.
-        let timeout = self.stages[self.at].first().terms.timeout;
+        let timeout = self.stage().first().terms.timeout;
         let _ = tokio::time::timeout(timeout, hold.release()).await;
         Err(error)
     }

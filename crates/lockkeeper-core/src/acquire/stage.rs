@@ -60,6 +60,8 @@ pub(super) enum Asked {
     Granted(Hold),
     /// Others hold.
     Busy(Busy),
+    /// Of several names one can be had, if at all, only by itself: they are to be acquired one after the other.
+    Apart,
     /// The claim stands in the queue.
     Waiting,
     /// Nobody knows, or nobody may hold: to be asked again. The error is for one who does not.
@@ -154,11 +156,41 @@ impl Stage {
         Ok((made, options.min_hold.filter(|_| deferred)))
     }
 
+    /// Its names, each to be acquired by itself.
+    pub(super) fn apart(&self) -> impl DoubleEndedIterator<Item = Arc<Self>> {
+        let alone = |seat: &Seat| {
+            Arc::new(Self {
+                seats: vec![seat.clone()],
+                quorum: None,
+                patience: self.patience,
+                contended: AtomicBool::new(false),
+            })
+        };
+        self.seats.iter().map(alone)
+    }
+
+    /// Whether others of its clients poll one of its names, and are not to be overtaken.
+    pub(super) fn is_crowded(&self) -> bool {
+        let crowded = |seat: &Seat| {
+            let protocol = &seat.protocol;
+            let passes = self.quorum.is_none() && protocol.reenters();
+            let polls = protocol.queue().is_none() && !passes;
+            polls && seat.engine.subscriptions.crowded(&protocol.channel())
+        };
+        self.seats.iter().any(crowded)
+    }
+
+    /// Whether one script asks for several names.
+    pub(super) fn is_of_several(&self) -> bool {
+        self.quorum.is_none() && self.seats.len() > 1
+    }
+
     /// What is agreed for the next claim of this seat.
     pub(super) fn terms(&self, seat: &Seat) -> Terms {
         let subscriptions = &seat.engine.subscriptions;
-        let polled = self.contended.load(Ordering::Relaxed)
-            || subscriptions.crowded(&seat.protocol.channel());
+        let polled = seat.protocol.queue().is_none()
+            && (self.contended.load(Ordering::Relaxed)
+                || subscriptions.crowded(&seat.protocol.channel()));
         Terms {
             polled,
             ..seat.terms
@@ -231,7 +263,7 @@ impl Stage {
 
     /// Whether its claim stands in a queue on the server.
     pub(super) fn queues(&self) -> bool {
-        self.first().protocol.queue().is_some()
+        self.seats.len() == 1 && self.first().protocol.queue().is_some()
     }
 
     /// The name of a seat.
@@ -280,12 +312,13 @@ impl Stage {
     /// What the answers to one request for all seats say together.
     pub(super) fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
         let (mut tokens, mut busy) = (Vec::new(), Vec::new());
-        let mut spent = false;
+        let (mut spent, mut apart) = (false, false);
         for (seat, outcome) in outcomes.into_iter().enumerate() {
             match outcome {
                 Ok(Verdict::Granted(token)) => tokens.push(token),
                 Ok(Verdict::Busy(left)) => busy.push((seat, left)),
                 Ok(Verdict::Free) => {}
+                Ok(Verdict::More) if self.is_of_several() => apart = true,
                 Ok(Verdict::Waiting(place)) => {
                     tracing::debug!(place, "in the queue");
                     return Ok(Read::Waiting);
@@ -325,6 +358,8 @@ impl Stage {
                 "the grant came too late to be believed: the server is too slow for this ttl",
             );
             Ok(Read::Spent(self.backend(0, "acquire", late)))
+        } else if apart {
+            Ok(Read::Apart)
         } else if tokens.len() == self.seats.len() {
             Ok(Read::Granted(tokens))
         } else if busy.is_empty() || !tokens.is_empty() {
@@ -340,6 +375,7 @@ impl Stage {
 pub(super) enum Read {
     Granted(Vec<FencingToken>),
     Busy(Vec<(usize, Option<Duration>)>),
+    Apart,
     Waiting,
     Spent(Error),
     Silent(Error),
@@ -382,7 +418,8 @@ impl Owners {
 }
 
 fn check_queue_limit(stages: &[Stage], limit: Option<u64>) -> Result<()> {
-    if limit.is_some() && !stages.iter().any(Stage::queues) {
+    let queues = |seat: &Seat| seat.protocol.queue().is_some();
+    if limit.is_some() && !stages.iter().flat_map(|it| &it.seats).any(queues) {
         let kind = stages.first().map(|stage| stage.first().protocol.kind());
         let kind = kind.map_or("", |kind| kind.as_str());
         return Err(Error::config(format!(

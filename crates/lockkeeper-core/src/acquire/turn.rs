@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::{Busy, Stage};
 use crate::engine::subscriptions::Place;
 use crate::grant::hold::Hold;
@@ -31,8 +30,8 @@ const CROWD: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) enum Turn {
-    /// At the seat that is waited for.
-    One(usize, Place),
+    /// At the one server.
+    One(Place),
     /// At every server.
     Majority(Watch),
 }
@@ -56,57 +55,34 @@ pub(super) struct Watch {
 
 impl Turn {
     /// A turn behind those of this client who wait already and are not to be overtaken; `None` if there are none.
-    pub(super) fn behind_others(acquisition: &mut Acquisition, stage: &Stage) -> Option<Self> {
-        let crowded = stage.seats.iter().position(|seat| {
-            let passes = stage.quorum.is_none() && seat.protocol.reenters();
-            !passes && seat.engine.subscriptions.crowded(&seat.protocol.channel())
-        })?;
-        Some(Self::at(acquisition, stage, crowded, None))
+    pub(super) fn behind_others(stage: &Stage) -> Option<Self> {
+        stage.is_crowded().then(|| Self::new(stage, None))
     }
 
     /// The turn after one that was used in vain, or the first.
-    pub(super) fn after(
-        turn: Option<Self>,
-        acquisition: &mut Acquisition,
-        stage: &Stage,
-        busy: Busy,
-    ) -> Self {
-        match turn {
-            Some(Self::One(awaited, place)) if busy.seats.iter().any(|(it, _)| *it == awaited) => {
-                let until = busy.seats.iter().find(|(it, _)| *it == awaited);
-                place.busy(until.and_then(|(_, until)| *until));
-                Self::One(awaited, place)
+    pub(super) fn after(turn: Option<Self>, stage: &Stage, busy: &Busy) -> Self {
+        let mut turn = match turn {
+            Some(Self::One(place)) => {
+                place.busy(busy.until);
+                return Self::One(place);
             }
-            Some(Self::Majority(mut watch)) => {
-                watch.looked(stage, &busy);
-                Self::Majority(watch)
-            }
-            // The name that was waited for is free now, and another is not.
-            _ => {
-                let awaited = busy.first();
-                let mut turn = Self::at(acquisition, stage, awaited, busy.until);
-                if let Self::Majority(watch) = &mut turn {
-                    watch.looked(stage, &busy);
-                }
-                turn
-            }
+            Some(turn) => turn,
+            None => Self::new(stage, busy.until),
+        };
+        if let Self::Majority(watch) = &mut turn {
+            watch.looked(stage, busy);
         }
+        turn
     }
 
-    fn at(
-        acquisition: &mut Acquisition,
-        stage: &Stage,
-        awaited: usize,
-        until: Option<Moment>,
-    ) -> Self {
-        acquisition.awaited = awaited;
+    fn new(stage: &Stage, until: Option<Moment>) -> Self {
         match stage.quorum {
             Some(quorum) => Self::Majority(Watch::new(stage, quorum)),
             None => {
-                let seat = &stage.seats[awaited];
+                let seat = stage.first();
                 let (subscriptions, protocol) = (&seat.engine.subscriptions, &seat.protocol);
                 let place = Place::new(subscriptions, protocol, seat.owner, stage.patience, until);
-                Self::One(awaited, place)
+                Self::One(place)
             }
         }
     }
@@ -114,9 +90,9 @@ impl Turn {
     /// Waits until it is this waiter's turn to ask.
     pub(super) async fn come(&mut self, stage: &Stage) -> Result<()> {
         match self {
-            Self::One(awaited, place) => {
+            Self::One(place) => {
                 let turn = place.turn().await;
-                turn.map_err(|error| stage.backend(*awaited, "wait for", error))
+                turn.map_err(|error| stage.backend(0, "wait for", error))
             }
             Self::Majority(watch) => watch.turn(stage).await,
         }
@@ -124,7 +100,7 @@ impl Turn {
 
     /// The servers were out of reach for too long: everybody who waits here and has no more patience gives up.
     pub(super) fn unreachable(&self, error: &StoreError) {
-        if let Self::One(_, place) = self {
+        if let Self::One(place) = self {
             place.unreachable(error);
         }
     }
@@ -132,8 +108,8 @@ impl Turn {
     /// This waiter holds, for as long as the lease if nothing else happens.
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
-            Self::One(awaited, place) => {
-                let (_, deadline) = hold.lease().grant().part(awaited).validity();
+            Self::One(place) => {
+                let (_, deadline) = hold.lease().grant().part(0).validity();
                 place.granted(deadline.unwrap_or_else(|| stage.clock().now()));
             }
             Self::Majority(watch) => watch.granted(stage, hold.remaining()),

@@ -26,7 +26,7 @@ impl Acquisition {
     pub(super) async fn until_granted(&mut self) -> Result<Hold> {
         let stage = self.stage();
         // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
-        let mut turn = Turn::behind_others(self, &stage);
+        let mut turn = Turn::behind_others(&stage);
         let mut told = false;
         loop {
             if stage.queues() && self.is_over(&stage) {
@@ -46,12 +46,14 @@ impl Acquisition {
                     }
                     return Ok(hold);
                 }
-                Ok(Asked::Busy(_)) if stage.queues() => {
-                    let message = "a kind with a queue is busy for one that waits".to_owned();
+                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, &stage, &busy)),
+                Ok(Asked::Apart) => {
+                    let message = "one name is to be acquired apart".to_owned();
                     return Err(stage.protocol_error(0, message));
                 }
-                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, self, &stage, busy)),
                 Ok(Asked::Waiting) => {
+                    // The place in the queue is the turn.
+                    turn = None;
                     self.tell_waiting(&stage, &mut told);
                     if let Some(hold) = self.in_queue(&stage, subscription).await? {
                         return Ok(hold);
@@ -198,6 +200,10 @@ impl Acquisition {
                     until,
                     rivals,
                 })
+            }
+            Read::Apart => {
+                self.claims.clear();
+                Asked::Apart
             }
             Read::Waiting => Asked::Waiting,
             Read::Spent(error) => {

@@ -251,7 +251,11 @@ impl Claim {
             ) => self.renewal_answered(pending, token, deadline, answer, now),
             _ => Verdict::Ignored,
         };
-        self.upkeep_answered(pending.sent, verdict, now);
+        let end = match answer {
+            Answer::Waiting { left, .. } => left.map(|left| now.after(left)),
+            _ => None,
+        };
+        self.upkeep_answered(pending.sent, verdict, end, now);
         verdict
     }
 
@@ -269,8 +273,13 @@ impl Claim {
                 }
                 self.hold(token, pending.sent, deadline, now)
             }
-            Answer::Waiting(place) => self.placed(pending, place, now),
+            Answer::Waiting { place, .. } => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
+            // Nothing was done for it.
+            Answer::Inflated => {
+                self.present = self.acquire_in_doubt;
+                Verdict::More
+            }
             Answer::Gone => {
                 self.present = self.acquire_in_doubt;
                 self.phase = Phase::Ended(Ending::Withdrawn);
@@ -332,7 +341,7 @@ impl Claim {
             // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(_)) => self.lost(LossReason::Gone),
             // Executed before the grant that a message has told of.
-            (Verb::Heartbeat, Answer::Waiting(place)) => Verdict::Waiting(place),
+            (Verb::Heartbeat, Answer::Waiting { place, .. }) => Verdict::Waiting(place),
             (Verb::Heartbeat, Answer::More) => Verdict::More,
             (_, Answer::Revoked) => self.lost(LossReason::Revoked),
             (Verb::Renew | Verb::Heartbeat, Answer::Gone)

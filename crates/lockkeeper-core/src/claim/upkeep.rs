@@ -15,6 +15,9 @@ use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
+/// How long after the end of a holder's lease the first in the queue asks: the server counts whole milliseconds.
+const AT_THE_END: Duration = Duration::from_millis(1);
+
 /// What came of a moment at which a claim's time may have been over, or at which its client closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
@@ -321,8 +324,14 @@ impl Claim {
         }
     }
 
-    /// A request sent at `sent` has been answered so.
-    pub(super) fn upkeep_answered(&mut self, sent: Moment, verdict: Verdict, now: Moment) {
+    /// A request sent at `sent` has been answered so; `end` is when the lease ends that the first in the queue waits for.
+    pub(super) fn upkeep_answered(
+        &mut self,
+        sent: Moment,
+        verdict: Verdict,
+        end: Option<Moment>,
+        now: Moment,
+    ) {
         let doubtful = self.queue.as_ref().is_some_and(|queue| queue.doubtful);
         let Some(upkeep) = &mut self.upkeep else {
             return;
@@ -333,8 +342,11 @@ impl Claim {
                 upkeep.next = upkeep.pace.map(|pace| sent.after(pace.steady));
             }
             (Verdict::Waiting(_), Phase::Waiting) => {
+                // A lease that ends tells nobody: the first in the queue asks then.
+                let end = end.map(|end| end.after(AT_THE_END));
                 let steady = sent.after(upkeep.heartbeats.steady);
-                upkeep.next = Some(if doubtful { now } else { steady });
+                let next = end.map_or(steady, |end| end.min(steady));
+                upkeep.next = Some(if doubtful { now } else { next });
             }
             (Verdict::More, Phase::Waiting) => upkeep.next = Some(now),
             // A message has told of the grant meanwhile.

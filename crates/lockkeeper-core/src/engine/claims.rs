@@ -125,6 +125,16 @@ impl Claims {
         all.iter().map(|part| part.id.to_string()).collect()
     }
 
+    /// A claim has been released and no message told who was granted: those of this client that wait for the name ask.
+    pub(super) fn may_be_granted(&self, name: &Name) {
+        for part in self.all() {
+            if part.protocol.name() == name && part.claim().may_wait() {
+                let now = part.now();
+                part.change(|claim| claim.hurry(now));
+            }
+        }
+    }
+
     /// A message has told of a grant.
     pub(crate) fn granted(&self, grant: Grant<'_>) {
         let Some(part) = self.find(grant.claim) else {

@@ -21,8 +21,8 @@ pub(crate) enum Attempt {
     Again(Error),
 }
 
-/// Sends one release for each of several claims whose validity has ended, all by one script if they were acquired so. If the server
-/// refuses that as a whole, each is released by itself.
+/// Sends one release for each of several claims whose validity has ended, all by one script if they were acquired so. A claim to whose
+/// name others have come is released by itself, and so is each if the server refuses the script as a whole.
 pub(crate) async fn attempt_all(
     subscriptions: &Subscriptions,
     parts: &[Arc<Part>],
@@ -45,9 +45,13 @@ pub(crate) async fn attempt_all(
         }
         return join_all(parts.iter().map(|part| attempt(subscriptions, part))).await;
     }
-    let each = parts.iter().zip(outcomes);
-    each.map(|(part, outcome)| conclude(subscriptions, part, outcome))
-        .collect()
+    let each = parts.iter().zip(outcomes).map(async |(part, outcome)| {
+        match outcome {
+            Ok(Verdict::More) => attempt(subscriptions, part).await,
+            outcome => conclude(subscriptions, part, outcome),
+        }
+    });
+    join_all(each).await
 }
 
 /// Sends one release for a claim whose validity has ended.
@@ -80,13 +84,13 @@ fn conclude(
             if holds > 0 {
                 return Attempt::Final(Ok(Released::StillHeld(holds)));
             }
-            subscriptions.left(&part.protocol.channel(), told);
+            has_left(subscriptions, part, told);
             Attempt::Final(Ok(Released::Free))
         }
         Ok(Verdict::Cooldown { told, left }) => {
             tracing::debug!(name = name.as_str(), claim = %part.id, told, ?left, "released, and kept");
             observe_released(part);
-            subscriptions.left(&part.protocol.channel(), told);
+            has_left(subscriptions, part, told);
             Attempt::Final(Ok(Released::Kept(left)))
         }
         Ok(Verdict::WasGone) => Attempt::Final(Err(part.lost(LossReason::Gone).into())),
@@ -103,6 +107,15 @@ fn conclude(
                 Attempt::Final(Err(error))
             }
         }
+    }
+}
+
+/// Others may come to the name; `told` says whether the server let the message of it out.
+fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
+    match part.protocol.queue() {
+        None => subscriptions.left(&part.protocol.channel(), told),
+        Some(_) if !told => part.requester.claims.may_be_granted(part.protocol.name()),
+        Some(_) => {}
     }
 }
 

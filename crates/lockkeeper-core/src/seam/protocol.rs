@@ -218,8 +218,10 @@ impl Answer {
             status => (status, &[][..]),
         };
         match (Status::parse(status.as_str()?)?, fields) {
-            // That of a single acquire says before that for how long the holder holds.
-            (Status::Waiting, [place]) => Some(Self::Waiting(place.as_i64()?.try_into().ok()?)),
+            // That of a single acquire says the other way round.
+            (Status::Waiting, [place, left @ ..]) => {
+                Self::waiting(place, left.first().and_then(Value::as_i64))
+            }
             (status, fields) => Self::of(status, fields),
         }
     }
@@ -245,6 +247,15 @@ impl Answer {
         named.then(|| Self::read(reply)).flatten()
     }
 
+    fn waiting(place: &Value, left: Option<i64>) -> Option<Self> {
+        let place = place.as_i64()?.try_into().ok()?;
+        let left = left.filter(|_| place == 1).map(u64::try_from);
+        Some(Self::Waiting {
+            place,
+            left: left.and_then(Result::ok).map(Duration::from_millis),
+        })
+    }
+
     fn of(status: Status, fields: &[Value]) -> Option<Self> {
         let field = |index: usize| fields.get(index).and_then(Value::as_i64);
         let (number, second) = (|| field(0), || field(1));
@@ -265,7 +276,7 @@ impl Answer {
             }
             Status::Raised => Self::Raised,
             Status::Free => Self::Free,
-            Status::Waiting => Self::Waiting(second()?.try_into().ok()?),
+            Status::Waiting => Self::waiting(fields.get(1)?, number())?,
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
             Status::OverLimit => Self::OverLimit(number()?.try_into().ok()?),

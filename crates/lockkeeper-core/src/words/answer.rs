@@ -34,8 +34,13 @@ pub enum Answer {
     Quarantined(Duration),
     /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
     Free,
-    /// The claim waits in the queue, at this place counted from one.
-    Waiting(u64),
+    /// The claim waits in the queue.
+    Waiting {
+        /// At this place, counted from one.
+        place: u64,
+        /// Of the first: for how long no holder's lease ends unless it is renewed, if it ends at all.
+        left: Option<Duration>,
+    },
     /// The queue holds as many as it may.
     QueueFull(u64),
     /// The claim would wait for another one of its own owner.

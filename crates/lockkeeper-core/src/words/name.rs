@@ -101,6 +101,11 @@ impl Name {
         &self.main
     }
 
+    /// Whether other libraries may use the name too: one of the empty namespace.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.user == 0
+    }
+
     /// A derived key or channel: `lockkeeper.<part>:{<main>}`. If the main key has a hash tag of its own, that goes first,
     /// and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either lies in the main key's slot,
     /// and of all that is there `:{<namespace>:` is in the keys of this namespace alone.

@@ -15,9 +15,6 @@ use lockkeeper_core::store::Value;
 use lockkeeper_core::{Hold, Name};
 use lockkeeper_memory::MemoryStore;
 
-/// How long waiters trust silence.
-const SAFETY_POLL: Duration = Duration::from_secs(5);
-
 /// How often a waiter in a queue heartbeats in the time for which one heartbeat counts.
 const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
 
@@ -31,7 +28,7 @@ pub(super) enum KindModel {
     Mutex,
     /// One owner at a time, with any number of claims, which share a token.
     Reentrant,
-    /// The same, first come, first served.
+    /// The same, and in order of arrival by promise.
     Fair,
     /// Readers together, or one owner that writes; first come, first served.
     RwLock,
@@ -120,7 +117,7 @@ impl KindModel {
 
     /// Whether its claims wait in a queue on the server.
     pub(super) fn queues(self) -> bool {
-        matches!(self, Self::Fair | Self::RwLock | Self::Semaphore)
+        self != Self::RedlockPart
     }
 
     /// Whether its guards have modes, between which they change.
@@ -215,11 +212,9 @@ impl KindModel {
     /// if it had been told, unless the kind has a reason.
     pub(super) const fn unheard(self, heartbeat: Duration) -> Duration {
         match self {
-            Self::Mutex | Self::RedlockPart => Duration::ZERO,
-            // When the claim with the longest lease goes before others, which then run out, waiters were told the longer time.
-            Self::Reentrant => SAFETY_POLL,
+            Self::RedlockPart => Duration::ZERO,
             // Nobody but the next heartbeat notices the end of a lease.
-            Self::Fair | Self::RwLock | Self::Semaphore => heartbeat,
+            _ => heartbeat,
         }
     }
 
@@ -227,10 +222,10 @@ impl KindModel {
     /// arrived, unless the kind has a reason.
     pub(super) fn abandoned(self, heartbeat: Duration) -> Duration {
         match self {
+            Self::RedlockPart => Duration::ZERO,
             // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; granted in that
             // time, it holds for another.
-            Self::Fair | Self::RwLock | Self::Semaphore => heartbeat * HEARTBEATS_PER_WAITER_TTL,
-            _ => Duration::ZERO,
+            _ => heartbeat * HEARTBEATS_PER_WAITER_TTL,
         }
     }
 
@@ -238,8 +233,8 @@ impl KindModel {
     /// the one that is granted.
     pub(super) fn standing(self, server: &MemoryStore, main: &str) -> Vec<Standing> {
         match self {
-            Self::Fair | Self::RwLock | Self::Semaphore => standing(server, main),
-            _ => Vec::new(),
+            Self::RedlockPart => Vec::new(),
+            _ => standing(server, main),
         }
     }
 

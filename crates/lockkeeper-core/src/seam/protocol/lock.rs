@@ -55,7 +55,7 @@ pub struct LockProtocol {
 }
 
 impl LockProtocol {
-    /// Of a kind whose claims take all of the name, and ask again when it is free.
+    /// Of a kind whose claims take all of the name, wait in no queue, and ask again when it is free.
     pub const fn new(name: Name, kind: Kind) -> Self {
         Self {
             name,
@@ -79,6 +79,13 @@ impl LockProtocol {
     #[must_use]
     pub const fn queueing(mut self) -> Self {
         self.queues = true;
+        self
+    }
+
+    /// Claims wait in a queue, but for a name that other libraries may use too: they know no queue, and its marker would be a holder to them.
+    #[must_use]
+    pub const fn queueing_unless_shared(mut self) -> Self {
+        self.queues = !self.name.is_shared();
         self
     }
 
@@ -239,7 +246,7 @@ impl Protocol for LockProtocol {
     }
 
     fn joint(&self) -> Option<&dyn Joint> {
-        (!self.queues).then_some(self)
+        Some(self)
     }
 }
 
@@ -334,35 +341,30 @@ impl Limited for LockProtocol {
 impl Joint for LockProtocol {
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
         let claim = ask.claim.as_str().to_owned();
+        let (main, tombstone) = (self.main(), self.name.tombstone(ask.claim));
         match verb {
             Together::Acquire => ScriptCall::new(
                 &multi::ACQUIRE,
-                self.keys(ask.claim),
+                [main, self.name.counter(), tombstone],
                 [
                     claim,
                     ask.ttl_ms(),
                     ask.floor.to_string(),
                     self.kind_text(),
-                    flag(self.reenters),
-                    flag(ask.queue_limit.is_none()),
+                    self.share.text(),
                     flag(ask.polled),
                 ],
             ),
-            Together::Release { overtakes } => {
-                let [main, _, tombstone, holders, queue, state] = self.keys(ask.claim);
-                ScriptCall::new(
-                    &multi::RELEASE,
-                    [main, tombstone, holders, queue, state],
-                    [
-                        claim,
-                        self.name.wakes(),
-                        ask.cooldown_ms(),
-                        tombstone_ttl(ask, overtakes),
-                        self.kind_text(),
-                        flag(self.reenters),
-                    ],
-                )
-            }
+            Together::Release { overtakes } => ScriptCall::new(
+                &multi::RELEASE,
+                [main, tombstone],
+                [
+                    claim,
+                    self.channel(),
+                    ask.cooldown_ms(),
+                    tombstone_ttl(ask, overtakes),
+                ],
+            ),
         }
     }
 }

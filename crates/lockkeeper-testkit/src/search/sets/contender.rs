@@ -54,6 +54,12 @@ pub(super) enum Asked {
 pub(super) struct Releases([Option<bool>; NAMES]);
 
 impl Releases {
+    pub(super) const fn of_one(part: usize, overtakes: bool) -> Self {
+        let mut releases = [None; NAMES];
+        releases[part] = Some(overtakes);
+        Self(releases)
+    }
+
     pub(super) fn parts(self) -> impl Iterator<Item = (usize, bool)> {
         let parts = self.0.into_iter().enumerate();
         parts.filter_map(|(part, overtakes)| Some((part, overtakes?)))

@@ -129,7 +129,11 @@ impl Scene<'_> {
     pub(super) fn released(&self, releases: Releases) -> Option<Violation> {
         for ((part, _), answer) in releases.parts().zip(&*self.run.answers) {
             let name = self.set[part];
-            if self.held(self.after, name) {
+            let (was, is) = (self.held(self.before, name), self.held(self.after, name));
+            if *answer == Some(Answer::Inflated) && was == is {
+                continue;
+            }
+            if is {
                 return Some(of_name(Rule::NotReleased, name));
             }
             let was_there = match answer {
@@ -137,7 +141,7 @@ impl Scene<'_> {
                 Some(Answer::NotHeld { .. }) => Some(false),
                 _ => None,
             };
-            if was_there != Some(self.held(self.before, name)) {
+            if was_there != Some(was) {
                 return Some(of_name(Rule::WrongAnswer, name));
             }
             let freed = !self.before.is_free(name) && self.after.is_free(name);

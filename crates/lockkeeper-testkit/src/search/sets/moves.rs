@@ -5,9 +5,9 @@ use std::rc::Rc;
 use anyhow::Result;
 use lockkeeper_core::claim::Claim;
 use lockkeeper_core::clock::Moment;
-use lockkeeper_core::protocol::Verb;
+use lockkeeper_core::protocol::{Answer, Verb};
 
-use super::contender::{Asked, Contender, Stage};
+use super::contender::{Asked, Contender, Releases, Stage};
 use super::judge::Scene;
 use super::runs::Run;
 use super::{CONTENDERS, SeveralNames, State, TICKS};
@@ -206,7 +206,13 @@ impl SeveralNames {
             Asked::Acquire => scene.acquired(&contender, &mut next),
             Asked::Repeat(part, _) | Asked::Renew(part) => scene.renewed(part),
             Asked::Release(releases) => {
-                for (part, overtakes) in releases.parts() {
+                for ((part, overtakes), answer) in releases.parts().zip(&*run.answers) {
+                    if *answer == Some(Answer::Inflated) {
+                        // Nothing was done: by itself it is released.
+                        let alone = Asked::Release(Releases::of_one(part, overtakes));
+                        contender.requests.in_doubt.insert((attempt, alone));
+                        continue;
+                    }
                     let tombstone = state.tick + self.bounds.ttl - 1;
                     let until = if overtakes { tombstone } else { u8::MAX };
                     contender.note_released(attempt, part, until);

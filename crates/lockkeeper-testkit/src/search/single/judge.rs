@@ -90,7 +90,7 @@ impl OneName {
             Told::Answer(Answer::Granted(_)) => {
                 heartbeats || converts.is_some() || asked.token.is_some()
             }
-            Told::Answer(Answer::Waiting(_) | Answer::More) => heartbeats,
+            Told::Answer(Answer::Waiting { .. } | Answer::More) => heartbeats,
             _ => false,
         };
         if !prolongs {

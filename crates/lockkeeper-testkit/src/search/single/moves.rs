@@ -307,7 +307,7 @@ impl OneName {
                 attempt.sleeps = asked.question == Question::Acquire;
                 *left = None;
             }
-            Told::Answer(Answer::Waiting(place)) => *place = 1,
+            Told::Answer(Answer::Waiting { place, left }) => (*place, *left) = (1, None),
             _ => {}
         }
         let reply = Some((told, until));

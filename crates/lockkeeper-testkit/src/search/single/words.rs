@@ -55,7 +55,7 @@ impl fmt::Display for Told {
         match *self {
             Self::Answer(Answer::Granted(token)) => write!(f, "GRANTED {token}"),
             Self::Answer(Answer::Busy(_)) => f.write_str("BUSY"),
-            Self::Answer(Answer::Waiting(_)) => f.write_str("WAITING"),
+            Self::Answer(Answer::Waiting { .. }) => f.write_str("WAITING"),
             Self::Answer(Answer::Released { holds, .. }) => write!(f, "RELEASED, {holds} held"),
             Self::Answer(Answer::NotHeld { .. }) => f.write_str("NOT_HELD"),
             Self::Answer(Answer::Gone) => f.write_str("GONE"),
