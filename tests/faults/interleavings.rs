@@ -14,7 +14,7 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::Subject;
 
-use crate::support::{counter, faulty};
+use crate::support::{counter, faulty, faulty_polling};
 
 /// Makes a test of each interleaving for each kind.
 macro_rules! interleavings {
@@ -36,7 +36,7 @@ macro_rules! interleavings {
     };
 }
 
-// A kind with a queue has no poller: every waiter stands in the queue by itself.
+// Where there is a queue nobody polls: every waiter stands in the queue by itself.
 interleavings!(@kind mutex_poller, Mutex, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
 interleavings!(@kind reentrant_poller, ReentrantLock, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
 
@@ -250,7 +250,7 @@ async fn a_release_without_any_answer_fails_and_goes_on_in_the_background<S: Sub
 
 async fn a_woken_poller_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
     let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL).unwrap();
+    let (client, store) = faulty_polling(&server, TTL).unwrap();
     let lock = S::new(&client, "name");
     let guard = lock.acquire().await.unwrap();
     let poller = tokio::spawn({

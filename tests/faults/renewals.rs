@@ -258,7 +258,9 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
         .waiter_ttl(HEARTBEAT * 3);
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = server.client(Client::builder().ttl(TTL)).await?;
-    let _held = FairLock::new(&other, "queue").acquire().await?;
+    // For so long that the first in the queue has no other reason to ask.
+    let held = FairLock::new(&other, "queue").acquire().ttl(TTL * 10);
+    let _held = held.await?;
     // The server knows the script for renewals.
     let taught = Mutex::new(&other, "taught").acquire().await?;
     tokio::time::sleep(TTL / 2).await;

@@ -371,6 +371,23 @@ async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused()
     Ok(())
 }
 
+/// The end of a lease tells nobody: the first in the queue asks when it is due, also between two of its heartbeats.
+#[tokio::test(start_paused = true)]
+async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() -> Result<()> {
+    let server = MemoryStore::new();
+    let (dying, store) = faulty(&server, TTL)?;
+    let other = client(&server, TTL).await?;
+    let ttl = Duration::from_secs(8);
+    let dead = FairLock::new(&dying, "name").acquire().ttl(ttl);
+    let _dead = std::mem::ManuallyDrop::new(dead.no_renewal().await?);
+    let begun = Instant::now();
+    store.silence("name");
+    drop(FairLock::new(&other, "name").acquire().await?);
+    let late = begun.elapsed() - ttl;
+    ensure!(late <= Duration::from_millis(10), "{late:?} after the end of the lease");
+    Ok(())
+}
+
 /// The server loses everything: who waits takes a new place, who held is told.
 #[tokio::test(start_paused = true)]
 async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {

@@ -9,7 +9,7 @@ use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 
-use crate::support::faulty;
+use crate::support::{faulty, faulty_polling};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -115,8 +115,8 @@ async fn an_owner_that_has_been_granted_lets_its_own_waiters_in() -> Result<()> 
 #[tokio::test(start_paused = true)]
 async fn the_impatience_of_a_short_lease_is_not_that_of_a_long_one() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL)?;
-    let (holder, _) = faulty(&server, TTL)?;
+    let (client, store) = faulty_polling(&server, TTL)?;
+    let (holder, _) = faulty_polling(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
     let held = Mutex::new(&holder, "name").acquire().await?;
     let short = lock.clone();

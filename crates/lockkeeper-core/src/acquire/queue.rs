@@ -63,6 +63,9 @@ impl Acquisition {
                 part.change(|claim| claim.hurry(now));
                 missed = false;
             }
+            if missed && let Some(refusal) = engine.subscriptions.refusal(&channel) {
+                return Err(stage.backend(0, "wait for", refusal));
+            }
             let now = part.now();
             let take = |claim: &mut Claim| (claim.take(now), claim.validity(now), claim.heard());
             let (token, belief, heard_at) = part.change(take);

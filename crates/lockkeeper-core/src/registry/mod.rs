@@ -49,6 +49,14 @@ impl<R> Registry<R> {
         channel.is_some_and(|channel| matches!(channel.subscription, Subscription::Open))
     }
 
+    /// Why the server does not allow to subscribe to the channel, if it has said so.
+    pub(crate) fn refusal(&self, channel: &str) -> Option<&StoreError> {
+        match &self.channels.get(channel)?.subscription {
+            Subscription::Failed { refusal, .. } => refusal.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Who reads the channel's messages; `None` if nobody has waited there lately.
     pub(crate) fn reader(&self, channel: &str) -> Option<&R> {
         self.channels.get(channel).map(|channel| &channel.reader)

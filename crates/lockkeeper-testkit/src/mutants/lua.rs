@@ -211,8 +211,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_repeated_loses_its_place",
         &lock::ACQUIRE,
-        "  local left, place = left_of(name), place_of(name, member)\n",
-        "  redis.call('ZREM', name.queue, member)\n  local left, place = left_of(name), place_of(name, member)\n",
+        "  local left, place = first_end(name), place_of(name, member)\n",
+        "  redis.call('ZREM', name.queue, member)\n  local left, place = first_end(name), place_of(name, member)\n",
         Where::Queue,
     ),
     mutant(

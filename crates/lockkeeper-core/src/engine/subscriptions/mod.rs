@@ -57,7 +57,7 @@ enum Reader {
 struct State {
     registry: Registry<Reader>,
     bells: BTreeMap<WaiterId, Arc<Notify>>,
-    /// Rung when the channel is subscribed to.
+    /// Rung when the channel is subscribed to, or the server has refused that.
     openings: BTreeMap<String, Weak<Notify>>,
     /// Subscriptions that failed, for the log.
     failures: Tally,
@@ -126,6 +126,11 @@ impl Subscriptions {
         self.with(|state| state.registry.is_open(channel))
     }
 
+    /// Why no message on the channel will ever arrive, if the server refused the subscription.
+    pub(crate) fn refusal(&self, channel: &str) -> Option<StoreError> {
+        self.with(|state| state.registry.refusal(channel).cloned())
+    }
+
     /// Goes on hearing of grants on the channel if every message on it arrives now.
     pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Subscription> {
         let now = self.clock.now();
@@ -139,7 +144,7 @@ impl Subscriptions {
         open.then(|| Subscription::new(self, channel.to_owned()))
     }
 
-    /// Hears of grants on the channel, and rings when it begins to.
+    /// Hears of grants on the channel, and rings when it begins to, or when the server has refused it.
     pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Subscription, Arc<Notify>) {
         let now = self.clock.now();
         let opening = self.change_state(|state| {
@@ -294,7 +299,15 @@ impl Subscriptions {
                 self.log_failure(channel, &error, now);
                 let refused = error.outcome() == Outcome::Refused && !error.is_transient();
                 let refusal = refused.then_some(error);
-                self.change(|registry| registry.subscription_failed(channel, refusal, now));
+                let opening = self.change_state(|state| {
+                    let opening = state.openings.get(channel).cloned();
+                    let opening = opening.filter(|_| refusal.is_some());
+                    let steps = state.registry.subscription_failed(channel, refusal, now);
+                    (opening, steps)
+                });
+                if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
+                    opening.notify_waiters();
+                }
             }
         }
     }
