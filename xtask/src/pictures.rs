@@ -29,7 +29,6 @@ const PICTURES: &[Picture] = &[
     ("semaphore", protocols::semaphore),
     ("multi", protocols::multi),
     ("redlock", protocols::redlock),
-    ("poller", protocols::poller),
     ("fencing", protocols::fencing),
 ];
 

@@ -15,14 +15,15 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 /// # Which lock should I use?
 ///
 /// This one, unless you know why not. It costs one round trip to acquire and one to release. Whoever holds it and asks
-/// again waits for itself; it has no queue, so which waiter is next is a matter of chance; it does not tell readers from
+/// again waits for itself; it promises its waiters no order; it does not tell readers from
 /// writers.
 ///
 /// # How it works
 ///
 /// One string key holds the claim of the holder and ends with its lease. While the guard lives, the lease is renewed
-/// when a third of its ttl has passed. Waiters are woken by a message when the holder leaves, and look by themselves
-/// when its lease ends.
+/// when a third of its ttl has passed. Waiters stand in a queue on the server: the release of the holder makes the next of them
+/// the holder and tells it by a message, and the first asks by itself when the holder's lease ends. In the empty namespace, which other
+/// libraries share, one waiter of each client asks instead, when it is told that the lock is free.
 ///
 /// # Examples
 ///
@@ -50,7 +51,7 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 ///   this.
 /// - **Exclusion between the last check and the write.** A process can pause for longer than the ttl right after
 ///   [`ensure_held`](lockkeeper_core::Lease::ensure_held). Again, only fencing tokens help.
-/// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
+/// - **Order.** Today waiters are served as they came, but for the empty namespace. Only the fair lock promises it.
 /// - **Re-entry.** A second acquisition by the same owner waits like any other.
 #[derive(Clone)]
 pub struct Mutex(Target);

@@ -57,7 +57,7 @@ use lockkeeper_core::{Lease, Owner};
 ///   resource that checks fencing tokens closes this.
 /// - **A larger token than those before, for an owner whose former hold a failover brought back.** It gets in again with the
 ///   token of then; a resource that checks tokens refuses it.
-/// - **Fairness.** Waiters of one client are served in order; among clients chance decides.
+/// - **Order.** Today waiters are served as they came, but for the empty namespace. Only the fair lock promises it.
 #[derive(Clone)]
 pub struct ReentrantLock(Target);
 

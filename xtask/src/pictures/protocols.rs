@@ -183,28 +183,6 @@ pub(super) fn redlock() -> String {
     )
 }
 
-pub(super) fn poller() -> String {
-    sequence(
-        "Waiting for a mutex: of all waiters of a client one asks the server, the others sleep",
-        &["task 1", "task 2", "client", "server"],
-        &[
-            Send(0, 2, "acquire"),
-            Wait(0, "poller"),
-            Send(2, 3, "acquire: BUSY, 12 s left"),
-            Send(2, 3, "subscribe"),
-            Send(1, 2, "acquire"),
-            Wait(1, "sleeps"),
-            Pass("nothing is sent until a message, the end of the lease, or 5 s"),
-            Tell(3, 2, "free"),
-            Send(2, 3, "acquire: GRANTED"),
-            Send(2, 0, "granted"),
-            Hold(0, "holds"),
-            Send(2, 1, "next: you are the poller"),
-            Wait(1, "poller"),
-        ],
-    )
-}
-
 pub(super) fn fencing() -> String {
     sequence(
         "Fencing: Ann sleeps past her lease, Bob writes with a larger token, Ann's late write is refused",
