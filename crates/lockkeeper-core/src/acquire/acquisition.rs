@@ -143,6 +143,7 @@ impl Acquisition {
                     self.give_back().await;
                     return Ok(None);
                 }
+                Asked::Done(record) => return Err(self.stage().done(record)),
                 Asked::Again { error, .. } => return Err(error),
             }
         }
