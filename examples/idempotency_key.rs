@@ -36,9 +36,14 @@ async fn pay(
     headers: HeaderMap,
     body: Bytes,
 ) -> (StatusCode, String) {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let key = headers
+        .get("idempotency-key")
+        .and_then(|key| key.to_str().ok());
     let Some(key) = key.filter(|key| !key.is_empty() && key.len() <= 100) else {
-        return (StatusCode::BAD_REQUEST, "an Idempotency-Key, please".to_owned());
+        return (
+            StatusCode::BAD_REQUEST,
+            "an Idempotency-Key, please".to_owned(),
+        );
     };
     // In hex, because a name may not have every character that a visitor can send.
     let key: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -52,22 +57,33 @@ async fn pay(
     });
     match charged.await {
         Ok(outcome) => {
-            let repeated = if matches!(outcome, OnceOutcome::Stored(_)) { ", as told before" } else { "" };
+            let repeated = if matches!(outcome, OnceOutcome::Stored(_)) {
+                ", as told before"
+            } else {
+                ""
+            };
             let receipt = String::from_utf8_lossy(&outcome.into_value()).into_owned();
             (StatusCode::OK, receipt + repeated)
         }
-        Err(OnceError::NotKept { value, .. }) => (StatusCode::OK, String::from_utf8_lossy(&value).into_owned()),
+        Err(OnceError::NotKept { value, .. }) => {
+            (StatusCode::OK, String::from_utf8_lossy(&value).into_owned())
+        }
         Err(OnceError::Work(error)) => (StatusCode::BAD_GATEWAY, error.to_string()),
-        Err(OnceError::Lock(Error::Mismatch { .. })) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "this key was used for another payment".to_owned())
-        }
-        Err(OnceError::Lock(Error::Timeout { .. })) => {
-            (StatusCode::CONFLICT, "this payment is being worked on".to_owned())
-        }
+        Err(OnceError::Lock(Error::Mismatch { .. })) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "this key was used for another payment".to_owned(),
+        ),
+        Err(OnceError::Lock(Error::Timeout { .. })) => (
+            StatusCode::CONFLICT,
+            "this payment is being worked on".to_owned(),
+        ),
         Err(OnceError::Lock(error)) if error.is_transient() => {
             (StatusCode::SERVICE_UNAVAILABLE, "try again".to_owned())
         }
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "look at the payment before you repeat it".to_owned()),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "look at the payment before you repeat it".to_owned(),
+        ),
     }
 }
 
@@ -89,7 +105,9 @@ async fn main() -> anyhow::Result<()> {
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
-    let router = Router::new().route("/payments", post(pay)).with_state(service.clone());
+    let router = Router::new()
+        .route("/payments", post(pay))
+        .with_state(service.clone());
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     // A key of this run, as a visitor makes one for each payment.
     let key = place.client.new_owner().to_string();
@@ -102,7 +120,10 @@ async fn main() -> anyhow::Result<()> {
     )?;
     story.tell("press 1", &first);
     story.tell("press 2", &second);
-    ensure!(first.starts_with("200 receipt 1 for 10 EUR") && second.starts_with("200 receipt 1 for 10 EUR"));
+    ensure!(
+        first.starts_with("200 receipt 1 for 10 EUR")
+            && second.starts_with("200 receipt 1 for 10 EUR")
+    );
 
     story.chapter("The answer got lost, and the visitor asks again a little later");
     let third = request(&address, &key, "10 EUR").await?;

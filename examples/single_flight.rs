@@ -70,13 +70,21 @@ async fn main() -> anyhow::Result<()> {
         ran += u32::from(outcome.ran());
         ensure!(outcome.into_value() == b"price, edition 1");
     }
-    story.tell("database", format!("was asked by {ran} of {REQUESTS} requests"));
+    story.tell(
+        "database",
+        format!("was asked by {ran} of {REQUESTS} requests"),
+    );
     ensure!(ran == 1 && database.asked.load(Ordering::SeqCst) == 1);
 
     story.chapter("The price changes: it is forgotten, and the next request computes it");
     ensure!(price(&machines[0]).forget().await?);
-    let next = price(&machines[1]).get_or_run(async |_| database.price().await).await?;
-    story.tell("machine 2", String::from_utf8_lossy(&next.clone().into_value()));
+    let next = price(&machines[1])
+        .get_or_run(async |_| database.price().await)
+        .await?;
+    story.tell(
+        "machine 2",
+        String::from_utf8_lossy(&next.clone().into_value()),
+    );
     ensure!(next == OnceOutcome::Ran(b"price, edition 2".to_vec()));
 
     story.chapter("The database is down: one request finds out, and nobody storms it");
@@ -94,7 +102,10 @@ async fn main() -> anyhow::Result<()> {
             other => anyhow::bail!("{other:?}"),
         }
     }
-    story.tell("database", format!("was asked by {failed}, and {told} were told that it is down"));
+    story.tell(
+        "database",
+        format!("was asked by {failed}, and {told} were told that it is down"),
+    );
     ensure!(failed == 1 && database.asked.load(Ordering::SeqCst) == before + 1);
 
     price(&place.client).forget().await?;

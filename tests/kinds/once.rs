@@ -40,7 +40,8 @@ type Outcome = Result<OnceOutcome, OnceError<Failure>>;
 
 /// Makes this value.
 async fn make(once: &Once, value: &str) -> Outcome {
-    once.get_or_run(async |_| Ok(value.as_bytes().to_vec())).await
+    once.get_or_run(async |_| Ok(value.as_bytes().to_vec()))
+        .await
 }
 
 fn ran(value: &str) -> OnceOutcome {
@@ -187,7 +188,9 @@ async fn a_stored_result_is_one_request_and_a_run_is_two() -> Result<()> {
 async fn a_runner_that_dies_has_one_successor_when_its_lease_ends() -> Result<()> {
     let server = MemoryStore::new();
     let (dies, requests) = faulty(&server, TTL)?;
-    let running = Gate::default().begin(&Once::new(&dies, "name"), "lost").await?;
+    let running = Gate::default()
+        .begin(&Once::new(&dies, "name"), "lost")
+        .await?;
     requests.silence("name");
     let began = tokio::time::Instant::now();
     let runs = Arc::new(AtomicU32::new(0));
@@ -209,10 +212,20 @@ async fn a_runner_that_dies_has_one_successor_when_its_lease_ends() -> Result<()
         ensure!(outcome??.into_value() == b"made");
     }
     ensure!(runs.load(Ordering::SeqCst) == 1);
-    ensure!(began.elapsed() <= TTL + Duration::from_millis(100), "{:?}", began.elapsed());
+    ensure!(
+        began.elapsed() <= TTL + Duration::from_millis(100),
+        "{:?}",
+        began.elapsed()
+    );
     let lost = running.await?;
     ensure!(
-        matches!(lost, Err(OnceError::Lock(Error::Lost { reason: LossReason::Expired, .. }))),
+        matches!(
+            lost,
+            Err(OnceError::Lock(Error::Lost {
+                reason: LossReason::Expired,
+                ..
+            }))
+        ),
         "{lost:?}"
     );
     Ok(())
@@ -232,7 +245,12 @@ async fn a_result_that_comes_when_the_claim_is_gone_is_handed_back_and_not_store
             }
         })
         .await;
-    let Err(OnceError::NotKept { value, error: Error::Lost { .. }, .. }) = made else {
+    let Err(OnceError::NotKept {
+        value,
+        error: Error::Lost { .. },
+        ..
+    }) = made
+    else {
         bail!("{made:?}");
     };
     ensure!(value == b"late");
@@ -262,7 +280,10 @@ async fn work_that_fails_lets_one_other_do_it_at_once() -> Result<()> {
     let began = tokio::time::Instant::now();
     fails.notify_one();
     let failed = running.await?;
-    ensure!(matches!(failed, Err(OnceError::Work(Failure))), "{failed:?}");
+    ensure!(
+        matches!(failed, Err(OnceError::Work(Failure))),
+        "{failed:?}"
+    );
     ensure!(waiting.await?? == ran("made"));
     ensure!(began.elapsed() < Duration::from_secs(1));
     ensure!(make(&once, "again").await? == stored("made"));
@@ -274,7 +295,10 @@ async fn work_that_failed_is_not_tried_again_before_its_time() -> Result<()> {
     let server = MemoryStore::new();
     let once = Once::new(&client(&server, TTL).await?, "name").retry_after(Duration::from_secs(60));
     let failed = once.get_or_run(async |_| Err(Failure)).await;
-    ensure!(matches!(failed, Err(OnceError::Work(Failure))), "{failed:?}");
+    ensure!(
+        matches!(failed, Err(OnceError::Work(Failure))),
+        "{failed:?}"
+    );
     ensure!(once.peek().await?.is_some_and(|record| record.is_failure()));
     sleep(Duration::from_secs(20)).await;
     let other = Once::new(&client(&server, TTL).await?, "name");
@@ -307,7 +331,10 @@ async fn a_name_stands_for_one_request() -> Result<()> {
     ensure!(ten.forget().await?);
     ensure!(make(&name, "without").await? == ran("without"));
     let other = make(&ten, "paid").await;
-    ensure!(matches!(other, Err(OnceError::Lock(Error::Mismatch { .. }))), "{other:?}");
+    ensure!(
+        matches!(other, Err(OnceError::Lock(Error::Mismatch { .. }))),
+        "{other:?}"
+    );
     Ok(())
 }
 
@@ -316,14 +343,19 @@ async fn who_waits_with_another_fingerprint_is_told_when_the_work_is_done() -> R
     let server = MemoryStore::new();
     let one = client(&server, TTL).await?;
     let gate = Gate::default();
-    let running = gate.begin(&Once::new(&one, "name").fingerprint("10 EUR"), "paid").await?;
+    let running = gate
+        .begin(&Once::new(&one, "name").fingerprint("10 EUR"), "paid")
+        .await?;
     let other = Once::new(&one, "name").fingerprint("20 EUR");
     let waiting = tokio::spawn(async move { make(&other, "paid").await });
     listened(&server, 1).await?;
     gate.open();
     ensure!(running.await?? == ran("paid"));
     let told = waiting.await?;
-    ensure!(matches!(told, Err(OnceError::Lock(Error::Mismatch { .. }))), "{told:?}");
+    ensure!(
+        matches!(told, Err(OnceError::Lock(Error::Mismatch { .. }))),
+        "{told:?}"
+    );
     Ok(())
 }
 
@@ -401,19 +433,20 @@ async fn a_store_whose_answer_was_lost_is_repeated_and_is_one() -> Result<()> {
 async fn a_store_without_any_answer_gives_the_value_back_and_goes_on_in_the_background()
 -> Result<()> {
     let server = MemoryStore::new();
-    let (client, requests) = faulty(&server, TTL)?;
+    let (faulty_client, requests) = faulty(&server, 10 * TTL)?;
     for _ in 0..3 {
         requests.plan(&once::STORE, Fate::LoseRequest);
     }
-    let once = Once::new(&client, "name");
+    let once = Once::new(&faulty_client, "name");
     let made = make(&once, "made").await;
     let Err(OnceError::NotKept { value, error, .. }) = made else {
         bail!("{made:?}");
     };
     ensure!(value == b"made");
     ensure!(matches!(error, Error::Backend { .. }), "{error:?}");
-    requests.wait_sent(&once::STORE, 4).await;
-    ensure!(make(&once, "again").await? == stored("made"));
+    ensure!(faulty_client.close().await.unconfirmed == 0);
+    let other = Once::new(&client(&server, TTL).await?, "name");
+    ensure!(make(&other, "again").await? == stored("made"));
     Ok(())
 }
 
@@ -426,7 +459,10 @@ async fn an_acquire_whose_answer_was_lost_is_the_same_run() -> Result<()> {
     let once = Once::new(&client, "name");
     ensure!(make(&once, "made").await? == ran("made"));
     // The first copy may still be on its way: it finds a tombstone, or the result.
-    let gone = server.keys().iter().any(|key| key.starts_with("lockkeeper.gone"));
+    let gone = server
+        .keys()
+        .iter()
+        .any(|key| key.starts_with("lockkeeper.gone"));
     ensure!(gone, "no tombstone");
     Ok(())
 }
@@ -436,14 +472,28 @@ async fn a_large_result_is_handed_back_and_the_next_runs_at_once() -> Result<()>
     let server = MemoryStore::new();
     let once = Once::new(&client(&server, TTL).await?, "name");
     let largest = vec![b'x'; 65_536];
-    let made = once.get_or_run(async |_| Ok::<_, Failure>(vec![b'x'; 65_537])).await;
-    let Err(OnceError::NotKept { value, error: error @ Error::Config { .. }, .. }) = made else {
+    let made = once
+        .get_or_run(async |_| Ok::<_, Failure>(vec![b'x'; 65_537]))
+        .await;
+    let Err(OnceError::NotKept {
+        value,
+        error: error @ Error::Config { .. },
+        ..
+    }) = made
+    else {
         bail!("another outcome");
     };
-    ensure!(value.len() == 65_537 && error.to_string().contains("65537 bytes"), "{error}");
-    let made = once.get_or_run(async |_| Ok::<_, Failure>(largest.clone())).await?;
+    ensure!(
+        value.len() == 65_537 && error.to_string().contains("65537 bytes"),
+        "{error}"
+    );
+    let made = once
+        .get_or_run(async |_| Ok::<_, Failure>(largest.clone()))
+        .await?;
     ensure!(made == OnceOutcome::Ran(largest.clone()));
-    let kept = once.get_or_run(async |_| Ok::<_, Failure>(Vec::new())).await?;
+    let kept = once
+        .get_or_run(async |_| Ok::<_, Failure>(Vec::new()))
+        .await?;
     ensure!(kept == OnceOutcome::Stored(largest));
     Ok(())
 }
@@ -452,7 +502,9 @@ async fn a_large_result_is_handed_back_and_the_next_runs_at_once() -> Result<()>
 async fn any_bytes(site: &impl Site) -> Result<()> {
     let once = Once::new(&client(site, TTL).await?, "name");
     for value in [Vec::new(), vec![0], (0..=255).collect(), "grün\0".into()] {
-        let made = once.get_or_run(async |_| Ok::<_, Failure>(value.clone())).await?;
+        let made = once
+            .get_or_run(async |_| Ok::<_, Failure>(value.clone()))
+            .await?;
         ensure!(made == OnceOutcome::Ran(value.clone()));
         let kept = once.get_or_run(async |_| Err(Failure)).await?;
         ensure!(kept == OnceOutcome::Stored(value.clone()));
@@ -518,7 +570,10 @@ async fn an_evicted_result_is_made_again_and_lost_data_refuse_the_first() -> Res
     ensure!(
         matches!(
             first,
-            Err(OnceError::NotKept { error: Error::Lost { .. }, .. } | OnceError::Lock(Error::Lost { .. }))
+            Err(OnceError::NotKept {
+                error: Error::Lost { .. },
+                ..
+            } | OnceError::Lock(Error::Lost { .. }))
         ),
         "{first:?}"
     );
@@ -533,7 +588,10 @@ async fn a_wait_has_an_end_and_work_of_ones_own_has_none() -> Result<()> {
     let gate = Gate::default();
     let running = gate.begin(&once, "made").await?;
     let late = make(&once, "again").await;
-    ensure!(matches!(late, Err(OnceError::Lock(Error::Timeout { .. }))), "{late:?}");
+    ensure!(
+        matches!(late, Err(OnceError::Lock(Error::Timeout { .. }))),
+        "{late:?}"
+    );
     sleep(3 * TTL).await;
     gate.open();
     ensure!(running.await?? == ran("made"));
@@ -551,7 +609,13 @@ async fn work_that_is_asked_back_is_stopped() -> Result<()> {
     ensure!(client.revoke("name").await? == 1);
     let revoked = running.await?;
     ensure!(
-        matches!(revoked, Err(OnceError::Lock(Error::Lost { reason: LossReason::Revoked, .. }))),
+        matches!(
+            revoked,
+            Err(OnceError::Lock(Error::Lost {
+                reason: LossReason::Revoked,
+                ..
+            }))
+        ),
         "{revoked:?}"
     );
     ensure!(make(&once, "made").await? == ran("made"));
@@ -565,7 +629,10 @@ async fn work_that_goes_on_is_seen_from_outside() -> Result<()> {
     let gate = Gate::default();
     let running = gate.begin(&Once::new(&client, "name"), "made").await?;
     let seen = client.inspect("name").await?;
-    ensure!(seen.kind.as_deref() == Some("once") && seen.holders.len() == 1, "{seen:?}");
+    ensure!(
+        seen.kind.as_deref() == Some("once") && seen.holders.len() == 1,
+        "{seen:?}"
+    );
     ensure!(seen.holders[0].state == HolderState::Held);
     let mut names = client.names("*");
     let mut found = Vec::new();
@@ -613,7 +680,10 @@ async fn what_cannot_work_is_refused_before_anything_is_sent() -> Result<()> {
         name.clone().ttl(Duration::ZERO),
     ] {
         let refused = make(&bad, "made").await;
-        ensure!(matches!(refused, Err(OnceError::Lock(Error::Config { .. }))), "{refused:?}");
+        ensure!(
+            matches!(refused, Err(OnceError::Lock(Error::Config { .. }))),
+            "{refused:?}"
+        );
     }
     ensure!(requests.sent(&once::ACQUIRE) == 0);
     Ok(())
@@ -628,7 +698,10 @@ async fn a_closed_client_does_no_work_and_stores_what_was_done() -> Result<()> {
     let clone: Client = one.clone();
     clone.close().await;
     let closed = make(&once, "again").await;
-    ensure!(matches!(closed, Err(OnceError::Lock(Error::Closed))), "{closed:?}");
+    ensure!(
+        matches!(closed, Err(OnceError::Lock(Error::Closed))),
+        "{closed:?}"
+    );
     let other = Once::new(&client(&server, TTL).await?, "name");
     ensure!(make(&other, "again").await? == stored("made"));
     Ok(())

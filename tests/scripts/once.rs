@@ -4,8 +4,8 @@
 use std::ops::Deref;
 
 use anyhow::{Result, ensure};
-use lockkeeper_core::protocol::{Protocol as _, RequestContext, ScriptCall};
 use lockkeeper_core::FencingToken;
+use lockkeeper_core::protocol::{Protocol as _, RequestContext, ScriptCall};
 use lockkeeper_lua::once;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
@@ -66,7 +66,8 @@ impl Work {
         let token = Some(FencingToken::new(token.try_into()?)).filter(|token| token.get() > 0);
         let call = lock_on("name", "once")?.acquire(RequestContext::new(&id, TTL, 0, token));
         let keys = call.keys.into_iter().chain([RECORD.to_owned()]);
-        self.call(ScriptCall::new(&once::ACQUIRE, keys, call.args)).await
+        self.call(ScriptCall::new(&once::ACQUIRE, keys, call.args))
+            .await
     }
 
     async fn begin(&self, who: Who) -> Result<i64> {
@@ -75,7 +76,11 @@ impl Work {
 
     async fn store_with(&self, who: Who, args: &[&str]) -> Result<String> {
         let (name, claim) = (name_of("name")?, who.text()?);
-        let keys = vec![MAIN.to_owned(), name.tombstone(&who.id()?), RECORD.to_owned()];
+        let keys = vec![
+            MAIN.to_owned(),
+            name.tombstone(&who.id()?),
+            RECORD.to_owned(),
+        ];
         self.run(&once::STORE, keys, &[&[&*claim], args].concat())
             .await
     }
@@ -88,8 +93,12 @@ impl Work {
     }
 
     async fn record(&self, forget: i64) -> Result<String> {
-        self.run(&once::RECORD, vec![RECORD.to_owned()], &[&forget.to_string()])
-            .await
+        self.run(
+            &once::RECORD,
+            vec![RECORD.to_owned()],
+            &[&forget.to_string()],
+        )
+        .await
     }
 
     /// What is stored, without the times.
@@ -107,7 +116,10 @@ fn stored(value: &str, who: Who, token: i64) -> Result<String> {
 async fn a_name_whose_work_is_not_done_is_granted_as_any_lock(it: &Work) -> Result<()> {
     let token = it.begin(A).await?;
     ensure!(it.command(&["GET", MAIN]).await? == format!("once x {} {token}", A.text()?));
-    ensure!(it.begin(A).await? == token, "run again it is the same grant");
+    ensure!(
+        it.begin(A).await? == token,
+        "run again it is the same grant"
+    );
     let left = number(&it.ask(B).await?, "BUSY", 1)?;
     ensure!((29_000..=30_000).contains(&left), "{left} ms");
     ensure!(it.record(0).await? == "GONE");
@@ -159,7 +171,11 @@ async fn a_claim_that_holds_no_more_stores_nothing(it: &Work) -> Result<()> {
     ensure!(it.stored().await? == "GONE");
     let next = it.begin(B).await?;
     ensure!(it.store(A, token, "late").await? == "GONE");
-    ensure!(it.command(&["GET", MAIN]).await?.ends_with(&next.to_string()));
+    ensure!(
+        it.command(&["GET", MAIN])
+            .await?
+            .ends_with(&next.to_string())
+    );
     ensure!(it.stored().await? == "GONE");
     Ok(())
 }
@@ -252,7 +268,8 @@ async fn a_record_is_forgotten_by_its_token_and_by_no_other(it: &Work) -> Result
 }
 
 async fn what_is_no_record_is_none_and_another_type_is_told(it: &Work) -> Result<()> {
-    it.command(&["HSET", RECORD, "form", "text", "value", "half"]).await?;
+    it.command(&["HSET", RECORD, "form", "text", "value", "half"])
+        .await?;
     ensure!(it.record(0).await? == "GONE");
     let token = it.begin(A).await?;
     ensure!(it.store(A, token, "whole").await? == "RELEASED 1 0");
@@ -282,7 +299,9 @@ async fn a_record_keeps_no_lock_of_another_kind_from_its_name(it: &Work) -> Resu
     it.store(A, token, "done").await?;
     let mutex = lock_on("name", "mutex")?;
     let id = B.id()?;
-    let reply = it.call(mutex.acquire(RequestContext::new(&id, TTL, 0, None))).await?;
+    let reply = it
+        .call(mutex.acquire(RequestContext::new(&id, TTL, 0, None)))
+        .await?;
     ensure!(reply.starts_with("GRANTED "), "{reply}");
     ensure!(it.ask(A).await?.starts_with("STORED "));
     it.command(&["DEL", RECORD]).await?;

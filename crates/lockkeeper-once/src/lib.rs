@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{Acquire, Client, Error, Hold, Lease, Name, Record, Result, Target};
+use lockkeeper_core::{
+    Acquire, Client, Error, FencingToken, Hold, Lease, Name, Record, Result, Target,
+};
 pub use outcome::{OnceError, OnceOutcome};
 use protocol::{OnceProtocol, ToStore};
 use sha2::{Digest as _, Sha256};
@@ -21,6 +23,13 @@ use sha2::{Digest as _, Sha256};
 #[doc(hidden)]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(OnceProtocol::new(name, &Arc::default()))
+}
+
+/// The same of a caller whose work is done with this token, and whose releases store an empty result for so long.
+#[doc(hidden)]
+pub fn storing_protocol(name: Name, token: FencingToken, keep_for: Duration) -> Arc<dyn Protocol> {
+    let to_store = OnceLock::from(ToStore::done(token, b"", keep_for));
+    Arc::new(OnceProtocol::new(name, &Arc::new(to_store)))
 }
 
 /// For how long a result is kept unless something else is said: as long as services that take idempotency keys most often promise.

@@ -84,6 +84,8 @@ const PATTERNS: &[&str] = &[
 ];
 /// Nothing seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
+/// The first token that is drawn above the later one of these.
+const BEHIND_THE_FLOOR: &str = "5000000000000001";
 
 /// How a script gives the command in `ARGV` and what it returns.
 const SHAPES: &[&str] = &[
@@ -268,9 +270,10 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1", "1", "1", "poll"]),
             "floor" | "proposal" => one(random, FLOORS),
-            "token" => one(random, &["0", "0", "4503599627370497"]),
+            "token" => one(random, &["0", "0", "4503599627370497", BEHIND_THE_FLOOR]),
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
+            "kind" if script.name.starts_with("once/") => one(random, &["once", "once", "mutex"]),
             "kind" => one(
                 random,
                 &[
@@ -287,7 +290,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),
             "old" => one(random, CLAIMS),
-            "forget" => one(random, &["0", "4503599627370497"]),
+            "forget" => one(random, &["0", "4503599627370497", BEHIND_THE_FLOOR]),
             "keep_for" => one(random, TTLS),
             "form" => one(random, &["text", "hex", "failed"]),
             "fingerprint" | "value" => one(random, VALUES),
