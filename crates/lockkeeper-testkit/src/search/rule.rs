@@ -51,7 +51,7 @@ rules! {
     LostToItself,
     /// Of names that are acquired together one is granted and another is not.
     PartialGrant,
-    /// An answer is not true: of one of several names, or that a claim is gone which the server has.
+    /// An answer is not true: of one of several names, of a result, or that a claim is gone which the server has.
     WrongAnswer,
     /// An answer cannot be read.
     Unreadable,
