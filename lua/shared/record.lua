@@ -5,7 +5,11 @@
 -- The record at `key`: its fields in this order, and for how long it is known, ms; false if there is none, nil if the key holds another type. The
 -- second value is any other error of the server, to be returned as it is: "not allowed" must not look like "not done".
 local function read_record(key)
-  local record = redis.pcall('HMGET', key, 'form', 'value', 'claim', 'token', 'at', 'fingerprint')
+  -- A field that no record has: it counts as a write and changes nothing, so that a replica refuses it, as AS_A_WRITE does for a string.
+  local record = redis.pcall('HDEL', key, 'none')
+  if type(record) == 'number' then
+    record = redis.pcall('HMGET', key, 'form', 'value', 'claim', 'token', 'at', 'fingerprint')
+  end
   if record.err then
     return nil, not string.find(record.err, 'WRONGTYPE', 1, true) and record or nil
   end
