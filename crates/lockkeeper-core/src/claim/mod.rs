@@ -371,7 +371,6 @@ impl Claim {
             Answer::NotHeld { holds } if self.release_in_doubt => {
                 Verdict::Released { told: false, holds }
             }
-            // The second says so also of what a release without answer was to do.
             Answer::NotHeld { .. } | Answer::Gone => Verdict::WasGone,
             // Nothing was done.
             Answer::Inflated => {
