@@ -168,6 +168,60 @@ pub mod lock {
     );
 }
 
+/// One piece of work, one result. Whoever does the work holds the name by a claim as that of any [`lock`], which is renewed, released and
+/// verified by the scripts of that; what comes of the work lies beside it.
+pub mod once {
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
+
+    /// What has come of the work; or lets a claim do it.
+    pub const ACQUIRE: Script = script!(
+        "once/acquire",
+        with ["record"],
+        before "lock/acquire" with [
+            "clock", "token", "take_free", "client", "lease", "wake", "value", "members", "standing", "holding",
+            "admit", "settle", "queue", "waiters", "place", "turns", "enter"
+        ],
+        keys ["main", "counter", "tombstone", "holders", "queue", "state", "record"],
+        args [
+            "request", "claim", "ttl", "floor", "token", "kind", "share", "polled", "waiter_ttl", "channel",
+            "queue_limit", "reenters",
+        ],
+        replies [
+            Status::Stored,
+            Status::Granted,
+            Status::Waiting,
+            Status::Busy,
+            Status::QueueFull,
+            Status::WouldDeadlock,
+            Status::OverLimit,
+            Status::More,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// A claim goes, and what came of its work is kept.
+    pub const STORE: Script = script!(
+        "once/store",
+        with ["clock", "wake", "value", "thin", "record"],
+        keys ["main", "tombstone", "record"],
+        args [
+            "request", "claim", "token", "channel", "tombstone_ttl", "keep_for", "form", "fingerprint", "value",
+        ],
+        replies [Status::Released, Status::Gone],
+    );
+
+    /// What has come of the work, or deletes that.
+    pub const RECORD: Script = script!(
+        "once/record",
+        with ["record"],
+        keys ["record"],
+        args ["request", "forget"],
+        replies [Status::Stored, Status::Gone, Status::WrongKind],
+    );
+}
+
 /// One holder at a time by a majority of several servers, on each of which the claim lies as that of any
 /// [`lock`]: it is renewed, released and verified by the scripts of that.
 pub mod redlock {
@@ -344,6 +398,9 @@ pub const ALL: &[&Script] = &[
     &lock::VERIFY,
     &lock::VERIFY_INFLATED,
     &lock::QUEUE,
+    &once::ACQUIRE,
+    &once::STORE,
+    &once::RECORD,
     &redlock::ACQUIRE,
     &redlock::RAISE,
     &multi::ACQUIRE,

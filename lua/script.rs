@@ -40,18 +40,22 @@ impl Eq for Script {}
 
 /// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`. What it answers is
 /// called `replies`, or `items` if it is a batch.
+///
+/// A script that stands `before` another one answers by itself or leaves it to that: the other's fragments and text follow its own.
 macro_rules! script {
-    ($name:literal, with [$($fragment:tt),*], keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
+    ($name:literal, with [$($fragment:tt),*], $(before $other:literal with [$($its:tt),*],)? keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
         Script {
             name: $name,
             source: concat!(
                 $(include_str!(concat!("shared/", $fragment, ".lua")), "\n",)*
-                include_str!(concat!($name, ".lua"))
+                include_str!(concat!($name, ".lua")),
+                $($("\n", include_str!(concat!("shared/", $its, ".lua")),)* "\n", include_str!(concat!($other, ".lua")),)?
             ),
             sha1: pinned_sha1($name),
             sharded_source: concat!(
                 $(sharded!($fragment), "\n",)*
-                include_str!(concat!($name, ".lua"))
+                include_str!(concat!($name, ".lua")),
+                $($("\n", sharded!($its),)* "\n", include_str!(concat!($other, ".lua")),)?
             ),
             sharded_sha1: pinned_sharded_sha1($name),
             keys: &$keys,

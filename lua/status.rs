@@ -46,6 +46,8 @@ pub enum Status {
     Queued,
     /// There is an end of the parts of a name; the reply carries how many there are, how many are taken, and how many claims wait.
     Limit,
+    /// The work of a name is done, or has failed; the reply carries what has come of it.
+    Stored,
     /// Claims were told to leave; the reply says how many.
     Told,
     /// The client is known; the reply carries its label.
@@ -87,6 +89,7 @@ impl Status {
         Self::Free,
         Self::Queued,
         Self::Limit,
+        Self::Stored,
         Self::Told,
         Self::Known,
         Self::Waiters,
@@ -121,6 +124,7 @@ impl Status {
             Self::Free => "FREE",
             Self::Queued => "QUEUED",
             Self::Limit => "LIMIT",
+            Self::Stored => "STORED",
             Self::Told => "TOLD",
             Self::Known => "KNOWN",
             Self::Waiters => "WAITERS",

@@ -55,8 +55,12 @@ const ANSWERING: [(&str, &str); 3] = [
     ("and beat(", include_str!("shared/heartbeat.lua")),
 ];
 
-/// The fragments that are the beginning of a script.
-const BEGINNINGS: [(&str, &str); 1] = [("lock/acquire", include_str!("shared/take_free.lua"))];
+/// Texts that run as a part of a script, before its own or behind it: a fragment that is its beginning, the script that it stands before.
+const PARTS: [(&str, &str); 3] = [
+    ("lock/acquire", include_str!("shared/take_free.lua")),
+    ("once/acquire", include_str!("shared/take_free.lua")),
+    ("once/acquire", include_str!("lock/acquire.lua")),
+];
 
 fn lua_files(folder: &Path) -> Vec<(String, String)> {
     let mut files = Vec::new();
@@ -153,9 +157,9 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
     for script in ALL {
         let text = file(script);
         let mut code = body(&text);
-        for (of, beginning) in BEGINNINGS {
+        for (of, part) in PARTS {
             if of == script.name {
-                code += &body(beginning);
+                code += &body(part);
             }
         }
         for (sort, described) in [("KEYS", script.keys), ("ARGV", script.args)] {

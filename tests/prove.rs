@@ -69,6 +69,7 @@ enum Kind {
     Fair,
     Rwlock,
     Semaphore,
+    Once,
     Redlock,
     Multi,
 }
@@ -81,6 +82,7 @@ impl Kind {
             Self::Fair => "fair",
             Self::Rwlock => "rwlock",
             Self::Semaphore => "semaphore",
+            Self::Once => "once",
             Self::Redlock => "redlock",
             Self::Multi => "multi",
         }

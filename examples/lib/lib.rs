@@ -99,6 +99,10 @@ struct Composing;
 struct Fair;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/once.md")]
+struct Once;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/fencing.md")]
 struct Fencing;
 

@@ -6,6 +6,7 @@ mod fair;
 mod min_hold;
 mod multi;
 mod multi_ends;
+mod once;
 mod redlock;
 mod redlock_leases;
 mod redlock_tokens;

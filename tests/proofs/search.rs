@@ -58,6 +58,8 @@ searches! {
         every_rule_of_a_semaphore_holds_in_every_state;
     SEMAPHORE_OF_TWO_LIMITS: every_rule_of_a_semaphore_holds_nearby_where_clients_say_two_limits,
         every_rule_of_a_semaphore_holds_where_clients_say_two_limits;
+    ONCE: every_rule_of_work_that_is_done_once_holds_in_every_state_nearby,
+        every_rule_of_work_that_is_done_once_holds_in_every_state;
 }
 
 /// The rule that a search finds broken.
@@ -71,7 +73,7 @@ pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
 #[test]
 fn a_mistake_in_a_script_is_caught() -> Result<()> {
     let all = searched::all();
-    for kind in ["mutex", "semaphore", "multi"] {
+    for kind in ["mutex", "semaphore", "once", "multi"] {
         let first = all.iter().find(|it| it.kind == kind).context(kind)?;
         assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
     }

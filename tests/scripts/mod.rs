@@ -3,5 +3,6 @@
 mod commands;
 mod lock;
 mod multi;
+mod once;
 mod redlock;
 mod single;

@@ -112,7 +112,7 @@ pub(super) fn name_of(name: &str) -> Result<Name> {
 pub(super) fn lock_on(name: &str, kind: &'static str) -> Result<LockProtocol> {
     let lock = LockProtocol::new(name_of(name)?, Kind::new(kind));
     Ok(match kind {
-        "mutex" | "redlock" => lock,
+        "mutex" | "redlock" | "once" => lock,
         "reentrant" => lock.reentrant(),
         "fair" => lock.reentrant().queueing(),
         "rwlock" => lock

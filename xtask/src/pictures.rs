@@ -27,6 +27,7 @@ const PICTURES: &[Picture] = &[
     ("fair", protocols::fair),
     ("rwlock", protocols::rwlock),
     ("semaphore", protocols::semaphore),
+    ("once", protocols::once),
     ("multi", protocols::multi),
     ("redlock", protocols::redlock),
     ("fencing", protocols::fencing),

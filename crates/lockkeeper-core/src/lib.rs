@@ -68,4 +68,5 @@ pub use words::error::{Error, Result};
 pub use words::kind::Kind;
 pub use words::name::Name;
 pub use words::owner::{ClaimId, Owner};
+pub use words::record::Record;
 pub use words::token::FencingToken;

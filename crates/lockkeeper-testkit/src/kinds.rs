@@ -44,6 +44,8 @@ pub enum Mode {
         /// Of how many, as its client says.
         limit: u8,
     },
+    /// Alone, for work that is done once, whose result its release stores.
+    Stores,
 }
 
 impl Mode {
@@ -52,7 +54,7 @@ impl Mode {
         match self {
             Self::Read => Self::Write,
             Self::Write => Self::Read,
-            Self::Permits { .. } => self,
+            Self::Permits { .. } | Self::Stores => self,
         }
     }
 
@@ -161,6 +163,14 @@ impl KindModel {
         ..Self::SEMAPHORE
     };
 
+    /// Work that is done once: claims whose work fails, and claims whose release stores a result.
+    pub const ONCE: Self = Self {
+        name: "once",
+        modes: &[Mode::Write, Mode::Stores],
+        build: |_, name, _| lockkeeper_once::protocol(name),
+        ..Self::MUTEX
+    };
+
     /// One holder, by a majority of servers.
     pub const REDLOCK: Self = Self {
         name: "redlock",
@@ -169,13 +179,14 @@ impl KindModel {
     };
 
     /// Every kind on one server.
-    pub const ON_ONE_SERVER: [Self; 6] = [
+    pub const ON_ONE_SERVER: [Self; 7] = [
         Self::MUTEX,
         Self::REENTRANT,
         Self::FAIR,
         Self::RWLOCK,
         Self::SEMAPHORE,
         Self::SEMAPHORE_OF_TWO_LIMITS,
+        Self::ONCE,
     ];
 
     /// The protocol of a mode; `ttl` is the length of a lease on every server.
@@ -194,6 +205,11 @@ impl KindModel {
     /// Whether claims read or write, and are converted from one to the other.
     pub const fn has_modes(&self) -> bool {
         matches!(self.modes, [Mode::Read, ..])
+    }
+
+    /// Whether its claims can store what came of their work.
+    pub const fn stores(&self) -> bool {
+        matches!(self.modes, [.., Mode::Stores])
     }
 
     /// Whether its claims take permits.
@@ -266,6 +282,7 @@ mod tests {
             assert_eq!(kind.has_modes(), protocol.modes().is_some(), "{kind:?}");
             let has_limit = protocol.limited().is_some();
             assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
+            assert_eq!(kind.stores(), protocol.recorded().is_some(), "{kind:?}");
         }
     }
 

@@ -37,6 +37,7 @@
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
 //! | a few at a time, but no more than so many | [`Semaphore`] |
+//! | this piece of work once, and its result for all who ask | [`Once`] |
 //! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
 //!
@@ -97,12 +98,13 @@ pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, Advice, Client, ClientBuilder, CloseReport, End, Error, FencingToken, Guard, Holder,
     HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names,
-    Observation, Observer, Owner, Permits, Queued, Released, Result, ServerFacts, SingleServer,
-    Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
+    Observation, Observer, Owner, Permits, Queued, Record, Released, Result, ServerFacts,
+    SingleServer, Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
+pub use lockkeeper_once::{Once, OnceError, OnceOutcome};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};

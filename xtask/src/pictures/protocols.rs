@@ -135,6 +135,31 @@ pub(super) fn semaphore() -> String {
     )
 }
 
+pub(super) fn once() -> String {
+    sequence(
+        "Once: Ann does the work while Bob waits; her store releases the claim, and Bob and later Carl receive what she made",
+        &["Ann", "server", "Bob", "Carl"],
+        &[
+            Send(0, 1, "acquire"),
+            Send(1, 0, "GRANTED, token 7"),
+            Hold(0, "works"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "BUSY"),
+            Wait(2, "waits"),
+            Pass("the work is done"),
+            Send(0, 1, "store the result"),
+            End(0),
+            Note(1, "kept for an hour"),
+            Tell(1, 2, "look"),
+            Send(2, 1, "acquire"),
+            Send(1, 2, "STORED, the result"),
+            Pass("ten minutes later"),
+            Send(3, 1, "acquire"),
+            Send(1, 3, "STORED, the result"),
+        ],
+    )
+}
+
 pub(super) fn multi() -> String {
     sequence(
         "A multi-lock: one script takes both accounts or none; while one is busy, nothing is held",

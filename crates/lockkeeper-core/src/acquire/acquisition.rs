@@ -147,6 +147,7 @@ impl Acquisition {
                     self.give_back().await;
                     return Ok(None);
                 }
+                Asked::Done(record) => return Err(stage.done(record)),
                 Asked::Again { error, .. } => return Err(error),
             }
         }
@@ -250,6 +251,7 @@ impl Acquisition {
         match self.look(None).await? {
             Asked::Granted(hold) => Ok(Some(hold)),
             Asked::Again { error, .. } => Err(error),
+            Asked::Done(record) => Err(stage.done(record)),
             Asked::Busy(_) | Asked::Apart | Asked::Waiting => Ok(None),
         }
     }

@@ -23,6 +23,7 @@ use crate::seam::protocol::Protocol;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
@@ -64,6 +65,8 @@ pub(super) enum Asked {
     Apart,
     /// The claim stands in the queue.
     Waiting,
+    /// There is nothing to hold: the work of the name is done, or has failed.
+    Done(Arc<Record>),
     /// Nobody knows, or nobody may hold: to be asked again. The error is for one who does not.
     Again {
         error: Error,
@@ -270,6 +273,12 @@ impl Stage {
     pub(super) fn name(&self, seat: usize) -> String {
         let seat = self.seats.get(seat);
         seat.map_or_else(String::new, |seat| seat.protocol.name().to_string())
+    }
+
+    /// What an acquisition returns when there is nothing to hold.
+    pub(super) fn done(&self, record: Arc<Record>) -> Error {
+        let name = self.name(0);
+        Error::Done { name, record }
     }
 
     pub(super) fn backend(&self, seat: usize, doing: &str, error: StoreError) -> Error {

@@ -11,13 +11,14 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use crate::acquire::stage::{Busy, Stage};
-use crate::engine::subscriptions::Place;
+use crate::engine::subscriptions::{Over, Place};
 use crate::grant::hold::Hold;
 use crate::quorum::Quorum;
 use crate::schedule::pause::Pauses;
 use crate::seam::clock::{sleep_until, sleep_until_some};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
 /// How long messages of some servers wait for those of the others, at most: whoever holds releases all of them, one after the
@@ -92,7 +93,7 @@ impl Turn {
         match self {
             Self::One(place) => {
                 let turn = place.turn().await;
-                turn.map_err(|error| stage.backend(0, "wait for", error))
+                turn.map_err(|over| over.error(stage))
             }
             Self::Majority(watch) => watch.turn(stage).await,
         }
@@ -105,6 +106,13 @@ impl Turn {
         }
     }
 
+    /// There is nothing to wait for any more: everybody who waits here is told.
+    pub(super) fn done(&self, record: &Arc<Record>) {
+        if let Self::One(place) = self {
+            place.done(record);
+        }
+    }
+
     /// This waiter holds, for as long as the lease if nothing else happens.
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
@@ -113,6 +121,15 @@ impl Turn {
                 place.granted(deadline.unwrap_or_else(|| stage.clock().now()));
             }
             Self::Majority(watch) => watch.granted(stage, hold.remaining()),
+        }
+    }
+}
+
+impl Over {
+    fn error(self, stage: &Stage) -> Error {
+        match self {
+            Self::Impossible(error) => stage.backend(0, "wait for", error),
+            Self::Done(record) => stage.done(record),
         }
     }
 }
@@ -176,7 +193,7 @@ impl Watch {
             }
             if self.places.iter().flatten().count() == refused.len() {
                 return Err(match refused.pop() {
-                    Some((_, error)) => stage.backend(0, "wait for", error),
+                    Some((_, over)) => over.error(stage),
                     None => Error::Closed,
                 });
             }

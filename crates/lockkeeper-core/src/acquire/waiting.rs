@@ -59,6 +59,12 @@ impl Acquisition {
                         return Ok(hold);
                     }
                 }
+                Ok(Asked::Done(record)) => {
+                    if let Some(turn) = &turn {
+                        turn.done(&record);
+                    }
+                    return Err(stage.done(record));
+                }
                 Ok(Asked::Again { error, .. }) | Err(error) => {
                     if let (Some(turn), Error::Backend { cause, .. }) = (&turn, &error)
                         && cause.is_transient()
@@ -165,9 +171,15 @@ impl Acquisition {
         let requester = &engine.requester;
         let outcomes = match &parts[..] {
             [alone] => loop {
-                match requester.exchange(alone, Verb::Acquire).await {
-                    Ok(Verdict::More) => {}
-                    outcome => break vec![outcome],
+                match requester.exchange_for_record(alone, Verb::Acquire).await {
+                    (Ok(Verdict::More), _) => {}
+                    (Ok(Verdict::Stored), Some(record)) => {
+                        // A copy of the request that was given up may yet be executed.
+                        self.claims.clear();
+                        self.trouble = None;
+                        return Ok(Asked::Done(Arc::new(record)));
+                    }
+                    (outcome, _) => break vec![outcome],
                 }
             },
             all => requester.exchange_together(all, Verb::Acquire).await,

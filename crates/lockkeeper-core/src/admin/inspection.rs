@@ -14,6 +14,7 @@ use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
 use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
 
@@ -28,6 +29,7 @@ enum Question {
     Force,
     Queue,
     Limit,
+    Record,
 }
 
 impl Question {
@@ -39,6 +41,7 @@ impl Question {
             Self::Force => "release",
             Self::Queue => "look at the queue of",
             Self::Limit => "ask for the limit of",
+            Self::Record => "ask what has come of",
         }
     }
 
@@ -48,6 +51,7 @@ impl Question {
             Self::Revoke => "revocable",
             Self::Inspect | Self::Force | Self::Queue => "known",
             Self::Limit => "semaphore",
+            Self::Record => "once",
         }
     }
 }
@@ -411,6 +415,27 @@ pub(crate) async fn queue(
         first = first.into_iter().chain(place).min();
     }
     Ok((length, first))
+}
+
+/// What has come of work that is done once; `forget` deletes it, if it has that token.
+pub(crate) async fn record(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    forget: Option<FencingToken>,
+) -> Result<Option<Record>> {
+    let name = protocol.name();
+    let Some(recorded) = protocol.recorded() else {
+        return Err(Error::config(format!(
+            "a {} lock keeps no result",
+            protocol.kind()
+        )));
+    };
+    let (reply, _) = ask(engine, name, Question::Record, || recorded.record(forget)).await?;
+    match (reply.status(), Record::read(&reply)) {
+        (Status::Gone, _) => Ok(None),
+        (_, Some(record)) => Ok(Some(record)),
+        _ => Err(unexpected(name, &reply)),
+    }
 }
 
 /// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.

@@ -380,7 +380,7 @@ impl Claim {
             Answer::NotHeld { holds } if self.release_in_doubt => {
                 Verdict::Released { told: false, holds }
             }
-            Answer::NotHeld { .. } => Verdict::WasGone,
+            Answer::NotHeld { .. } | Answer::Gone => Verdict::WasGone,
             // Nothing was done.
             Answer::Inflated => {
                 self.inflated = true;

@@ -73,6 +73,8 @@ pub enum Verdict {
     WouldDeadlock,
     /// It asks for more than there is at all: so much.
     OverLimit(u32),
+    /// There is nothing to hold: the work of the name is done, or has failed.
+    Stored,
     /// A message says that the claim was granted, so long ago that only an answer can be believed: a heartbeat is to be sent now.
     Recheck,
     /// The lease goes on.
@@ -114,6 +116,7 @@ impl Verdict {
             Answer::QueueFull(length) => Self::QueueFull(length),
             Answer::WouldDeadlock => Self::WouldDeadlock,
             Answer::OverLimit(limit) => Self::OverLimit(limit),
+            Answer::Stored => Self::Stored,
             Answer::WrongKind => Self::WrongKind,
             _ => return None,
         })

@@ -14,6 +14,8 @@ use crate::seam::protocol::Protocol;
 use crate::words::error::Result;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
+use crate::words::token::FencingToken;
 
 /// A lock of any kind, for code that is generic over kinds.
 ///
@@ -113,6 +115,20 @@ impl Target {
     /// Cancel safe: a limit that was sent may stand.
     pub async fn permits(&self, limit: Option<u32>) -> Result<Option<Permits>> {
         inspection::limit(&self.engine, &**self.protocol()?, limit).await
+    }
+
+    /// What has come of the work of this name, of a kind that keeps it; `None` if nothing is kept. With a `forget`, the one that has this token is
+    /// deleted, and one that has come since is returned.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for another kind.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a record that was to be forgotten may be gone.
+    pub async fn record(&self, forget: Option<FencingToken>) -> Result<Option<Record>> {
+        inspection::record(&self.engine, &**self.protocol()?, forget).await
     }
 
     /// Looks at the lock, as [`Client::inspect`] does.

@@ -24,6 +24,7 @@ use crate::seam::protocol::{RequestContext, ScriptCall, Together};
 use crate::seam::store::{Call, Form, Reply, Store};
 use crate::words::answer::{Answer, Verb};
 use crate::words::moment::Moment;
+use crate::words::record::Record;
 use crate::words::rules::Rules;
 use crate::words::store_error::{Outcome, Request, StoreError};
 use crate::words::token::FencingToken;
@@ -111,27 +112,44 @@ impl Requester {
     ///
     /// Dropping the future leaves the request unanswered, which the claim remembers.
     pub(crate) async fn exchange(&self, part: &Arc<Part>, verb: Verb) -> Result<Verdict, Failed> {
+        self.exchange_for_record(part, verb).await.0
+    }
+
+    /// The same, and what has come of the work of the name if the verdict is [`Verdict::Stored`].
+    pub(crate) async fn exchange_for_record(
+        &self,
+        part: &Arc<Part>,
+        verb: Verb,
+    ) -> (Result<Verdict, Failed>, Option<Record>) {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let overtakes = part.change(|claim| {
             let overtakes = claim.release_needed() == ReleaseNeeded::WithTombstone;
             let sent = claim.send(verb, request, self.clock.now());
             sent.map(|()| overtakes).map_err(Failed::Forbidden)
-        })?;
+        });
+        let overtakes = match overtakes {
+            Ok(overtakes) => overtakes,
+            Err(forbidden) => return (Err(forbidden), None),
+        };
         let unanswered = Unanswered { part, request };
         let item = || self.item(part, verb, overtakes);
         let may_resend = || part.claim().may_resend(request);
         let answer = self
             .call(request, part.terms.timeout, item, may_resend)
             .await;
+        let mut record = None;
         let answer = answer.and_then(|(script, reply)| {
             if let Some(limit) = Answer::limit_of(&reply) {
                 part.hears_limit(limit);
             }
-            Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
+            record = Record::read(&reply);
+            let answer = Answer::of_script(script, &reply);
+            let whole = answer.filter(|it| *it != Answer::Stored || record.is_some());
+            whole.ok_or_else(|| bad_answer(&reply))
         });
         let verdict = self.told(part, request, answer);
         drop(unanswered);
-        verdict
+        (verdict, record)
     }
 
     /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Validity in

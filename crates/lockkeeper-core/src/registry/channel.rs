@@ -1,11 +1,13 @@
 //! One channel: its line of waiters, its subscription, and when it needs to be looked after. Pure, like its registry.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::line::Line;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
 /// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it once,
@@ -85,6 +87,8 @@ pub(super) struct Channel<R> {
     pub(super) look_at: Moment,
     /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
+    /// What was waited for is done, and everybody up to this waiter is told.
+    pub(super) done: Option<(WaiterId, Arc<Record>)>,
     /// Who may look past the line because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
     /// While the line is empty: when the subscription goes.
@@ -105,6 +109,7 @@ impl<R> Channel<R> {
             looking: None,
             look_at: now.after(SAFETY_POLL),
             unreachable: None,
+            done: None,
             beside: BTreeSet::new(),
             linger: None,
             timer: None,

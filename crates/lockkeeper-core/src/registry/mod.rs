@@ -8,10 +8,12 @@ mod channel;
 mod line;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
@@ -160,6 +162,21 @@ impl<R> Registry<R> {
         })
     }
 
+    /// What was waited for is done: everybody who waits learns what has come of it, and need not look.
+    pub(crate) fn tell_done(&mut self, name: &str, record: &Arc<Record>) -> Vec<Step> {
+        let last = self.arrivals;
+        self.at(name, |channel| {
+            channel.done = Some((last, Arc::clone(record)));
+            channel.line.iter().map(Step::Wake).collect()
+        })
+    }
+
+    /// What has come of what the waiter waits for, if it has been told since it arrived.
+    pub(crate) fn done(&self, name: &str, waiter: WaiterId) -> Option<Arc<Record>> {
+        let (last, record) = self.channels.get(name)?.done.as_ref()?;
+        (waiter <= *last).then(|| Arc::clone(record))
+    }
+
     /// A claim of `owner` holds, of a kind that lets it in again.
     pub(crate) fn granted(&mut self, name: &str, owner: Owner) -> Vec<Step> {
         self.at(name, |channel| channel.let_in(owner))
@@ -177,6 +194,9 @@ impl<R> Registry<R> {
             let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
+            if channel.line.is_empty() {
+                channel.done = None;
+            }
             if channel.answered(waiter) && granted.is_none() {
                 channel.unseen.get_or_insert(now);
             }

@@ -1,6 +1,7 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::registry::*;
+use crate::words::token::FencingToken;
 
 const C: &str = "channel";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -183,6 +184,30 @@ fn a_refused_subscription_is_told_to_every_waiter() {
         registry.turn(C, 2, PATIENCE, at(0)),
         Turn::GiveUp(_)
     ));
+}
+
+#[test]
+fn what_is_done_is_told_to_everybody_who_waits_and_to_nobody_who_comes_later() {
+    let mut registry = waiting(3);
+    let record = Arc::new(Record {
+        value: None,
+        claim: String::new(),
+        owner: None,
+        token: FencingToken::new(7),
+        at: SystemTime::UNIX_EPOCH,
+        left: None,
+        fingerprint: String::new(),
+    });
+    let steps = registry.tell_done(C, &record);
+    assert_eq!(steps, [Step::Wake(1), Step::Wake(2), Step::Wake(3)]);
+    let (late, _) = registry.join(C, (), None, None, at(10));
+    assert!(registry.done(C, late).is_none());
+    for waiter in 1..=3 {
+        assert_eq!(registry.done(C, waiter), Some(Arc::clone(&record)));
+        registry.leave(C, waiter, None, at(10));
+    }
+    registry.leave(C, late, None, at(10));
+    assert!(registry.done(C, 1).is_none(), "kept for nobody");
 }
 
 #[test]

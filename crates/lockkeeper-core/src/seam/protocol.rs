@@ -4,6 +4,7 @@
 //! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
 
 mod lock;
+mod record;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -280,6 +281,7 @@ impl Answer {
             Status::QueueFull => Self::QueueFull(number()?.try_into().ok()?),
             Status::WouldDeadlock => Self::WouldDeadlock,
             Status::OverLimit => Self::OverLimit(number()?.try_into().ok()?),
+            Status::Stored => Self::Stored,
             Status::More => Self::More,
             Status::Inflated => Self::Inflated,
             Status::Renewed => Self::Renewed,
@@ -385,6 +387,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// That the work of a name can be done, after which nobody holds it.
+    fn recorded(&self) -> Option<&dyn Recorded> {
+        None
+    }
+
     /// That claims can be acquired together with those on other names, by one script.
     fn joint(&self) -> Option<&dyn Joint> {
         None
@@ -425,6 +432,12 @@ pub trait Limited: Send + Sync {
 
     /// Is told which limit stands on the server, where that is another one than its own; whether this is news.
     fn hears_limit(&self, limit: u32) -> bool;
+}
+
+/// Kinds whose claims are for work that is done once: when it is, an acquire is answered by what has come of it.
+pub trait Recorded: Send + Sync {
+    /// Asks what has come of the work; or deletes that, if the work was done with this token.
+    fn record(&self, forget: Option<FencingToken>) -> ScriptCall;
 }
 
 /// Kinds whose claims one script acquires together with others.

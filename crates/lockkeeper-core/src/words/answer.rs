@@ -47,6 +47,8 @@ pub enum Answer {
     WouldDeadlock,
     /// The claim asks for more than there is at all: so much.
     OverLimit(u32),
+    /// There is nothing to hold: the work of the name is done, or has failed.
+    Stored,
     /// The server has more to do: the same is to be asked again at once.
     More,
     /// The name is inflated: another script is to be run at once.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::words::ending::{LossReason, Lost};
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
 /// `Result` with Lockkeeper's [`Error`].
@@ -38,6 +39,16 @@ pub enum Error {
         /// What is wrong and what to do.
         message: String,
     },
+    /// There is nothing to hold: the work of the name is done, or has failed and is not to be tried yet. A `Once` makes of it what its
+    /// caller asked for.
+    #[error("the work of {name:?} is done already")]
+    #[non_exhaustive]
+    Done {
+        /// The name.
+        name: String,
+        /// What has come of it.
+        record: Arc<Record>,
+    },
     /// The lease on the lock was lost before it was released.
     #[error("lock {name:?} was lost: {reason}")]
     #[non_exhaustive]
@@ -54,6 +65,15 @@ pub enum Error {
     #[non_exhaustive]
     NotHeld {
         /// The lock.
+        name: String,
+    },
+    /// The work of this name was asked for with another [fingerprint](Record::fingerprint): the name stands for another request.
+    #[error(
+        "the work of {name:?} was asked for with another fingerprint: use another name for another request"
+    )]
+    #[non_exhaustive]
+    Mismatch {
+        /// The name.
         name: String,
     },
     /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) asks for had the grant in time. It has been given
@@ -117,6 +137,15 @@ pub enum Error {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The work of this name has failed, and is not to be tried again for a while, by the wish of whoever did it.
+    #[error("the work of {name:?} has failed and is not to be tried again yet")]
+    #[non_exhaustive]
+    WorkFailed {
+        /// The name.
+        name: String,
+        /// When the next may try: so long after this answer.
+        retry_in: Duration,
+    },
     /// The owner holds the lock in a way that its own acquisition would wait for for ever: it reads, and asked to write.
     #[error(
         "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
@@ -173,12 +202,30 @@ impl Error {
         Self::NotHeld { name: name.into() }
     }
 
+    /// An [`Error::Mismatch`]: `name` stands for another request.
+    #[doc(hidden)]
+    pub fn mismatch(name: impl Into<String>) -> Self {
+        Self::Mismatch { name: name.into() }
+    }
+
+    /// An [`Error::WorkFailed`]: the work of `name` may be tried in so long.
+    #[doc(hidden)]
+    pub fn work_failed(name: impl Into<String>, retry_in: Duration) -> Self {
+        Self::WorkFailed {
+            name: name.into(),
+            retry_in,
+        }
+    }
+
     /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, its replicas were, or
     /// the lock was held for as long as the caller would wait.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Backend { cause, .. } => cause.is_transient(),
-            Self::Timeout { .. } | Self::QueueFull { .. } | Self::NotReplicated { .. } => true,
+            Self::Timeout { .. }
+            | Self::QueueFull { .. }
+            | Self::NotReplicated { .. }
+            | Self::WorkFailed { .. } => true,
             _ => false,
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod kind;
 pub(crate) mod moment;
 pub(crate) mod name;
 pub(crate) mod owner;
+pub(crate) mod record;
 pub(crate) mod rules;
 pub(crate) mod slot;
 pub(crate) mod store_error;

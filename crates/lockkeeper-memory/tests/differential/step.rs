@@ -41,6 +41,7 @@ const KEYS: &[&str] = &[
     "holders",
     "queue",
     "state",
+    "record",
 ];
 /// Among them what the scripts write, and what looks like it.
 const VALUES: &[&str] = &[
@@ -51,6 +52,7 @@ const VALUES: &[&str] = &[
     "1.5",
     "4503599627370497",
     "mutex x a 7",
+    "once x a 4503599627370497p",
     "rwlock 1 b 7p",
     "fair x b 7r",
     "rwlock x a 7c",
@@ -71,7 +73,7 @@ const CLAIMS: &[&str] = &[
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68",
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
 ];
-const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a"];
+const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a", "claim"];
 /// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
 const HOLDERS: &str = "holders";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
@@ -82,6 +84,8 @@ const PATTERNS: &[&str] = &[
 ];
 /// Nothing seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
+/// The first token that is drawn above the later one of these.
+const BEHIND_THE_FLOOR: &str = "5000000000000001";
 
 /// How a script gives the command in `ARGV` and what it returns.
 const SHAPES: &[&str] = &[
@@ -266,17 +270,30 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1", "1", "1", "poll"]),
             "floor" | "proposal" => one(random, FLOORS),
-            "token" => one(random, &["0", "0", "4503599627370497"]),
+            "token" => one(random, &["0", "0", "4503599627370497", BEHIND_THE_FLOOR]),
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
+            "kind" if script.name.starts_with("once/") => one(random, &["once", "once", "mutex"]),
             "kind" => one(
                 random,
-                &["mutex", "fair", "rwlock", "rwlock", "rwlock", "semaphore"],
+                &[
+                    "mutex",
+                    "fair",
+                    "rwlock",
+                    "rwlock",
+                    "rwlock",
+                    "semaphore",
+                    "once",
+                ],
             ),
             "share" | "old_share" => one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2"]),
             "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),
             "old" => one(random, CLAIMS),
+            "forget" => one(random, &["0", "4503599627370497", BEHIND_THE_FLOOR]),
+            "keep_for" => one(random, TTLS),
+            "form" => one(random, &["text", "hex", "failed"]),
+            "fingerprint" | "value" => one(random, VALUES),
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
             "pattern" => one(random, PATTERNS),

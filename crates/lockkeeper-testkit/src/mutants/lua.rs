@@ -8,6 +8,7 @@ use lockkeeper_lua::{Script, lock};
 
 mod majority;
 mod modes;
+mod once;
 mod permits;
 mod several;
 
@@ -160,7 +161,10 @@ const fn mutant(
 /// Every mutant of the scripts.
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let single = ALL.iter().chain(FAIR).chain(RWLOCK).chain(SEMAPHORE);
-    let searched = modes::SEARCHED.iter().chain(permits::SEARCHED);
+    let searched = modes::SEARCHED
+        .iter()
+        .chain(permits::SEARCHED)
+        .chain(once::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
 

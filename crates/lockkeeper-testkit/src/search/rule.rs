@@ -51,7 +51,7 @@ rules! {
     LostToItself,
     /// Of names that are acquired together one is granted and another is not.
     PartialGrant,
-    /// An answer is not true: of one of several names, or that a claim is gone which the server has.
+    /// An answer is not true: of one of several names, of a result, or that a claim is gone which the server has.
     WrongAnswer,
     /// An answer cannot be read.
     Unreadable,
@@ -69,6 +69,10 @@ rules! {
     NotTold,
     /// A claim is granted by the request of another for longer than a waiter's ttl: it may be dead.
     GrantedTooLong,
+    /// A result is stored by a claim that does not hold, or not with the token of the last grant.
+    StoredLate,
+    /// Work is granted to a claim although its result is stored.
+    DoneAgain,
     /// When nobody wants the name any more, a late comer is not served, or something of the name remains.
     Remains,
 }

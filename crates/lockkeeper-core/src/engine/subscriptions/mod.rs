@@ -26,7 +26,7 @@ use crate::seam::store::{Event, Store};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::store_error::{Outcome, StoreError};
-pub(crate) use place::Place;
+pub(crate) use place::{Over, Place};
 use presence::{Introduction, Presence, Subscription, client_channel};
 
 /// Where acquisitions wait for messages.

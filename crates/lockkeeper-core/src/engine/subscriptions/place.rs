@@ -11,6 +11,7 @@ use crate::seam::clock::sleep_until;
 use crate::seam::protocol::Protocol;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
+use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
 /// A place among the local waiters for one name. Dropping it gives the place up and, if need be, the poller's role with it.
@@ -21,7 +22,18 @@ pub(crate) struct Place {
     waiter: WaiterId,
     bell: Arc<Notify>,
     patience: Duration,
+    /// What is waited for can be done by somebody else.
+    recorded: bool,
     granted: Option<Moment>,
+}
+
+/// Why a waiter waits no more without a look of its own.
+#[derive(Debug)]
+pub(crate) enum Over {
+    /// Waiting is not possible, for this reason.
+    Impossible(StoreError),
+    /// There is nothing to hold: the work of the name is done, or has failed.
+    Done(Arc<Record>),
 }
 
 impl Place {
@@ -51,22 +63,28 @@ impl Place {
             waiter,
             bell,
             patience,
+            recorded: protocol.recorded().is_some(),
             granted: None,
         }
     }
 
     /// Waits until it is this waiter's turn to ask the server.
-    pub(crate) async fn turn(&self) -> Result<(), StoreError> {
+    pub(crate) async fn turn(&self) -> Result<(), Over> {
         loop {
             let now = self.subscriptions.clock.now();
             let turn = self.subscriptions.change_state(|state| {
                 let registry = &mut state.registry;
+                let done = registry.done(&self.channel, self.waiter);
+                // Others on the channel wait for a lock of another kind, which is not done.
+                if let Some(record) = done.filter(|_| self.recorded) {
+                    return (Err(Over::Done(record)), Vec::new());
+                }
                 let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
-                (turn, Vec::new())
+                (Ok(turn), Vec::new())
             });
-            match turn {
+            match turn? {
                 Turn::Look => return Ok(()),
-                Turn::GiveUp(error) => return Err(error),
+                Turn::GiveUp(error) => return Err(Over::Impossible(error)),
                 Turn::Wait(None) => self.bell.notified().await,
                 Turn::Wait(Some(moment)) => tokio::select! {
                     biased;
@@ -90,6 +108,12 @@ impl Place {
     pub(crate) fn unreachable(&self, error: &StoreError) {
         self.subscriptions
             .change(|registry| registry.unreachable(&self.channel, self.patience, error));
+    }
+
+    /// The look was answered: there is nothing to hold, and nothing to wait for for anybody who waits here for the same.
+    pub(crate) fn done(&self, record: &Arc<Record>) {
+        self.subscriptions
+            .change(|registry| registry.tell_done(&self.channel, record));
     }
 
     /// The look was answered: this waiter holds, until `until` if nothing else happens.

@@ -169,6 +169,17 @@ impl Bounds {
                 new(2, &[2], 4, 1, 0).clock_right(),
             ];
         }
+        if kind.stores() {
+            return vec![
+                // One stores, and the next asks again when the result has ended.
+                new(2, &[2, 2], 3, 1, 0),
+                // Two requests in trouble: a late acquire and a late store.
+                new(2, &[2], 4, 2, 1),
+                new(2, &[1, 1], 1, 1, 1),
+                new(3, &[2], 3, 1, 0),
+                new(2, &[2], 3, 1, 1).clock_right(),
+            ];
+        }
         vec![
             Self::small(),
             // Many things go wrong, around few claims.

@@ -65,6 +65,7 @@ impl Attempt {
     fn end_all(&mut self) {
         (self.stage, self.mode, self.takes) = (Stage::Over, Mode::Write, None);
         self.over_limit = false;
+        self.works_with = None;
     }
 
     /// A message goes out to the claim.
@@ -136,6 +137,7 @@ impl Client {
                 if let Verdict::WrongKind
                 | Verdict::WouldDeadlock
                 | Verdict::QueueFull(_)
+                | Verdict::Stored
                 | Verdict::OverLimit(_)
                 | Verdict::Unexpected = verdict
                     && claim.token().is_none()
@@ -154,6 +156,9 @@ impl Client {
             }
         });
         let verdict = verdict.flatten();
+        if let (Mode::Stores, Some(Verdict::Granted(token))) = (attempt.mode, verdict) {
+            attempt.works_with = Some(token);
+        }
         if let Some(Verdict::Released { .. } | Verdict::WasGone) = verdict {
             attempt.confirmed(until, now);
         }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use lockkeeper_core::claim::Validity;
-use lockkeeper_core::protocol::Answer;
+use lockkeeper_core::protocol::{Answer, Verb};
 
 use super::runs::{Run, Standing};
 use super::state::{Asked, Client, Question, State, Told};
@@ -128,6 +128,52 @@ impl OneName {
         Ok(stands.then(|| Rule::WrongAnswer.broken(claimant)))
     }
 
+    /// What must hold of results: only a claim that holds stores one, with the token of the last grant; nobody is granted the work again while there
+    /// is one; and every answer about them is true. `state` is the one before the run.
+    pub(super) fn judge_record(
+        &mut self,
+        state: State,
+        claimant: Claimant,
+        asked: Asked,
+        run: &Run,
+    ) -> Result<Option<Violation>> {
+        if !self.kind.stores() {
+            return Ok(None);
+        }
+        let before = self.runs.standing(state.server, state.tick)?;
+        let after = self.runs.standing(run.server, state.tick)?;
+        let claim = self.runs.claim(claimant).as_str();
+        let is_its = |standing: &Standing| {
+            let record = standing.record.as_ref();
+            record.is_some_and(|(whose, _)| whose == claim)
+        };
+        if let Some((_, token)) = after
+            .record
+            .as_ref()
+            .filter(|_| after.record != before.record)
+        {
+            let is_last = state.last.is_some_and(|last| last.token == *token);
+            if !is_last || !is_its(&after) || before[claimant].left.is_none() {
+                return Ok(Some(Rule::StoredLate.broken(claimant)));
+            }
+        }
+        let stores = asked.question.verb() == Verb::Release && asked.token.is_some();
+        let rule = match run.told {
+            Told::Answer(Answer::Granted(_))
+                if before.record.is_some() && asked.token.is_none() =>
+            {
+                Some(Rule::DoneAgain)
+            }
+            Told::Answer(Answer::Stored) => before.record.is_none().then_some(Rule::WrongAnswer),
+            Told::Answer(Answer::Released { .. }) if stores => {
+                (!is_its(&after)).then_some(Rule::WrongAnswer)
+            }
+            Told::Answer(Answer::Gone) if stores => is_its(&after).then_some(Rule::WrongAnswer),
+            _ => None,
+        };
+        Ok(rule.map(|rule| rule.broken(claimant)))
+    }
+
     /// A waiter sleeps on although this run of a release has made the name free. `state` is the one before it.
     pub(super) fn judge_wake(&mut self, state: State, run: &Run) -> Result<Option<Violation>> {
         let sleeps = |it: &Claimant| self.client(state, it.client)[it.attempt].sleeps;
@@ -176,7 +222,6 @@ impl OneName {
 mod tests {
     use lockkeeper_core::FencingToken;
     use lockkeeper_core::claim::Claim;
-    use lockkeeper_core::protocol::Verb;
 
     use super::super::Bounds;
     use super::super::state::{Grant, Stage};

@@ -282,6 +282,7 @@ impl OneName {
         }
         broken = broken.or(self.judge_revival(*state, claimant, asked, run.told)?);
         broken = broken.or(self.judge_end(*state, claimant, asked, run.told)?);
+        broken = broken.or(self.judge_record(before, claimant, asked, &run)?);
         if let Question::Release { .. } = asked.question {
             broken = broken.or(self.judge_wake(*state, &run)?);
         }

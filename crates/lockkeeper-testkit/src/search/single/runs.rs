@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Reply, Value};
-use lockkeeper_core::{ClaimId, Name};
+use lockkeeper_core::{ClaimId, FencingToken, Name, Record};
 use lockkeeper_lua::Status;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,6 +18,9 @@ use crate::kinds::{Claimant, KindModel, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
 use crate::search::state::{TAIL, owner};
+
+/// For how long results are kept: for less than a tombstone, so that it shows what that is for.
+const KEEP_FOR: Duration = TICKS.lease(1);
 
 /// What one run of a script changed.
 #[derive(Debug, Clone)]
@@ -46,6 +49,8 @@ pub(super) struct Stands {
 pub(super) struct Standing {
     /// Whether the server says of a semaphore that somebody holds or waits, so that its limit stands.
     pub(super) has_limit: bool,
+    /// The result of work that is done once: whose it is, and with which token it was done.
+    pub(super) record: Option<(String, FencingToken)>,
     attempts: u8,
     claims: Vec<Stands>,
 }
@@ -224,7 +229,13 @@ impl Runs {
                 queue.heartbeat(ask)
             }
             Question::Renew => protocol.renew(ask),
-            Question::Release { overtakes } => protocol.release(ask, overtakes),
+            Question::Release { overtakes } => match asked.token {
+                Some(token) => {
+                    let name = protocol.name().clone();
+                    lockkeeper_once::storing_protocol(name, token, KEEP_FOR).release(ask, overtakes)
+                }
+                None => protocol.release(ask, overtakes),
+            },
         })
     }
 
@@ -255,13 +266,25 @@ impl Runs {
         let has_limit = self.kind.has_permits() && self.ask_limit(None)?;
         // It may have let waiters in, and told them.
         self.server.messages().for_each(drop);
+        let record = self.record()?;
         let standing = Rc::new(Standing {
             has_limit,
+            record,
             attempts,
             claims,
         });
         self.standings.insert((server, tick), Rc::clone(&standing));
         Ok(standing)
+    }
+
+    /// The result that is stored, of a kind that stores any.
+    fn record(&self) -> Result<Option<(String, FencingToken)>> {
+        let protocol = self.protocol(self.kind.largest());
+        let Some(recorded) = protocol.recorded() else {
+            return Ok(None);
+        };
+        let reply = Reply::read(1, self.server.eval(&recorded.record(None), 1)?)?;
+        Ok(Record::read(&reply).map(|record| (record.claim, record.token)))
     }
 
     fn stands(&self, claim: &ClaimId) -> Result<Stands> {

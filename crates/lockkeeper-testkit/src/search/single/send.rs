@@ -129,7 +129,11 @@ impl OneName {
             },
             _ => return None,
         };
-        let token = claim.token();
+        let token = match question {
+            // What it stores has the token that the work was done with.
+            Question::Release { .. } => attempt.works_with,
+            _ => claim.token(),
+        };
         let noted = self.kind.waits_in_a_queue && token.is_none();
         let asked = Asked {
             question,

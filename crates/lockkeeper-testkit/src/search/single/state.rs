@@ -32,7 +32,7 @@ impl State {
     pub(super) fn note_grant(&mut self, claimant: Claimant, mode: Mode, token: FencingToken) {
         let last = match mode {
             Mode::Read => &mut self.last_read,
-            Mode::Write | Mode::Permits { .. } => &mut self.last,
+            Mode::Write | Mode::Permits { .. } | Mode::Stores => &mut self.last,
         };
         if last.is_none_or(|last| last.token < token) {
             *last = Some(Grant { token, claimant });
@@ -72,6 +72,7 @@ impl Client {
             stage: Stage::Unborn,
             mode: Mode::Write,
             takes: None,
+            works_with: None,
             requests: Requests::new(),
             over_limit: false,
             sleeps: false,
@@ -93,6 +94,8 @@ pub(super) struct Attempt {
     pub(super) mode: Mode,
     /// The attempt of the same client whose place it asks to take.
     pub(super) takes: Option<u8>,
+    /// The token that its work is done with, of one that stores what came of it.
+    pub(super) works_with: Option<FencingToken>,
     /// Those in doubt may be executed any number of times.
     pub(super) requests: Requests<Asked, Reply>,
     /// It asked for more permits than there are, and has lost its place until it is given another.

@@ -31,6 +31,7 @@ impl fmt::Display for Asked {
             Question::Convert { .. } => "conversion",
             Question::Heartbeat => "heartbeat",
             Question::Renew => "renew",
+            Question::Release { .. } if self.token.is_some() => "store",
             Question::Release { overtakes: true } => "release with a tombstone",
             Question::Release { overtakes: false } => "release",
         })?;

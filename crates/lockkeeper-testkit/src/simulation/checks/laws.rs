@@ -29,6 +29,7 @@ fn verb_of(script: &Script) -> Verb {
         Some("convert") => Verb::Convert,
         Some("heartbeat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,
+        Some("store") => Verb::Release,
         Some(release) if release.starts_with("release") => Verb::Release,
         _ => Verb::Other,
     }

@@ -1,0 +1,83 @@
+//! What a call of a `Once` comes to.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lockkeeper_core::Error;
+
+/// The result of the work, and who did it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the work was done by this call, or it was not"
+)]
+pub enum OnceOutcome<V = Vec<u8>> {
+    /// This call did the work, and its result is stored.
+    Ran(V),
+    /// Another call did the work, before or while this one waited, and stored this.
+    Stored(V),
+}
+
+impl<V> OnceOutcome<V> {
+    /// The result, whoever made it.
+    pub fn into_value(self) -> V {
+        match self {
+            Self::Ran(value) | Self::Stored(value) => value,
+        }
+    }
+
+    /// Whether this call did the work.
+    pub const fn ran(&self) -> bool {
+        matches!(self, Self::Ran(_))
+    }
+}
+
+/// Why a call has no stored result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OnceError<E, V = Vec<u8>> {
+    /// The work was done by this call and failed, with this error of its own. Nothing is stored, or that it failed if
+    /// [`retry_after`](crate::Once::retry_after) says so.
+    Work(E),
+    /// The work was done by this call, and what it made is not known to be stored: another call may do it again.
+    #[non_exhaustive]
+    NotKept {
+        /// What the work made.
+        value: V,
+        /// Why it is not stored: [`Error::Config`] if it is too large, then the next call does the work at once; [`Error::Lost`] if the lease
+        /// ended before, so that another may have done the work since; [`Error::Backend`] if the server did not say, then it is tried again in
+        /// the background.
+        error: Error,
+    },
+    /// The work was not done by this call, or was stopped at one of its awaits because the lease was lost ([`Error::Lost`]).
+    Lock(Error),
+}
+
+impl<E, V> From<Error> for OnceError<E, V> {
+    fn from(error: Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl<E: fmt::Display, V> fmt::Display for OnceError<E, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Work(error) => error.fmt(f),
+            Self::NotKept { error, .. } => write!(
+                f,
+                "the work is done, its result is not known to be stored: {error}"
+            ),
+            Self::Lock(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: StdError + 'static, V: fmt::Debug> StdError for OnceError<E, V> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Work(error) => error.source(),
+            Self::NotKept { error, .. } => Some(error),
+            Self::Lock(error) => error.source(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What work that is done once asks of the server: the requests of any lock, but that an acquire may find the work done, and that a release may
+//! bring what has come of it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use lockkeeper_core::protocol::{
+    FencingToken, Kind, LockProtocol, Protocol, Recorded, RequestContext, ScriptCall,
+};
+use lockkeeper_core::{Name, Record};
+use lockkeeper_lua::once;
+
+/// What has come of the work, to be stored by the release of the claim that did it.
+#[derive(Debug)]
+pub(crate) struct ToStore {
+    token: FencingToken,
+    keep_for: Duration,
+    form: &'static str,
+    fingerprint: String,
+    value: String,
+}
+
+impl ToStore {
+    /// The work was done with this token, and made this value.
+    pub(crate) fn done(token: FencingToken, value: &[u8], keep_for: Duration) -> Self {
+        let (form, value) = Record::write(value);
+        Self {
+            token,
+            keep_for,
+            form,
+            fingerprint: String::new(),
+            value,
+        }
+    }
+
+    /// The work has failed.
+    pub(crate) const fn failed(token: FencingToken, retry_after: Duration) -> Self {
+        Self {
+            token,
+            keep_for: retry_after,
+            form: "failed",
+            fingerprint: String::new(),
+            value: String::new(),
+        }
+    }
+
+    pub(crate) fn asked_for_with(mut self, fingerprint: &str) -> Self {
+        fingerprint.clone_into(&mut self.fingerprint);
+        self
+    }
+}
+
+/// One name, for one caller.
+#[derive(Debug)]
+pub(crate) struct OnceProtocol {
+    lock: LockProtocol,
+    name: Name,
+    to_store: Arc<OnceLock<ToStore>>,
+}
+
+impl OnceProtocol {
+    /// Its releases bring what has come of the work as soon as that is set.
+    pub(crate) fn new(name: Name, to_store: &Arc<OnceLock<ToStore>>) -> Self {
+        Self {
+            lock: LockProtocol::new(name.clone(), Kind::new("once")),
+            name,
+            to_store: Arc::clone(to_store),
+        }
+    }
+
+    fn record_key(&self) -> String {
+        self.name.part("record")
+    }
+}
+
+impl Protocol for OnceProtocol {
+    fn kind(&self) -> Kind {
+        self.lock.kind()
+    }
+
+    fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let call = self.lock.acquire(ask);
+        let keys = call.keys.into_iter().chain([self.record_key()]);
+        ScriptCall::new(&once::ACQUIRE, keys, call.args)
+    }
+
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        self.lock.renew(ask)
+    }
+
+    fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
+        let Some(to_store) = self.to_store.get() else {
+            return self.lock.release(ask, overtakes);
+        };
+        let tombstone_ttl = match overtakes {
+            true => ask.ttl_ms(),
+            false => "0".to_owned(),
+        };
+        ScriptCall::new(
+            &once::STORE,
+            [
+                self.name.main().to_owned(),
+                self.name.tombstone(ask.claim),
+                self.record_key(),
+            ],
+            [
+                ask.claim.as_str().to_owned(),
+                to_store.token.get().to_string(),
+                self.name.wakes(),
+                tombstone_ttl,
+                to_store.keep_for.as_millis().to_string(),
+                to_store.form.to_owned(),
+                to_store.fingerprint.clone(),
+                to_store.value.clone(),
+            ],
+        )
+    }
+
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        self.lock.verify(ask)
+    }
+
+    fn recorded(&self) -> Option<&dyn Recorded> {
+        Some(self)
+    }
+}
+
+impl Recorded for OnceProtocol {
+    fn record(&self, forget: Option<FencingToken>) -> ScriptCall {
+        let forget = forget.map_or(0, FencingToken::get).to_string();
+        ScriptCall::new(&once::RECORD, [self.record_key()], [forget])
+    }
+}
