@@ -17,7 +17,9 @@ use tokio::time::sleep;
 
 const KEY: &str = "example:cache_stampede:price";
 const REQUESTS: u32 = 300;
-const TTL_MS: &str = "600";
+/// For how long the value lives, ms: until all of a crowd have it, and then so short that it expires in the middle of the traffic.
+const LONG: &str = "60000";
+const SHORT: &str = "600";
 
 /// What is dear: how often it was asked, and by how many at once.
 #[derive(Default)]
@@ -48,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
     story.chapter("Fifty requests at once, and nothing in the cache");
     let mut crowd = JoinSet::new();
     for _ in 0..50 {
-        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database)));
+        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database), LONG));
     }
     while let Some(value) = crowd.join_next().await {
         ensure!(value?? == "price, edition 1");
@@ -58,8 +60,9 @@ async fn main() -> anyhow::Result<()> {
     ensure!(asked == 1, "the database was stormed: {asked}");
 
     story.chapter("A request every 5 ms, while the value lives for 600 ms");
+    place.redis.command(&["DEL", KEY]).await?;
     for _ in 0..REQUESTS {
-        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database)));
+        crowd.spawn(price(Arc::clone(&place), Arc::clone(&database), SHORT));
         sleep(Duration::from_millis(5)).await;
     }
     let mut served = 0;
@@ -83,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// From the cache, or else loaded by one of those who ask.
-async fn price(place: Arc<Place>, database: Arc<Database>) -> anyhow::Result<String> {
+async fn price(place: Arc<Place>, database: Arc<Database>, lives: &str) -> anyhow::Result<String> {
     if let Some(cached) = place.redis.command(&["GET", KEY]).await? {
         return Ok(cached);
     }
@@ -94,7 +97,7 @@ async fn price(place: Arc<Place>, database: Arc<Database>) -> anyhow::Result<Str
         Some(cached) => cached,
         None => {
             let loaded = guard.run(database.compute()).await?;
-            let set = ["SET", KEY, loaded.as_str(), "PX", TTL_MS];
+            let set = ["SET", KEY, loaded.as_str(), "PX", lives];
             place.redis.command(&set).await?;
             loaded
         }

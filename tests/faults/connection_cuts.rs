@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, ClientBuilder, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader, ReentrantLock,
-    Writer,
+    Client, ClientBuilder, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader,
+    ReentrantLock, Writer,
 };
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;

@@ -384,7 +384,10 @@ async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() -> Result<()
     store.silence("name");
     drop(FairLock::new(&other, "name").acquire().await?);
     let late = begun.elapsed() - ttl;
-    ensure!(late <= Duration::from_millis(10), "{late:?} after the end of the lease");
+    ensure!(
+        late <= Duration::from_millis(10),
+        "{late:?} after the end of the lease"
+    );
     Ok(())
 }
 

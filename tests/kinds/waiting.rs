@@ -58,9 +58,7 @@ async fn how_often_another_librarys_hold_is_asked_for_can_be_said() {
     let server = MemoryStore::new();
     let settings = polling().poll_every(Duration::from_secs(2));
     let client = settings.build(Arc::new(server.sibling())).unwrap();
-    server
-        .execute(&["SET", "name", "somebody"])
-        .unwrap();
+    server.execute(&["SET", "name", "somebody"]).unwrap();
     let lock = Mutex::new(&client, "name");
     let waiting = tokio::spawn(lock.acquire().into_future());
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -249,7 +249,11 @@ async fn what_only_the_script_of_one_name_can_tell_is_left_to_that(it: &Scripts)
     let ask = |id| RequestContext::new(id, TTL, 0, None);
     number(&it.call(reads.acquire(ask(&other))).await?, "GRANTED", 1)?;
     ensure!(it.batch([reads.item(ask(&one), Together::Acquire)]).await? == ["INFLATED"]);
-    number(&it.call(reads.release(ask(&other), false)).await?, "RELEASED", 1)?;
+    number(
+        &it.call(reads.release(ask(&other), false)).await?,
+        "RELEASED",
+        1,
+    )?;
     it.command(&["DEL", &name_of("d")?.counter()]).await?;
     ensure!(it.dump().await? == before, "something was written");
     Ok(())
@@ -387,7 +391,10 @@ async fn a_release_of_an_inflated_name_is_left_to_the_script_of_one_name(
     );
     ensure!(it.command(&["GET", "lockkeeper:b"]).await? == before);
     let tombstone = name_of("b")?.tombstone(&Who(1, 2).id()?);
-    ensure!(it.command(&["EXISTS", &tombstone]).await? == "0", "it was done in part");
+    ensure!(
+        it.command(&["EXISTS", &tombstone]).await? == "0",
+        "it was done in part"
+    );
     Ok(())
 }
 

@@ -125,11 +125,25 @@ fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again
     claim.failed(1, Outcome::Unknown);
     claim.send(Verb::Acquire, 2, at(10)).unwrap();
     claim.granted_by_message(FencingToken::new(7), 1, at(20));
-    let verdict = claim.answered(2, Answer::Waiting { place: 1, left: None }, at(30));
+    let verdict = claim.answered(
+        2,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(30),
+    );
     assert_eq!(verdict, Verdict::Waiting(1));
     assert_eq!(claim.agenda().due, Some(at(30)));
     claim.send(Verb::Heartbeat, 3, at(31)).unwrap();
-    claim.answered(3, Answer::Waiting { place: 1, left: None }, at(32));
+    claim.answered(
+        3,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(32),
+    );
     assert_eq!(claim.agenda().due, Some(at(331)));
 }
 
@@ -137,13 +151,27 @@ fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again
 fn what_only_an_answer_can_tell_is_asked_again_behind_the_heartbeat_on_its_way() {
     let mut claim = waiter();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
-    claim.answered(1, Answer::Waiting { place: 1, left: None }, at(1));
+    claim.answered(
+        1,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(1),
+    );
     claim.send(Verb::Heartbeat, 2, at(300)).unwrap();
     let verdict = claim.granted_by_message(FencingToken::new(7), 1, at(700));
     assert_eq!(verdict, Verdict::Recheck);
     claim.doubt_place();
     assert_eq!(
-        claim.answered(2, Answer::Waiting { place: 1, left: None }, at(701)),
+        claim.answered(
+            2,
+            Answer::Waiting {
+                place: 1,
+                left: None
+            },
+            at(701)
+        ),
         Verdict::Waiting(1)
     );
     assert_eq!(claim.agenda().due, Some(at(701)));

@@ -45,12 +45,13 @@ pub(crate) async fn attempt_all(
         }
         return join_all(parts.iter().map(|part| attempt(subscriptions, part))).await;
     }
-    let each = parts.iter().zip(outcomes).map(async |(part, outcome)| {
-        match outcome {
+    let each = parts
+        .iter()
+        .zip(outcomes)
+        .map(async |(part, outcome)| match outcome {
             Ok(Verdict::More) => attempt(subscriptions, part).await,
             outcome => conclude(subscriptions, part, outcome),
-        }
-    });
+        });
     join_all(each).await
 }
 

@@ -193,7 +193,13 @@ impl Stage {
     }
 
     fn waits(self) -> Self {
-        self.is_answered(1, Answer::Waiting { place: 1, left: None });
+        self.is_answered(
+            1,
+            Answer::Waiting {
+                place: 1,
+                left: None,
+            },
+        );
         self
     }
 
@@ -298,7 +304,13 @@ impl Stage {
 fn granted_while_placed() {
     let stage = Stage::set();
     let acquirer = stage.spawn(|it| {
-        it.is_answered(1, Answer::Waiting { place: 1, left: None });
+        it.is_answered(
+            1,
+            Answer::Waiting {
+                place: 1,
+                left: None,
+            },
+        );
         it.takes();
     });
     let hub = stage.spawn(Stage::hears_of_the_grant);

@@ -42,7 +42,14 @@ fn held(pace: Option<Pace>) -> Claim {
 fn waiting() -> Claim {
     let mut claim = claim(Some(PACE));
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
-    claim.answered(1, Answer::Waiting { place: 1, left: None }, at(1));
+    claim.answered(
+        1,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(1),
+    );
     claim
 }
 
@@ -114,14 +121,28 @@ fn a_waiting_claim_heartbeats_until_its_wait_is_over_and_is_then_abandoned() {
     assert_eq!(due(&claim), Some(at(10)));
     assert_eq!(claim.pick(), Some(Verb::Heartbeat));
     claim.send(Verb::Heartbeat, 2, at(10)).unwrap();
-    claim.answered(2, Answer::Waiting { place: 1, left: None }, at(11));
+    claim.answered(
+        2,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(11),
+    );
     assert_eq!(due(&claim), Some(at(20)));
     claim.hurry(at(12));
     assert_eq!(due(&claim), Some(at(12)));
     claim.send(Verb::Heartbeat, 3, at(12)).unwrap();
     claim.hurry(at(13));
     assert_eq!(due(&claim), None, "one is on its way");
-    claim.answered(3, Answer::Waiting { place: 1, left: None }, at(14));
+    claim.answered(
+        3,
+        Answer::Waiting {
+            place: 1,
+            left: None,
+        },
+        at(14),
+    );
     assert_eq!(
         due(&claim),
         Some(at(14)),
