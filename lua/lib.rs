@@ -261,7 +261,7 @@ pub mod multi {
     /// Makes claims holders of free names, all of them or none; a batch.
     pub const ACQUIRE: Script = script!(
         "multi/acquire",
-        with ["clock", "token", "client", "lease", "value"],
+        with ["clock", "token", "client", "lease", "value", "several"],
         keys ["main", "counter", "tombstone"],
         args ["request", "claim", "ttl", "floor", "kind", "share", "polled"],
         items [

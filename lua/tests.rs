@@ -53,6 +53,7 @@ fn statuses(code: &str) -> BTreeSet<&str> {
 const ANSWERING: [(&str, &str); 3] = [
     ("return stand(", include_str!("shared/place.lua")),
     ("and beat(", include_str!("shared/heartbeat.lua")),
+    ("= refusal(", include_str!("shared/several.lua")),
 ];
 
 /// Texts that run as a part of a script, before its own or behind it: a fragment that is its beginning, the script that it stands before.

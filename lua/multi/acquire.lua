@@ -21,29 +21,6 @@
 -- ITEM WRONG_KIND  the name holds another kind's data, or is that of an item before
 -- PUBLISH nothing
 
--- What keeps the claim of the item `i` from its name, as the item is answered; or nothing, and the token if it holds already. The
--- third value is any error of the server, to be returned as it is.
-local function refusal(i)
-  local value, fault = read_value(KEYS[3 * i - 2], 'GET')
-  local kind, share, whose, token, flags = claim_of(value)
-  if fault or value == nil then
-    return 'WRONG_KIND', nil, fault
-  elseif not value then
-    return redis.call('EXISTS', KEYS[3 * i]) == 1 and 'GONE' or nil
-  elseif not kind then
-    return 'INFLATED'
-  elseif kind ~= ARGV[6 * i - 1] then
-    return 'WRONG_KIND'
-  end
-  local leaving = string.find(flags, 'c', 1, true)
-  if whose == ARGV[6 * i - 4] and not leaving then
-    return string.find(flags, 'r', 1, true) and 'REVOKED' or nil, token
-  elseif owner_of(whose) == owner_of(ARGV[6 * i - 4]) or share ~= 'x' and ARGV[6 * i] ~= 'x' then
-    return 'INFLATED'
-  end
-  return { 'BUSY', redis.call('PTTL', KEYS[3 * i - 2]) }
-end
-
 local reply, keys, tokens, named, refused = { ARGV[1], 'DONE' }, {}, {}, {}, false
 for i = 1, #KEYS / 3 do
   keys[2 * i - 1], keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]
@@ -52,40 +29,39 @@ end
 local free = redis.call('EXISTS', unpack(keys)) == 0
 for i = 1, #KEYS / 3 do
   local outcome, token, fault
-  if named[KEYS[3 * i - 2]] then
-    outcome = 'WRONG_KIND'
-  elseif not free then
-    outcome, token, fault = refusal(i)
+  if not free then
+    outcome, token, fault = refusal(KEYS[3 * i - 2], KEYS[3 * i], ARGV[6 * i - 1], ARGV[6 * i], ARGV[6 * i - 4])
   end
   if fault then
     return fault
   end
+  outcome = named[KEYS[3 * i - 2]] and 'WRONG_KIND' or outcome
   reply[i + 2], tokens[i], named[KEYS[3 * i - 2]], refused = outcome or 'FREE', token or false, true, refused or outcome
 end
-if refused then
-  return reply
-end
-local now = server_now()
--- First the counters, and each once: afterwards nothing can fail.
-local new, last = {}, {}
-for i = 1, #KEYS / 3 do
-  local counter, floor = KEYS[3 * i - 1], token_number(ARGV[6 * i - 2])
-  if not tokens[i] then
-    last[counter] = math.max((last[counter] or math.max(last_token(counter), now - 1)) + 1, floor + 1)
-    new[i] = string.format('%.0f', last[counter])
+if not refused then
+  local now = server_now()
+  -- First the counters, and each once: afterwards nothing can fail.
+  local last = {}
+  for i = 1, #KEYS / 3 do
+    local counter, floor = KEYS[3 * i - 1], token_number(ARGV[6 * i - 2])
+    if not tokens[i] then
+      last[counter] = math.max((last[counter] or math.max(last_token(counter), now - 1)) + 1, floor + 1)
+      reply[i + 2] = { 'GRANTED', string.format('%.0f', last[counter]) }
+    end
   end
-end
-for counter, token in pairs(last) do
-  keep_token(counter, string.format('%.0f', token), now)
-end
-for i = 1, #KEYS / 3 do
-  local main, ttl = KEYS[3 * i - 2], ARGV[6 * i - 3]
-  if tokens[i] then
-    arm(main, tonumber(ttl))
-  else
-    local flags = ARGV[6 * i + 1] == '1' and 'p' or ''
-    redis.call('SET', main, value_of(ARGV[6 * i - 1], ARGV[6 * i], ARGV[6 * i - 4], new[i], flags), 'PX', ttl)
+  for counter, token in pairs(last) do
+    keep_token(counter, string.format('%.0f', token), now)
   end
-  reply[i + 2] = { 'GRANTED', tokens[i] or new[i] }
+  for i = 1, #KEYS / 3 do
+    local main, ttl = KEYS[3 * i - 2], ARGV[6 * i - 3]
+    if tokens[i] then
+      arm(main, tonumber(ttl))
+      reply[i + 2] = { 'GRANTED', tokens[i] }
+    else
+      local flags = ARGV[6 * i + 1] == '1' and 'p' or ''
+      local value = value_of(ARGV[6 * i - 1], ARGV[6 * i], ARGV[6 * i - 4], reply[i + 2][2], flags)
+      redis.call('SET', main, value, 'PX', ttl)
+    end
+  end
 end
 return reply

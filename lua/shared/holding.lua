@@ -14,15 +14,6 @@ local function left_of(name)
   return math.max(tonumber(last[2] or 0) - name.now, 0)
 end
 
--- For how long nobody's lease under `name` ends, ms; negative: without an end.
-local function first_end(name)
-  if name.alone then
-    return name.alone.left
-  end
-  local first = redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')
-  return math.max(tonumber(first[2] or 0) - name.now, 0)
-end
-
 -- The end of the lease of `claim` with this share, 0 if it does not stand there; and its flag.
 local function lease_of(name, share, claim)
   local alone = name.alone

@@ -29,6 +29,15 @@ local function other_limit(name, share)
   return name.limit ~= limit_of(share) and name.limit or nil
 end
 
+-- For how long no lease under `name` ends, ms; negative: without an end.
+local function first_end(name)
+  if name.alone then
+    return name.alone.left
+  end
+  local first = redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')
+  return math.max(tonumber(first[2] or 0) - name.now, 0)
+end
+
 -- Lets `claim` wait for `name`, and writes that down: its place is kept, or it joins at the end if fewer than `limit` wait, negative: any
 -- number. What `request` is answered.
 local function stand(name, share, claim, request, limit)

@@ -13,7 +13,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::Instant;
 
-use crate::support::faulty;
+use crate::support::{faulty, polling};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -253,11 +253,10 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     let millis = Duration::from_millis;
     let server = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(server.sibling()));
-    let settings = Client::builder()
-        .ttl(HEARTBEAT * 3)
-        .waiter_ttl(HEARTBEAT * 3);
+    // Of mutexes without a queue, whose timeouts are those of their leases alone.
+    let settings = polling().ttl(HEARTBEAT * 3).waiter_ttl(HEARTBEAT * 3);
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
-    let other = server.client(Client::builder().ttl(TTL)).await?;
+    let other = server.client(polling().ttl(TTL)).await?;
     // For so long that the first in the queue has no other reason to ask.
     let held = FairLock::new(&other, "queue").acquire().ttl(TTL * 10);
     let _held = held.await?;

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, polling};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(6);
@@ -427,12 +427,19 @@ async fn work_that_goes_on_is_seen_from_outside() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_result_ends_no_wait_for_a_lock_of_another_kind() -> Result<()> {
     let server = MemoryStore::new();
-    let client = client(&server, TTL).await?;
+    // Where mutexes are polled for too, by the same messages.
+    let client = server.client(polling().ttl(TTL)).await?;
     let (mutex, once) = (Mutex::new(&client, "name"), Once::new(&client, "name"));
     ensure!(make(&once, "made").await? == ran("made"));
     let held = mutex.acquire().await?;
     let first = tokio::spawn(mutex.acquire().into_future());
-    listened(&server, 1).await?;
+    timeout(SOON, async {
+        while server.listeners("lockkeeper.wake:{name}").await? != 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        anyhow::Ok(())
+    })
+    .await??;
     let asks = tokio::spawn(async move { make(&once, "again").await });
     tokio::task::yield_now().await;
     let last = tokio::spawn(mutex.acquire().into_future());

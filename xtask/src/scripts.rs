@@ -53,11 +53,13 @@ pub(crate) fn lock() -> Result<()> {
 struct Described<'a> {
     name: &'a str,
     fragments: Vec<&'a str>,
+    /// The script that it stands before.
+    before: Option<Box<Self>>,
 }
 
 impl Described<'_> {
-    /// The text that the server sees: the fragments, each with one more line break, then the script. A fragment comes from the
-    /// folder `first` if it is there.
+    /// The text that the server sees: the fragments, each with one more line break, then the script, and behind another line break
+    /// that of the script that it stands before. A fragment comes from the folder `first` if it is there.
     fn source(&self, folder: &Path, first: &str) -> Result<String> {
         let read = |file: String| {
             fs::read_to_string(folder.join(&file)).with_context(|| format!("failed to read {file}"))
@@ -69,24 +71,38 @@ impl Described<'_> {
             source += &read(format!("{from}/{fragment}.lua"))?;
             source.push('\n');
         }
-        Ok(source + &read(format!("{}.lua", self.name))?)
+        source += &read(format!("{}.lua", self.name))?;
+        if let Some(next) = &self.before {
+            source.push('\n');
+            source += &next.source(folder, first)?;
+        }
+        Ok(source)
     }
 }
 
 /// Every `script!("kind/verb", with ["fragment", …], …)` in a text.
 fn described(text: &str) -> Result<Vec<Described<'_>>> {
-    let scripts = text.split("script!(").skip(1).map(|call| {
-        let (head, rest) = call
-            .split_once("with [")
-            .context("a script without its fragments")?;
-        let (fragments, _) = rest.split_once(']').context("a list without an end")?;
-        let name = *quoted(head).first().context("a script without a name")?;
-        let fragments = quoted(fragments);
-        Ok(Described { name, fragments })
-    });
+    let scripts = text.split("script!(").skip(1).map(one);
     let scripts = scripts.collect::<Result<Vec<_>>>()?;
     ensure!(!scripts.is_empty(), "no script is described");
     Ok(scripts)
+}
+
+/// `"kind/verb", with ["fragment", …]`, and perhaps `before` the same of another script.
+fn one(call: &str) -> Result<Described<'_>> {
+    let (head, rest) = call
+        .split_once("with [")
+        .context("a script without its fragments")?;
+    let (fragments, rest) = rest.split_once(']').context("a list without an end")?;
+    let before = rest
+        .trim_start_matches(',')
+        .trim_start()
+        .strip_prefix("before ");
+    Ok(Described {
+        name: quoted(head).first().context("a script without a name")?,
+        fragments: quoted(fragments),
+        before: before.map(one).transpose()?.map(Box::new),
+    })
 }
 
 /// What stands between quotes.
@@ -108,12 +124,19 @@ mod tests {
                 keys ["main"],
             );
             pub const VERIFY: Script = script!("mutex/verify", with [], keys ["main"]);
+            pub const ONCE: Script = script!("once/acquire", with ["record"], before "mutex/verify" with ["value"], keys ["main"]);
         "#;
+        let script = |name, fragments, before| Described {
+            name,
+            fragments,
+            before,
+        };
+        let verify = script("mutex/verify", vec!["value"], None);
         let expected = [
-            ("mutex/acquire", vec!["fence", "lease"]),
-            ("mutex/verify", vec![]),
+            script("mutex/acquire", vec!["fence", "lease"], None),
+            script("mutex/verify", vec![], None),
+            script("once/acquire", vec!["record"], Some(Box::new(verify))),
         ];
-        let expected = expected.map(|(name, fragments)| Described { name, fragments });
         assert_eq!(described(text).unwrap(), expected);
     }
 
@@ -128,6 +151,7 @@ mod tests {
         let script = Described {
             name: "mutex/acquire",
             fragments: vec!["nonsense"],
+            before: None,
         };
         let error = script.source(&root().join("lua"), "shared").unwrap_err();
         assert!(format!("{error:#}").contains("shared/nonsense.lua"));

@@ -172,6 +172,12 @@ impl Stage {
         self.seats.iter().map(alone)
     }
 
+    /// Whether one script can ask for all of its names.
+    pub(super) fn can_be_asked_for_together(&self) -> bool {
+        let joint = |seat: &Seat| seat.protocol.joint().is_some();
+        self.seats.len() == 1 || self.seats.iter().all(joint)
+    }
+
     /// Whether others of its clients poll one of its names, and are not to be overtaken.
     pub(super) fn is_crowded(&self) -> bool {
         let crowded = |seat: &Seat| {

@@ -162,6 +162,9 @@ impl Acquisition {
 
     /// Asks the one server once, for all seats by one script.
     async fn ask_server(&mut self, stage: &Stage) -> Result<Asked> {
+        if !stage.can_be_asked_for_together() {
+            return Ok(Asked::Apart);
+        }
         let engine = Arc::clone(&stage.first().engine);
         // Kept where they are dropped, and released, if this future is.
         if self.claims.is_empty() {

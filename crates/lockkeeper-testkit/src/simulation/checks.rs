@@ -19,13 +19,13 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
-use super::kind::{self, Grant, KindModel, Standing};
+use super::kind::{Grant, KindModel, Standing};
 use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
 
 pub(super) use laws::claims;
-use laws::{Item, Verb, items, labelled, reads, replaced, verb};
+use laws::{Item, Verb, items, labelled, replaced, verb};
 use majority::Majorities;
 use turns::Waiter;
 
@@ -242,8 +242,8 @@ impl Checks {
                     owner: owner.to_owned(),
                     claim: claim.to_owned(),
                     token: item.token,
-                    reads: reads(call),
-                    permits: permits(call),
+                    reads: item.reads(),
+                    permits: item.permits(),
                     from: now,
                     until: now + self.certain,
                 };
@@ -261,7 +261,7 @@ impl Checks {
                 self.violate("a refusal without cause", what);
             }
             (Verb::Acquire, Some(Status::OverLimit))
-                if self.limits[name].is_none_or(|limit| permits(call) <= limit) =>
+                if self.limits[name].is_none_or(|limit| item.permits() <= limit) =>
             {
                 let what = format!("{} fits in name{name}", short(claim));
                 self.violate("a refusal without cause", what);
@@ -440,12 +440,6 @@ impl Checks {
 
 fn is_valid(lease: &Lease) -> bool {
     matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
-}
-
-/// How many permits a request is for.
-fn permits(call: &Call) -> u32 {
-    let share = labelled(call, "share").first().copied();
-    share.map_or(0, kind::permits)
 }
 
 /// The owner in a claim.

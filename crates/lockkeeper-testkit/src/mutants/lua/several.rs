@@ -10,8 +10,8 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_takes_all_though_one_is_refused",
         &multi::ACQUIRE,
-        "if refused then\n  return reply\nend\n",
-        "",
+        "if not refused then\n",
+        "if true then\n",
         Where::Sets,
     ),
     mutant(
@@ -38,7 +38,7 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_ignores_the_tombstone",
         &multi::ACQUIRE,
-        "return redis.call('EXISTS', KEYS[3 * i]) == 1 and 'GONE' or nil",
+        "return redis.call('EXISTS', tombstone) == 1 and 'GONE' or nil",
         "return nil",
         Where::Sets,
     ),
@@ -52,21 +52,21 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_takes_a_held_name",
         &multi::ACQUIRE,
-        "  return { 'BUSY', redis.call('PTTL', KEYS[3 * i - 2]) }\nend\n",
+        "  return { 'BUSY', redis.call('PTTL', main) }\nend\n",
         "end\n",
         Where::Sets,
     ),
     mutant(
         "multi_acquire_takes_an_inflated_name",
         &multi::ACQUIRE,
-        "  elseif not kind then\n    return 'INFLATED'\n",
-        "  elseif not kind then\n    return nil\n",
+        "  elseif not found then\n    return 'INFLATED'\n",
+        "  elseif not found then\n    return nil\n",
         Where::Sets,
     ),
     mutant(
         "multi_acquire_repeated_does_not_arm",
         &multi::ACQUIRE,
-        "    arm(main, tonumber(ttl))\n",
+        "      arm(main, tonumber(ttl))\n",
         "",
         Where::Sets,
     ),
@@ -80,7 +80,7 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_keeps_no_token",
         &multi::ACQUIRE,
-        "  keep_token(counter, string.format('%.0f', token), now)\n",
+        "    keep_token(counter, string.format('%.0f', token), now)\n",
         "",
         Where::Sets,
     ),

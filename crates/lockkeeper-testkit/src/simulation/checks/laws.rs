@@ -4,6 +4,7 @@ use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::{Script, Status};
 
 use super::{Checks, Id};
+use crate::simulation::kind;
 use crate::simulation::trace::short;
 
 /// What a request does to claims, as far as the laws care.
@@ -46,16 +47,32 @@ pub(super) struct Item<'a> {
     pub(super) claim: &'a str,
     /// The main key of its name.
     pub(super) main: &'a str,
+    /// How much of it is asked for; empty if the request does not say.
+    pub(super) share: &'a str,
     pub(super) status: Option<Status>,
     /// The first number behind the status: of a grant, its token.
     pub(super) token: u64,
+}
+
+impl Item<'_> {
+    /// Whether it is to read.
+    pub(super) fn reads(&self) -> bool {
+        !["", "x"].contains(&self.share)
+    }
+
+    /// How many permits it is for.
+    pub(super) fn permits(&self) -> u32 {
+        kind::permits(self.share)
+    }
 }
 
 /// What became of each claim of a request.
 pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
+    let shares = labelled(call, "share");
     let item = |(index, claim)| {
+        let share = shares.get(index).copied().unwrap_or_default();
         let main = call.item.keys.get(index * script.keys.len())?;
         let (status, number) = match reply.field(index).filter(|_| script.batch) {
             Some(Value::List(outcome)) => (outcome.first().and_then(word), outcome.get(1)),
@@ -66,6 +83,7 @@ pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
         Some(Item {
             claim,
             main,
+            share,
             status,
             token: token.try_into().unwrap_or_default(),
         })
@@ -80,13 +98,6 @@ fn word(value: &Value) -> Option<Status> {
 /// The claim whose place another takes by a request.
 pub(super) fn replaced(call: &Call) -> Option<&str> {
     labelled(call, "old").first().copied()
-}
-
-/// Whether a request is to read.
-pub(super) fn reads(call: &Call) -> bool {
-    labelled(call, "share")
-        .first()
-        .is_some_and(|share| *share != "x")
 }
 
 /// The arguments that the script's own description calls so.

@@ -7,7 +7,7 @@ use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
-use super::{Checks, Item, Verb, claims, items, permits, verb};
+use super::{Checks, Item, Verb, claims, items, verb};
 use crate::simulation::beyond::Beyond;
 use crate::simulation::kind::{Grant, KindModel, Standing};
 use crate::simulation::place::Place;
@@ -156,6 +156,7 @@ impl Checks {
         }
         let alive = self.alive;
         for item in items(call, reply) {
+            let permits = item.permits();
             let Item {
                 claim,
                 main,
@@ -179,7 +180,7 @@ impl Checks {
                 (Some(Status::Waiting), None) => queue.push(Waiter {
                     claim: claim.to_owned(),
                     heard: now,
-                    permits: permits(call),
+                    permits,
                     lost: false,
                 }),
                 // Told to a late copy of an acquire, after the owner has come to read: the place stays.

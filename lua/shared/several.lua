@@ -1,0 +1,24 @@
+-- shared/several: names that are taken together, all or none.
+
+-- What keeps `claim` from the name whose main key this is, as its item is answered; or nothing, and the token if it holds already. The
+-- third value is any error of the server, to be returned as it is.
+local function refusal(main, tombstone, kind, share, claim)
+  local value, fault = read_value(main, 'GET')
+  local found, taken, whose, token, flags = claim_of(value)
+  if fault or value == nil then
+    return 'WRONG_KIND', nil, fault
+  elseif not value then
+    return redis.call('EXISTS', tombstone) == 1 and 'GONE' or nil
+  elseif not found then
+    return 'INFLATED'
+  elseif found ~= kind then
+    return 'WRONG_KIND'
+  end
+  local leaving = string.find(flags, 'c', 1, true)
+  if whose == claim and not leaving then
+    return string.find(flags, 'r', 1, true) and 'REVOKED' or nil, token
+  elseif owner_of(whose) == owner_of(claim) or taken ~= 'x' and share ~= 'x' then
+    return 'INFLATED'
+  end
+  return { 'BUSY', redis.call('PTTL', main) }
+end
