@@ -5,25 +5,23 @@ use super::sequence::sequence;
 
 pub(super) fn mutex() -> String {
     sequence(
-        "A mutex: Ann acquires, Bob waits without asking, Ann leaves, a message wakes Bob",
+        "A mutex: Ann acquires, Bob waits, and as Ann leaves Bob holds by the same script and is told",
         &["Ann", "server", "Bob"],
         &[
             Send(0, 1, "acquire"),
             Send(1, 0, "GRANTED, token 7"),
             Hold(0, "holds"),
             Send(2, 1, "acquire"),
-            Send(1, 2, "BUSY, 29.8 s left"),
+            Send(1, 2, "WAITING, 29.8 s left"),
             Wait(2, "waits"),
-            Send(2, 1, "subscribe, acquire: BUSY"),
+            Send(2, 1, "subscribe, heartbeat"),
             Pass("a third of the ttl"),
             Send(0, 1, "renew"),
             Send(1, 0, "RENEWED"),
             Pass("Ann is done"),
             Send(0, 1, "release"),
             End(0),
-            Tell(1, 2, "free"),
-            Send(2, 1, "acquire"),
-            Send(1, 2, "GRANTED, token 8"),
+            Tell(1, 2, "granted, token 8"),
             Hold(2, "holds"),
         ],
     )
@@ -41,16 +39,14 @@ pub(super) fn reentrant() -> String {
             Send(1, 0, "GRANTED, token 7"),
             Hold(0, "twice"),
             Send(2, 1, "acquire, owner B"),
-            Send(1, 2, "BUSY"),
+            Send(1, 2, "WAITING"),
             Wait(2, "waits"),
             Send(0, 1, "release (inner)"),
             Send(1, 0, "RELEASED, 1 hold is left"),
             Hold(0, "once"),
             Send(0, 1, "release (outer)"),
             End(0),
-            Tell(1, 2, "free"),
-            Send(2, 1, "acquire"),
-            Send(1, 2, "GRANTED, token 8"),
+            Tell(1, 2, "granted, token 8"),
             Hold(2, "holds"),
         ],
     )
@@ -162,7 +158,7 @@ pub(super) fn once() -> String {
 
 pub(super) fn multi() -> String {
     sequence(
-        "A multi-lock: one script takes both accounts or none; while one is busy, nothing is held",
+        "A multi-lock: one script takes both accounts or none; what is busy is waited for in the order that everybody has",
         &["Ann", "server", "Bob"],
         &[
             Send(0, 1, "acquire {a, b}"),
@@ -170,13 +166,14 @@ pub(super) fn multi() -> String {
             Hold(0, "a and b"),
             Send(2, 1, "acquire {b, c}"),
             Send(1, 2, "b is BUSY"),
+            Send(2, 1, "acquire b: WAITING"),
             Wait(2, "holds none"),
-            Note(1, "c stays free for others"),
-            Send(0, 1, "leave {a, b}"),
+            Note(1, "c is behind b, and free"),
+            Send(0, 1, "release {a, b}"),
             End(0),
-            Tell(1, 2, "b is free"),
-            Send(2, 1, "acquire {b, c}"),
-            Send(1, 2, "GRANTED: b 5, c 9"),
+            Tell(1, 2, "granted: b 8"),
+            Send(2, 1, "acquire c"),
+            Send(1, 2, "GRANTED: c 9"),
             Hold(2, "b and c"),
         ],
     )
