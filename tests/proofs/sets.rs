@@ -8,7 +8,7 @@ use crate::proofs::search::holds_everywhere;
 
 #[test]
 fn sets_that_overlap_exclude_one_another_in_every_state_nearby() -> Result<()> {
-    for sets in [Sets::SMALL, Sets::SMALL_OF_MUTEXES] {
+    for sets in [Sets::SMALL, Sets::SMALL_OF_MUTEXES, Sets::SMALL_OF_A_QUEUE] {
         holds_everywhere(&Scope::Sets(Sets { ticks: 1, ..sets }))?;
     }
     Ok(())

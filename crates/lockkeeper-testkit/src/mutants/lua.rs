@@ -120,7 +120,7 @@ impl Mutant {
             Where::FourClients => return Vec::new(),
             Where::Rounds(rounds) => return vec![Scope::Rounds(rounds)],
             Where::Sets => {
-                return [Sets::SMALL, Sets::SMALL_OF_MUTEXES]
+                return [Sets::SMALL, Sets::SMALL_OF_MUTEXES, Sets::SMALL_OF_A_QUEUE]
                     .map(Scope::Sets)
                     .into();
             }

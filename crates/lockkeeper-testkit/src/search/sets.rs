@@ -72,11 +72,18 @@ impl Sets {
         ..Self::SMALL
     };
 
+    /// The same where the single lock waits in a queue, which inflates the name for those who hold it.
+    pub const SMALL_OF_A_QUEUE: Self = Self {
+        kinds: [KindModel::MUTEX, KindModel::FAIR, KindModel::MUTEX],
+        ..Self::SMALL
+    };
+
     /// What every change must pass.
-    pub const fn quick() -> [Self; 6] {
+    pub const fn quick() -> [Self; 7] {
         [
             Self::SMALL,
             Self::SMALL_OF_MUTEXES,
+            Self::SMALL_OF_A_QUEUE,
             Self {
                 faults: 2,
                 ..Self::SMALL

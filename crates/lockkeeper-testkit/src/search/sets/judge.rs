@@ -141,11 +141,15 @@ impl Scene<'_> {
                 Some(Answer::NotHeld { .. }) => Some(false),
                 _ => None,
             };
-            if was_there != Some(was) {
+            // A claim that waits in a queue is withdrawn by the same word.
+            let withdrawn = self.kinds[name].waits_in_a_queue && was_there == Some(true);
+            if was_there != Some(was) && !withdrawn {
                 return Some(of_name(Rule::WrongAnswer, name));
             }
             let freed = !self.before.is_free(name) && self.after.is_free(name);
-            if freed && !self.run.woken[name] {
+            // In a queue nobody polls.
+            let polled = !self.kinds[name].waits_in_a_queue;
+            if freed && polled && !self.run.woken[name] {
                 return Some(of_name(Rule::NotWoken, name));
             }
         }
