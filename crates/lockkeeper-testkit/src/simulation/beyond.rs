@@ -20,15 +20,13 @@ pub enum Beyond {
     Force,
     /// A holder looks whether it holds, rests, and then writes without looking again.
     LateWrite,
-    /// Waiters for a mutex are to be served in the order in which they asked.
-    Order,
     /// A waiter in a queue is silent for longer than its ttl, and is to keep its place.
     Silence,
 }
 
 impl Beyond {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::LostWrites,
         Self::ReturnedHold,
         Self::ClockBehind,
@@ -36,7 +34,6 @@ impl Beyond {
         Self::DeletedKey,
         Self::Force,
         Self::LateWrite,
-        Self::Order,
         Self::Silence,
     ];
 
@@ -62,7 +59,6 @@ impl Beyond {
             Self::DeletedKey => ("deleted-key", "two holders", Some(Fault::DeletedKey)),
             Self::Force => ("force", "two holders", Some(Fault::Force)),
             Self::LateWrite => ("late-write", "a stale holder", None),
-            Self::Order => ("order", "out of turn", None),
             Self::Silence => ("silence", "out of turn", Some(Fault::Pause)),
         }
     }

@@ -153,7 +153,7 @@ impl Checks {
             heartbeat: plan.heartbeat(),
             // The server's clock runs or steps ahead by less than a twentieth of that.
             alive: match plan.beyond {
-                Some(Beyond::Order | Beyond::Silence) => Duration::MAX,
+                Some(Beyond::Silence) => Duration::MAX,
                 _ => plan.waiter_ttl.mul_f64(0.95),
             },
             settles: vec![plan.servers > 1; plan.servers],

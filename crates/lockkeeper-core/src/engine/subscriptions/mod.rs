@@ -401,8 +401,8 @@ async fn run(
                 let now = clock.now();
                 if !mutant!(DeafToReconnect) {
                     subscriptions.change(|registry| registry.gap(now));
+                    claims.all_due();
                 }
-                claims.all_due();
                 introduction.hurry(now);
             }
             Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),

@@ -8,7 +8,6 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Item, Verb, claims, items, verb};
-use crate::simulation::beyond::Beyond;
 use crate::simulation::kind::{Grant, KindModel, Standing};
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
@@ -166,10 +165,6 @@ impl Checks {
             let Some(name) = self.name_of(server, main) else {
                 continue;
             };
-            if self.beyond == Some(Beyond::Order) {
-                self.asked_earlier(name, claim, status, now);
-                continue;
-            }
             let queue = &mut self.queues[name];
             let known = queue.iter_mut().find(|waiter| waiter.claim == claim);
             match (status, known) {
@@ -187,27 +182,6 @@ impl Checks {
                 (Some(Status::WouldDeadlock), _) => {}
                 _ => queue.retain(|waiter| waiter.claim != claim),
             }
-        }
-    }
-
-    /// Of a kind without a queue: a claim that was told that another holds, as if it then had a place.
-    fn asked_earlier(&mut self, name: usize, claim: &str, status: Option<Status>, now: Duration) {
-        let queue = &mut self.queues[name];
-        let known = queue.iter().position(|waiter| waiter.claim == claim);
-        match (status, known) {
-            (Some(Status::Busy), Some(_)) => {}
-            (Some(Status::Busy), None) => queue.push(Waiter {
-                claim: claim.to_owned(),
-                heard: now,
-                permits: 0,
-                lost: false,
-            }),
-            (Some(Status::Granted), place) if place != Some(0) && !queue.is_empty() => {
-                let first = short(&queue[0].claim);
-                let what = format!("{first} waits for name{name} before {}", short(claim));
-                self.violate("out of turn", what);
-            }
-            _ => queue.retain(|waiter| waiter.claim != claim),
         }
     }
 }
