@@ -15,6 +15,13 @@ pub const MULTI: &[Mutant] = &[
         Where::Sets,
     ),
     mutant(
+        "multi_acquire_takes_the_first_name_only",
+        &multi::ACQUIRE,
+        "      redis.call('SET', main, value, 'PX', ttl)\n",
+        "      if i == 1 then redis.call('SET', main, value, 'PX', ttl) end\n",
+        Where::Sets,
+    ),
+    mutant(
         "multi_acquire_minds_the_last_item_only",
         &multi::ACQUIRE,
         "token or false, true, refused or outcome",
