@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use lockkeeper::{Client, Error, FairLock, RwLock, Semaphore};
+use lockkeeper::{Client, Error, FairLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::recorded::{Job, Pace, turn};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -174,11 +174,20 @@ fn look_at_growth(samples: &[Sample]) -> Result<()> {
     Ok(())
 }
 
-/// Takes every lock with a queue once: what the dead have left in it goes, or expires ten minutes later.
+/// Takes every lock once: what the dead have left in it goes, or expires ten minutes later.
 async fn come_once_more(servers: &[Server]) -> Result<()> {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     let clients = clients(&urls).await?;
     for number in 0..NAMES {
+        let mutex = Mutex::new(&clients[0], &format!("mutex {number}"));
+        mutex.acquire().wait_for(PATIENCE).await?.release().await?;
+        let reentrant = ReentrantLock::new(&clients[0], &format!("reentrant {number}"));
+        reentrant
+            .acquire()
+            .wait_for(PATIENCE)
+            .await?
+            .release()
+            .await?;
         let fair = FairLock::new(&clients[0], &format!("fair {number}"));
         fair.acquire().wait_for(PATIENCE).await?.release().await?;
         let rwlock = RwLock::new(&clients[0], &format!("rwlock {number}"));
@@ -191,6 +200,8 @@ async fn come_once_more(servers: &[Server]) -> Result<()> {
             .release()
             .await?;
     }
+    let far = Mutex::new(&clients[1], "far");
+    far.acquire().wait_for(PATIENCE).await?.release().await?;
     for client in &clients {
         client.close().await;
     }
