@@ -9,6 +9,8 @@
 //! | [`single`] | an acquire and a release, nobody competing, one after the other |
 //! | [`parallel`] | the same by 64 tasks on 64 names |
 //! | [`hand_over`] | from the call of release to the next holder running, and what that costs the server |
+//! | [`contended`] | one name that many want all the time |
+//! | [`server`] | what an acquire and a release of a free name cost the server, for each kind |
 //! | [`held`] | leases that are held and nothing else: work, memory, losses |
 //! | [`readers`] | ten thousand readers that come in as a writer leaves |
 //! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
@@ -25,6 +27,7 @@
 //! | [`report`] | the table and the JSON file |
 
 mod bare;
+mod contended;
 mod crowds;
 mod hand_over;
 mod held;
@@ -35,6 +38,7 @@ mod place;
 mod readers;
 mod report;
 mod rounds;
+mod server;
 mod single;
 mod slowlog;
 mod waiters;
@@ -81,6 +85,10 @@ enum Part {
     Single,
     /// 64 tasks, each with a name of its own.
     Parallel,
+    /// What a pair costs the server.
+    Server,
+    /// One name that many want all the time.
+    Contended,
     /// Waiters and the hand-over to the next of them.
     HandOver,
     /// The same for a fair lock, whose leaving holder makes the next one hold.
@@ -171,6 +179,8 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
     match part {
         Part::Single => single::measure(effort).await,
         Part::Parallel => parallel::measure(effort).await,
+        Part::Server => server::measure(effort).await,
+        Part::Contended => contended::measure(effort).await,
         Part::HandOver => hand_over::measure(effort).await,
         Part::FairHandOver => hand_over::measure_fair(effort).await,
         Part::FairWaiters => waiters::measure(effort).await,
