@@ -1,6 +1,6 @@
 //! `cargo xtask prove`: what takes longer than a contributor waits for; and the exhaustive searches by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -38,6 +38,9 @@ const LOAD: &str = "60";
 
 /// Those tests.
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
+
+/// Features of the facade without those that it has by default.
+const FACADE: [&str; 4] = ["", "redis", "memory", "redis,tls,serde"];
 
 /// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
 const SOAK: &str = "3";
@@ -101,6 +104,11 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             steps.cargo(&format!("check --package {}", member.name))?;
         }
     }
+    for features in FACADE {
+        let package = "check --package lockkeeper --no-default-features --features";
+        steps.cargo(&format!("{package}={features}"))?;
+    }
+    steps.run("what a service builds", count_of_a_service)?;
     print(&proved);
     Ok(())
 }
@@ -131,6 +139,25 @@ fn soak(built: &Built) -> Result<()> {
     let (_, program): &(_, _) = program.context("no program of that name")?;
     let mut command = Command::new::<&Path>(program);
     execute(command.current_dir(root()).args(["--minutes", SOAK]))
+}
+
+/// Prints how many crates a service builds that uses servers alone.
+fn count_of_a_service() -> Result<()> {
+    let mut command = cargo();
+    command.args("tree --package lockkeeper --no-default-features --features redis".split(' '));
+    command.args("--edges normal,build --prefix none --format {p}".split(' '));
+    let tree = command.output().context("failed to run cargo tree")?;
+    anyhow::ensure!(tree.status.success(), "cargo tree failed");
+    let tree = String::from_utf8(tree.stdout)?;
+    let crates = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+    let crates: BTreeSet<&str> = crates.filter(|line| !line.is_empty()).collect();
+    let own = crates.iter().filter(|it| it.starts_with("lockkeeper"));
+    let own = own.count();
+    let others = crates.len() - own;
+    println!("{others} crates of others and {own} of this workspace");
+    let needs_c = crates.iter().any(|it| it.starts_with("mlua") || it.starts_with("cc "));
+    anyhow::ensure!(!needs_c, "a service without `memory` must not need a C compiler");
+    Ok(())
 }
 
 fn print(proved: &BTreeMap<String, u64>) {

@@ -71,6 +71,17 @@
 //! | `memory://` | a fresh engine in this process: for trying out and for tests |
 //! | `memory://name` | an engine that all clients of this process share by name |
 //!
+//! # Features
+//!
+//! | feature | what |
+//! |---|---|
+//! | `redis`, default | servers: all of the table but `memory://` |
+//! | `memory`, default | `memory://`, whose Lua engine needs a C compiler |
+//! | `tls` | the schemes with `rediss` |
+//! | `serde` | results of a [`Once`] as JSON |
+//!
+//! A service that needs no C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
+//!
 //! # Testing your own code
 //!
 //! On `memory://` leases run on tokio's time, so the clients of one engine belong on one runtime: give each test an engine of

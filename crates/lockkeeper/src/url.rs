@@ -2,8 +2,6 @@ use std::sync::Arc;
 
 use lockkeeper_core::store::Store;
 use lockkeeper_core::{Client, ClientBuilder, Error, Result};
-use lockkeeper_memory::MemoryStore;
-use lockkeeper_redis::{RedisOptions, RedisStore};
 
 /// A client with default settings on the deployment that `url` names.
 ///
@@ -90,24 +88,57 @@ pub async fn connect_later(url: &str, settings: ClientBuilder) -> Result<Client>
 }
 
 async fn open(url: &str, settings: ClientBuilder, later: bool) -> Result<Client> {
-    let store: Arc<dyn Store> = match url.split_once("://") {
-        // There are no users.
-        Some(("memory", "")) => return settings.build(Arc::new(MemoryStore::new())),
-        Some(("memory", name)) if name.contains('?') => {
-            return Err(Error::config(
-                "a memory:// URL has a name and no settings: give them to the client's builder",
-            ));
+    match url.split_once("://") {
+        Some(("memory", name)) => in_memory(name, settings),
+        Some(_) => {
+            let client = settings.build(on_server(url, later).await?)?;
+            client.warn_of_missing_rights();
+            Ok(client)
         }
-        Some(("memory", name)) => return settings.build(Arc::new(MemoryStore::shared(name))),
-        Some(_) if later => Arc::new(RedisOptions::new().connect_later(url).await?),
-        Some(_) => Arc::new(RedisStore::connect(url).await?),
-        None => {
-            return Err(Error::config(
-                "a URL must begin with its scheme, like redis://127.0.0.1:6379 or memory://",
-            ));
-        }
+        None => Err(Error::config(
+            "a URL must begin with its scheme, like redis://127.0.0.1:6379 or memory://",
+        )),
+    }
+}
+
+#[cfg(feature = "memory")]
+fn in_memory(name: &str, settings: ClientBuilder) -> Result<Client> {
+    use lockkeeper_memory::MemoryStore;
+
+    if name.contains('?') {
+        return Err(Error::config(
+            "a memory:// URL has a name and no settings: give them to the client's builder",
+        ));
+    }
+    let engine = match name {
+        "" => MemoryStore::new(),
+        name => MemoryStore::shared(name),
     };
-    let client = settings.build(store)?;
-    client.warn_of_missing_rights();
-    Ok(client)
+    // There are no users, who could lack a right.
+    settings.build(Arc::new(engine))
+}
+
+#[cfg(not(feature = "memory"))]
+fn in_memory(_name: &str, _settings: ClientBuilder) -> Result<Client> {
+    Err(Error::config(
+        "memory:// needs the feature \"memory\" of the crate lockkeeper, which this program was built without",
+    ))
+}
+
+#[cfg(feature = "redis")]
+async fn on_server(url: &str, later: bool) -> Result<Arc<dyn Store>> {
+    use lockkeeper_redis::{RedisOptions, RedisStore};
+
+    Ok(match later {
+        true => Arc::new(RedisOptions::new().connect_later(url).await?),
+        false => Arc::new(RedisStore::connect(url).await?),
+    })
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(clippy::unused_async, reason = "with the feature it connects")]
+async fn on_server(_url: &str, _later: bool) -> Result<Arc<dyn Store>> {
+    Err(Error::config(
+        "a server needs the feature \"redis\" of the crate lockkeeper, which this program was built without",
+    ))
 }
