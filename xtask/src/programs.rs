@@ -43,6 +43,15 @@ pub(crate) struct Built {
     pub(crate) bins: Vec<(String, PathBuf)>,
 }
 
+/// When what a program prints is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Print {
+    /// Line by line.
+    Lines,
+    /// All at once in the end.
+    Whole,
+}
+
 /// How a run of a program ended, and how long its tests took.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -131,9 +140,13 @@ impl Program {
         threads: usize,
         arguments: &[String],
         environment: &[(&'static str, OsString)],
+        print: Print,
         see: &mut impl FnMut(&str),
     ) -> Result<Outcome> {
-        println!("\n     Running {} ({})", self.name, self.path.display());
+        let mut kept = format!("\n     Running {} ({})\n", self.name, self.path.display());
+        if print == Print::Lines {
+            print!("{kept}");
+        }
         let mut command = self.command();
         command
             .args(["--test-threads", &threads.to_string()])
@@ -144,9 +157,15 @@ impl Program {
         for line in BufReader::new(output(child.stdout.take())?).split(b'\n') {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
-            println!("{line}");
+            match print {
+                Print::Lines => println!("{line}"),
+                Print::Whole => kept.extend([&*line, "\n"]),
+            }
             stopwatch.hear(&line, Instant::now());
             see(&line);
+        }
+        if print == Print::Whole {
+            print!("{kept}");
         }
         Ok(Outcome {
             passed: child.wait()?.success(),

@@ -6,9 +6,9 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
-use crate::programs::Program;
+use crate::programs::{Outcome, Print, Program};
 use crate::timing;
 
 /// How many tests run at a time, for each core: most of them wait for a server or for time to pass.
@@ -23,6 +23,8 @@ pub(crate) struct Suite {
     arguments: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
     threads: usize,
+    /// How many tests of the smaller programs run beside those of the largest one; `None`: the programs run one after the other.
+    beside: Option<usize>,
     times: Vec<(String, Duration)>,
     proved: BTreeMap<String, u64>,
 }
@@ -40,6 +42,7 @@ impl Suite {
             arguments: arguments.iter().map(ToString::to_string).collect(),
             environment: Vec::new(),
             threads: cores * PER_CORE,
+            beside: None,
             times: Vec::new(),
             proved: BTreeMap::new(),
         }
@@ -55,24 +58,47 @@ impl Suite {
         self.threads = threads;
     }
 
-    /// Runs one program after the other, those without a test that was asked for apart. Fails in the end if a test did.
+    /// The smaller programs run beside the largest one, each test of them on a core: they wait even more.
+    pub(crate) fn side_by_side(&mut self) {
+        self.beside = Some(available_parallelism().map_or(1, NonZeroUsize::get));
+    }
+
+    /// Runs the programs, those without a test that was asked for apart. Fails in the end if a test did.
     pub(crate) fn run(&mut self, programs: &[Program]) -> Result<()> {
-        let mut failed = Vec::new();
+        let mut listed = Vec::new();
         for program in programs {
             let tests = program.list(&self.arguments)?;
-            if tests.is_empty() {
-                continue;
+            if !tests.is_empty() {
+                listed.push((program, tests));
             }
-            let proved = &mut self.proved;
-            let outcome = program.run(
-                tests,
-                self.threads,
-                &self.arguments,
-                &self.environment,
-                &mut |line| count(line, proved),
-            )?;
+        }
+        let apart = self.beside.map(|threads| {
+            listed.sort_by_key(|(_, tests)| std::cmp::Reverse(tests.len()));
+            (listed.split_off(listed.len().min(1)), threads)
+        });
+        let this = &*self;
+        let (here, there) = std::thread::scope(|scope| {
+            let there = apart.map(|(listed, threads)| {
+                // In one piece each, for the lines of the largest are printed meanwhile.
+                let run =
+                    move |(program, tests)| this.run_one(program, tests, threads, Print::Whole);
+                scope.spawn(move || listed.into_iter().map(run).collect::<Vec<_>>())
+            });
+            let run = |(program, tests)| this.run_one(program, tests, this.threads, Print::Lines);
+            let here: Vec<_> = listed.into_iter().map(run).collect();
+            (here, there.map(std::thread::ScopedJoinHandle::join))
+        });
+        let there = there
+            .transpose()
+            .map_err(|_| anyhow!("a run of tests has panicked"))?;
+        let mut failed = Vec::new();
+        for ran in here.into_iter().chain(there.into_iter().flatten()) {
+            let (program, outcome, proved) = ran?;
             let name = |(test, time)| (format!("{}: {test}", program.name), time);
             self.times.extend(outcome.times.into_iter().map(name));
+            for (what, number) in proved {
+                *self.proved.entry(what).or_default() += number;
+            }
             if !outcome.passed {
                 failed.push(program.name.as_str());
             }
@@ -81,6 +107,20 @@ impl Suite {
             bail!("tests failed in {}", failed.join(", "));
         }
         Ok(())
+    }
+
+    fn run_one<'a>(
+        &self,
+        program: &'a Program,
+        tests: Vec<String>,
+        threads: usize,
+        print: Print,
+    ) -> Result<(&'a Program, Outcome, BTreeMap<String, u64>)> {
+        let mut proved = BTreeMap::new();
+        let mut see = |line: &str| count(line, &mut proved);
+        let (arguments, environment) = (&self.arguments, &self.environment);
+        let outcome = program.run(tests, threads, arguments, environment, print, &mut see)?;
+        Ok((program, outcome, proved))
     }
 
     /// How many tests have been run.
