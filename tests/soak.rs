@@ -45,9 +45,10 @@ struct Arguments {
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let time = Duration::from_secs_f64(60.0 * arguments.minutes);
+    // Boxed, for what is awaited in them is deeply nested.
     match &arguments.on[..] {
-        [] => soak(time).await,
-        urls => work(urls, time).await,
+        [] => Box::pin(soak(time)).await,
+        urls => Box::pin(work(urls, time)).await,
     }
 }
 

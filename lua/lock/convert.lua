@@ -1,6 +1,6 @@
--- lock/convert: a claim that holds goes, and another of its owner holds with another share, with nobody in between. From all of the name to
--- parts of it always; those in front of the queue who fit beside follow it in. From parts to all only if nobody else stands there: else it
--- changes nothing. Run again it answers the same; a copy that is late finds neither claim.
+-- lock/convert: a claim that holds goes, and another one holds in its place, with nobody in between: one of its owner with another share, or
+-- one of its client with the same. From all of the name to parts of it always; those in front of the queue who fit beside follow it in. To all
+-- of it only if nobody else stands there: else it changes nothing. Run again it answers the same; a copy that is late finds neither claim.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter         the last token drawn by any name of the slot
@@ -47,7 +47,8 @@ end
 if converted and flag == 'r' or not converted and old_flag == 'r' then
   return { ARGV[1], 'REVOKED' }
 end
-local is_alone = name.exclusive == 0 and name.parts == weight_of(old_share)
+local exclusive, parts = old_share == 'x' and 1 or 0, weight_of(old_share) or 0
+local is_alone = name.exclusive == exclusive and name.parts == parts
 if not converted and share == 'x' and not is_alone and not lets_in(name, owner_of(claim)) then
   settle(name)
   if name.more then

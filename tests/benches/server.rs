@@ -2,7 +2,9 @@
 //! scripts run, by its own count.
 
 use anyhow::{Context as _, Result};
-use lockkeeper::{Client, FairLock, Guard, Lock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
+use lockkeeper::{
+    Client, FairLock, Guard, Lock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore,
+};
 use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 
@@ -29,12 +31,27 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let named = |kind: &str, task: usize| format!("{kind} {task}");
     let all = |kind: &'static str| move |task| named(kind, task);
-    let (mutex, nested, fair, rw, permits) =
-        (all("mutex"), all("re-entrant"), all("fair"), all("rwlock"), all("semaphore"));
-    rows.extend(kind(&server, "mutex", effort, |it| Mutex::new(&client, &mutex(it))).await?);
+    let (mutex, nested, fair, rw, permits) = (
+        all("mutex"),
+        all("re-entrant"),
+        all("fair"),
+        all("rwlock"),
+        all("semaphore"),
+    );
+    rows.extend(
+        kind(&server, "mutex", effort, |it| {
+            Mutex::new(&client, &mutex(it))
+        })
+        .await?,
+    );
     let make = |it| ReentrantLock::new(&client, &nested(it));
     rows.extend(kind(&server, "re-entrant", effort, make).await?);
-    rows.extend(kind(&server, "fair", effort, |it| FairLock::new(&client, &fair(it))).await?);
+    rows.extend(
+        kind(&server, "fair", effort, |it| {
+            FairLock::new(&client, &fair(it))
+        })
+        .await?,
+    );
     let read = |it| RwLock::new(&client, &rw(it)).reader();
     rows.extend(kind(&server, "read", effort, read).await?);
     let write = |it| RwLock::new(&client, &rw(it)).writer();
@@ -84,7 +101,12 @@ async fn kind<L: Lock + 'static>(
         }
     }
     let row = |of: &str, unit, values: Vec<f64>| {
-        anyhow::Ok(Row::new(PART, format!("{what}: {of}"), unit, Spread::of(values)?))
+        anyhow::Ok(Row::new(
+            PART,
+            format!("{what}: {of}"),
+            unit,
+            Spread::of(values)?,
+        ))
     };
     let (micros, commands) = (
         row("inside the commands", "µs", micros)?,
@@ -106,13 +128,18 @@ struct Commands {
 
 impl Commands {
     async fn of(server: &Server) -> Result<Self> {
-        let text = server.command(&["INFO", "commandstats"]).await?.into_text()?;
+        let text = server
+            .command(&["INFO", "commandstats"])
+            .await?
+            .into_text()?;
         let mut found = Self {
             micros: 0.0,
             inside: 0.0,
         };
         for line in text.lines() {
-            let Some((name, fields)) = line.strip_prefix("cmdstat_").and_then(|it| it.split_once(':'))
+            let Some((name, fields)) = line
+                .strip_prefix("cmdstat_")
+                .and_then(|it| it.split_once(':'))
             else {
                 continue;
             };
@@ -134,5 +161,14 @@ impl Commands {
 
 /// Commands that no script of a pair runs.
 const OUTSIDE: [&str; 10] = [
-    "info", "hello", "client", "ping", "script", "subscribe", "unsubscribe", "config", "select", "cluster",
+    "info",
+    "hello",
+    "client",
+    "ping",
+    "script",
+    "subscribe",
+    "unsubscribe",
+    "config",
+    "select",
+    "cluster",
 ];

@@ -19,6 +19,8 @@ mod semaphore;
 #[cfg(test)]
 mod closing;
 #[cfg(test)]
+mod cohorts;
+#[cfg(test)]
 mod given_up;
 #[cfg(test)]
 mod tokens;

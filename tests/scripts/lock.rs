@@ -7,6 +7,7 @@ mod administered;
 mod conversions;
 mod crowds;
 mod foreign;
+mod handovers;
 mod holding;
 mod lifetime;
 mod modes;

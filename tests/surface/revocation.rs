@@ -326,7 +326,8 @@ async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Result<()> {
-    let (client, store) = faulty(&MemoryStore::new(), TTL)?;
+    let server = MemoryStore::new();
+    let (client, store) = faulty(&server, TTL)?;
     store.refuse_subscriptions("NOPERM no permissions to access the channel");
     let guard = Mutex::new(&client, "name").acquire().await?;
     sleep(Duration::from_secs(600)).await;
@@ -336,7 +337,9 @@ async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Resu
         (1..=20).contains(&asked),
         "asked {asked} times in ten minutes"
     );
-    // Whoever waits is told at once that nobody can.
+    // Whoever waits for others is told at once that nobody can.
+    let (client, store) = faulty(&server, TTL)?;
+    store.refuse_subscriptions("NOPERM no permissions to access the channel");
     let waited = Instant::now();
     let waiting = Mutex::new(&client, "name").acquire().await.err();
     ensure!(

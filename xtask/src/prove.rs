@@ -155,8 +155,13 @@ fn count_of_a_service() -> Result<()> {
     let own = own.count();
     let others = crates.len() - own;
     println!("{others} crates of others and {own} of this workspace");
-    let needs_c = crates.iter().any(|it| it.starts_with("mlua") || it.starts_with("cc "));
-    anyhow::ensure!(!needs_c, "a service without `memory` must not need a C compiler");
+    let needs_c = crates
+        .iter()
+        .any(|it| it.starts_with("mlua") || it.starts_with("cc "));
+    anyhow::ensure!(
+        !needs_c,
+        "a service without `memory` must not need a C compiler"
+    );
     Ok(())
 }
 

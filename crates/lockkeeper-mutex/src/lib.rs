@@ -22,7 +22,8 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 ///
 /// One string key holds the claim of the holder and ends with its lease. While the guard lives, the lease is renewed
 /// when a third of its ttl has passed. Waiters stand in a queue on the server: the release of the holder makes the next of them
-/// the holder and tells it by a message, and the first asks by itself when the holder's lease ends. In the empty namespace, which other
+/// the holder and tells it by a message, and the first asks by itself when the holder's lease ends. Of the waiters in one client one
+/// stands there, and the holder hands the lock over to the next of its client by one request. In the empty namespace, which other
 /// libraries share, one waiter of each client asks instead, when it is told that the lock is free.
 ///
 /// # Examples
@@ -51,7 +52,8 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 ///   this.
 /// - **Exclusion between the last check and the write.** A process can pause for longer than the ttl right after
 ///   [`ensure_held`](lockkeeper_core::Lease::ensure_held). Again, only fencing tokens help.
-/// - **Order.** Today waiters are served as they came, but for the empty namespace. Only the fair lock promises it.
+/// - **Order.** The waiters of a client hand the lock over among themselves, a bounded number of times while others wait. Only the
+///   fair lock promises an order.
 /// - **Re-entry.** A second acquisition by the same owner waits like any other.
 #[derive(Clone)]
 pub struct Mutex(Target);
@@ -144,8 +146,20 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(of_name(name))
 }
 
+/// The same of a mutex whose waiters stand in a queue, whatever its name.
+#[doc(hidden)]
+#[must_use]
+pub fn queueing_protocol(name: Name) -> Arc<dyn Protocol> {
+    let protocol = LockProtocol::new(name, KIND).queueing();
+    Arc::new(protocol.in_cohorts())
+}
+
+const KIND: Kind = Kind::new("mutex");
+
 const fn of_name(name: Name) -> LockProtocol {
-    LockProtocol::new(name, Kind::new("mutex")).queueing_unless_shared()
+    LockProtocol::new(name, KIND)
+        .queueing_unless_shared()
+        .in_cohorts()
 }
 
 impl Lock for Mutex {

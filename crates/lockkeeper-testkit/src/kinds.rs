@@ -103,6 +103,8 @@ pub struct KindModel {
     pub reenters: bool,
     /// Whether claims wait in a queue on the server, and are granted by it.
     pub waits_in_a_queue: bool,
+    /// Whether a claim may hand the name over to another one of its client.
+    pub hands_over: bool,
     /// The modes that a claim can have.
     pub modes: &'static [Mode],
     build: Build,
@@ -114,8 +116,17 @@ impl KindModel {
         name: "mutex",
         reenters: false,
         waits_in_a_queue: false,
+        hands_over: false,
         modes: &[Mode::Write],
         build: |_, name, _| lockkeeper_mutex::protocol(name),
+    };
+
+    /// One holder, where other libraries do not share the names: claims wait in a queue, and those of a client are a cohort.
+    pub const COHORT: Self = Self {
+        waits_in_a_queue: true,
+        hands_over: true,
+        build: |_, name, _| lockkeeper_mutex::queueing_protocol(name),
+        ..Self::MUTEX
     };
 
     /// One owner, each claim of which has a lease of its own.
@@ -179,8 +190,9 @@ impl KindModel {
     };
 
     /// Every kind on one server.
-    pub const ON_ONE_SERVER: [Self; 7] = [
+    pub const ON_ONE_SERVER: [Self; 8] = [
         Self::MUTEX,
+        Self::COHORT,
         Self::REENTRANT,
         Self::FAIR,
         Self::RWLOCK,
@@ -205,6 +217,11 @@ impl KindModel {
     /// Whether claims read or write, and are converted from one to the other.
     pub const fn has_modes(&self) -> bool {
         matches!(self.modes, [Mode::Read, ..])
+    }
+
+    /// Whether a claim can take the place of another one of its client.
+    pub const fn converts(&self) -> bool {
+        self.hands_over || self.has_modes()
     }
 
     /// Whether its claims can store what came of their work.
@@ -280,6 +297,9 @@ mod tests {
                 "{kind:?}"
             );
             assert_eq!(kind.has_modes(), protocol.modes().is_some(), "{kind:?}");
+            let converts = protocol.conversion().is_some();
+            assert_eq!(kind.converts(), converts, "{kind:?}");
+            assert_eq!(kind.hands_over, protocol.has_cohorts(), "{kind:?}");
             let has_limit = protocol.limited().is_some();
             assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
             assert_eq!(kind.stores(), protocol.recorded().is_some(), "{kind:?}");

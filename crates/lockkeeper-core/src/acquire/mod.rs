@@ -1,6 +1,7 @@
 //! Acquiring: the builders, and the one loop by which every acquisition waits.
 
 mod acquisition;
+mod cohort;
 pub(crate) mod majority;
 mod options;
 pub(crate) mod plan;

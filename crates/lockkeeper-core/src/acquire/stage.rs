@@ -138,6 +138,8 @@ impl Stage {
                 if !waits {
                     seat.terms.queue_limit = Some(0);
                 }
+                seat.terms.in_cohort =
+                    quorum.is_none() && targets.len() == 1 && seat.protocol.has_cohorts();
                 if quorum.is_some() {
                     let longest = seat.terms.ttl / REQUESTS_PER_TTL;
                     seat.terms.timeout = seat.terms.timeout.min(longest);

@@ -25,9 +25,12 @@ impl Acquisition {
     /// Asks, and waits for its turn to ask again, until all that belongs to the stage is held.
     pub(super) async fn until_granted(&mut self) -> Result<Hold> {
         let stage = self.stage();
+        let mut told = false;
+        if let Some(hold) = self.in_line(&stage, &mut told).await {
+            return Ok(hold);
+        }
         // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
         let mut turn = Turn::behind_others(&stage);
-        let mut told = false;
         loop {
             if stage.queues() && self.is_over(&stage) {
                 // The caller, who bounds the wait, says so.
@@ -83,7 +86,7 @@ impl Acquisition {
     }
 
     /// Tells, once, that the acquisition waits.
-    fn tell_waiting(&mut self, stage: &Stage, told: &mut bool) {
+    pub(super) fn tell_waiting(&mut self, stage: &Stage, told: &mut bool) {
         if std::mem::replace(told, true) {
             return;
         }

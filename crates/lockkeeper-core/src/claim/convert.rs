@@ -1,4 +1,5 @@
-//! A claim that takes the place of another one of its owner, as when a writer becomes a reader: one request that is of both.
+//! A claim that takes the place of another one, as when a writer becomes a reader, or when a claim of a cohort hands over to the next: one
+//! request that is of both.
 //!
 //! Of the old claim it is a [`Verb::Convert`], of the new one an acquire. Where the new claim may do less than the old one, the
 //! old one is [ended](Claim::end) before the first byte, for others come in with the conversion. Where it may do more, nobody comes
@@ -34,9 +35,20 @@ impl Claim {
     pub(super) fn may_convert(&self, phase: Phase, now: Moment) -> bool {
         match phase {
             Phase::Held { deadline, .. } => now < deadline,
-            Phase::Ended(Ending::Released) => self.converting,
+            Phase::Ended(Ending::Released) => self.converting || self.may_hand_over(),
             _ => false,
         }
+    }
+
+    /// Whether it has just been let go and another claim may take its place: no request that could end it has been sent, none is on its
+    /// way, and it need not keep the name from others.
+    pub(crate) fn may_hand_over(&self) -> bool {
+        let untouched =
+            self.pending.is_none() && !self.release_in_doubt && !self.conversion_in_doubt;
+        self.phase == Phase::Ended(Ending::Released)
+            && self.present
+            && untouched
+            && self.cooldown_until().is_none()
     }
 
     /// Another claim has taken this one's place.

@@ -366,8 +366,9 @@ impl Claim {
     }
 
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
-        // Of a leave that was executed unanswered nobody was told whether its wake went out.
-        let sure = !self.release_in_doubt;
+        // Of a leave that was executed unanswered nobody was told whether its wake went out, and a conversion may have been its leave.
+        let in_doubt = self.release_in_doubt || self.conversion_in_doubt;
+        let sure = !in_doubt;
         let verdict = match answer {
             Answer::Released { told, holds } => Verdict::Released {
                 told: told && sure,
@@ -377,9 +378,7 @@ impl Claim {
                 told: told && sure,
                 left,
             },
-            Answer::NotHeld { holds } if self.release_in_doubt => {
-                Verdict::Released { told: false, holds }
-            }
+            Answer::NotHeld { holds } if in_doubt => Verdict::Released { told: false, holds },
             Answer::NotHeld { .. } | Answer::Gone => Verdict::WasGone,
             // Nothing was done.
             Answer::Inflated => {

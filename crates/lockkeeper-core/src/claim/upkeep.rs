@@ -1,7 +1,7 @@
 //! What is to be done for a claim, and when: its [`Agenda`] is derived from its state and changes by the same transitions, so the
 //! [`schedule`](crate::schedule) has nothing to decide: it only keeps the claims in order of that.
 //!
-//! A grant that a message brings, or the answer to a heartbeat, is nobody's until its acquisition has [taken](Claim::take) it.
+//! A grant that a message brings, the answer to a heartbeat, or the claim before it in its cohort, is nobody's until its acquisition has [taken](Claim::take) it.
 //! Until then it is not renewed, for the acquisition may never be polled again, and when the time for that is over it is given
 //! up. What is said of a claim before its holder has been told of the grant counts from then on: messages and answers come by
 //! different connections.
@@ -52,6 +52,8 @@ pub(super) struct Upkeep {
     untaken: Duration,
     /// When the acquisition stops waiting.
     wait_until: Option<Moment>,
+    /// It stands in line in its cohort: the claim before it may bring it a grant.
+    in_line: bool,
     grantee: Grantee,
     /// When the next request is due that keeps it.
     next: Option<Moment>,
@@ -83,6 +85,7 @@ impl Claim {
             heartbeats,
             untaken,
             wait_until,
+            in_line: false,
             grantee: Grantee::Nobody { until: None },
             next: None,
             picked: false,
@@ -131,6 +134,13 @@ impl Claim {
     pub(crate) fn is_told(&self) -> bool {
         let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
         matches!(grantee, Some(Grantee::Unconfirmed | Grantee::Holder))
+    }
+
+    /// It stands in line in its cohort, or does so no longer.
+    pub(crate) fn stand_in_line(&mut self, stands: bool) {
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.in_line = stands;
+        }
     }
 
     /// Whether it waits, or has asked and may come to wait.
@@ -311,7 +321,8 @@ impl Claim {
     /// The claim is granted at `now`; whether it has waited for that.
     pub(super) fn upkeep_granted(&mut self, deadline: Moment, waited: bool, now: Moment) {
         if let Some(upkeep) = &mut self.upkeep {
-            let until = waited.then(|| deadline.min(now.after(upkeep.untaken)));
+            let brought = waited || upkeep.in_line;
+            let until = brought.then(|| deadline.min(now.after(upkeep.untaken)));
             upkeep.grantee = Grantee::Nobody { until };
             upkeep.picked = false;
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::claim::{Claim, Passed, Verdict};
 use crate::engine::part::{Changed, Part};
 use crate::engine::sync::{Mutex, MutexGuard};
+use crate::registry::cohort::Cohorts;
 use crate::schedule::Schedule;
 use crate::seam::protocol::Grant;
 use crate::words::agenda::{Agenda, Notice};
@@ -32,6 +33,7 @@ pub(crate) struct Claims {
 struct Index {
     known: BTreeMap<Arc<str>, Arc<Part>>,
     schedule: Schedule<Arc<Part>>,
+    cohorts: Cohorts<Arc<Part>>,
     /// What the renewer sleeps for; `None`: until the bell rings.
     armed: Option<Moment>,
     /// There was nothing to do when the renewer last looked, and nothing has come since.
@@ -50,14 +52,36 @@ impl Claims {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agenda of this claim, which is locked, has changed.
-    pub(super) fn follow(&self, part: &Arc<Part>, before: Agenda, after: Agenda) {
+    /// The agenda of this claim, which is locked, has changed; `can_hand_over` says that it has been let go just now and another one
+    /// of its cohort may take its place. Who of its cohort is to be told to ask.
+    pub(super) fn follow(
+        &self,
+        part: &Arc<Part>,
+        before: Agenda,
+        after: Agenda,
+        can_hand_over: bool,
+    ) -> Option<Arc<Part>> {
         let soonest = after.due.into_iter().chain(after.deadline).min();
+        let mut called = None;
         let sooner = {
             let mut index = self.index();
             match (before.known, after.known) {
-                (false, true) => drop(index.known.insert(part.id.text(), Arc::clone(part))),
-                (true, false) => drop(index.known.remove(part.id.as_str())),
+                (false, true) => {
+                    index.known.insert(part.id.text(), Arc::clone(part));
+                    if part.terms.in_cohort {
+                        index.cohorts.enter(part.main());
+                    }
+                }
+                (true, false) => {
+                    index.known.remove(part.id.as_str());
+                    if part.terms.in_cohort {
+                        let (main, now) = (part.main(), part.now());
+                        let waits =
+                            |it: &Arc<Part>| it.terms.wait_until.is_none_or(|end| now < end);
+                        let cohorts = &mut index.cohorts;
+                        called = cohorts.leave(main, part.number, can_hand_over, now, waits);
+                    }
+                }
                 _ => {}
             }
             index.schedule.follow(part.number, part, before, after);
@@ -68,6 +92,46 @@ impl Claims {
         if sooner {
             self.bell.notify_one();
         }
+        called
+    }
+
+    /// A claim that has asked for nothing stands in line in its cohort, if one of that asks, waits or holds.
+    pub(crate) fn arrive(&self, part: &Arc<Part>) -> bool {
+        let mut index = self.index();
+        let cohorts = &mut index.cohorts;
+        cohorts.arrive(part.main(), part.number, Arc::clone(part))
+    }
+
+    /// Whether a claim stands in its line no longer, and is to ask if it was granted nothing.
+    pub(crate) fn may_ask(&self, part: &Part, impatient: bool) -> bool {
+        let mut index = self.index();
+        let cohorts = &mut index.cohorts;
+        cohorts.may_ask(part.main(), part.number, impatient)
+    }
+
+    /// A claim that stands in line gives up.
+    pub(crate) fn give_up(&self, part: &Part) {
+        let called = {
+            let mut index = self.index();
+            index.cohorts.give_up(part.main(), part.number)
+        };
+        tell(called);
+    }
+
+    /// The claim has let go, and hands over from now on: to whom.
+    pub(super) fn begin_handover(&self, part: &Part) -> Option<Arc<Part>> {
+        let mut index = self.index();
+        let cohorts = &mut index.cohorts;
+        cohorts.begin(part.main(), part.number)
+    }
+
+    /// The handover of the claim has come to its end.
+    pub(super) fn end_handover(&self, part: &Part) {
+        let called = {
+            let mut index = self.index();
+            index.cohorts.end(part.main(), part.number)
+        };
+        tell(called);
     }
 
     /// What is to be done at `now`. The index changes as it is done.
@@ -189,5 +253,12 @@ impl Claims {
             (part, changed)
         })
         .collect()
+    }
+}
+
+/// Lets a claim that stands in line look again.
+fn tell(part: Option<Arc<Part>>) {
+    if let Some(part) = part {
+        part.changed().notify_waiters();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
@@ -11,9 +11,9 @@ use crate::engine::grant::Grant;
 use crate::engine::requester::Requester;
 use crate::engine::sync::{Mutex, MutexGuard};
 use crate::engine::terms::Terms;
-use crate::schedule::Number;
 use crate::seam::observer::LeaseEvent;
 use crate::seam::protocol::Protocol;
+use crate::words::agenda::Number;
 use crate::words::ending::{LossReason, Lost};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
@@ -26,8 +26,9 @@ pub(crate) struct Part {
     pub(crate) id: ClaimId,
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
-    /// The claim that this one replaces: the same owner in another mode. Its part lives while the conversion is asked for.
-    predecessor: Option<(ClaimId, Weak<Self>)>,
+    /// The claim that this one replaces: that of its owner in another mode, or the one before it in its cohort. Its part lives while
+    /// the conversion is asked for.
+    predecessor: OnceLock<(ClaimId, Weak<Self>)>,
     /// The way to its server.
     pub(crate) requester: Arc<Requester>,
     claim: Mutex<Claim>,
@@ -72,7 +73,7 @@ impl Part {
             id,
             protocol,
             terms,
-            predecessor: None,
+            predecessor: OnceLock::new(),
             requester,
             claim: Mutex::new(claim),
             polled: AtomicBool::new(terms.polled),
@@ -106,6 +107,11 @@ impl Part {
     /// The name of the lock.
     pub(crate) fn name(&self) -> &str {
         self.protocol.name().as_str()
+    }
+
+    /// The key by which the server knows the name.
+    pub(crate) fn main(&self) -> &str {
+        self.protocol.name().main()
     }
 
     /// Tells the client's observer that this has happened.
@@ -144,15 +150,21 @@ impl Part {
     }
 
     /// Lets the claim replace `old`, and limits it to what that was limited to.
-    pub(crate) fn in_place_of(mut self, old: &Arc<Self>) -> Self {
+    pub(crate) fn in_place_of(self, old: &Arc<Self>) -> Self {
         self.lock().succeed(&old.claim());
-        self.predecessor = Some((old.id.clone(), Arc::downgrade(old)));
+        self.follow(old);
         self
+    }
+
+    /// Lets the claim replace `old`, if it is to replace none yet.
+    pub(crate) fn follow(&self, old: &Arc<Self>) {
+        let old = (old.id.clone(), Arc::downgrade(old));
+        let _ = self.predecessor.set(old);
     }
 
     /// The claim that this one is converted from, and whether a release of that must leave a tombstone.
     pub(crate) fn predecessor(&self) -> Option<(&ClaimId, bool)> {
-        let (id, part) = self.predecessor.as_ref()?;
+        let (id, part) = self.predecessor.get()?;
         let in_doubt = part.upgrade().is_none_or(|old| {
             let needed = old.claim().release_needed();
             needed == ReleaseNeeded::WithTombstone
@@ -201,13 +213,20 @@ impl Part {
         // Also one that was lost before its holder was told of the grant, which he is by this transition.
         let lost = claim.loss();
         let lost = lost.filter(|_| claim.is_told() && (moved || !told));
+        let hands_over = agenda.known && !next.known && claim.may_hand_over();
         let _locked = (!mutant!(IndexBehindClaim)).then_some(claim);
-        if next != agenda {
-            self.requester.claims.follow(self, agenda, next);
-        }
+        let claims = &self.requester.claims;
+        let called = match next != agenda {
+            true => claims.follow(self, agenda, next, hands_over),
+            false => None,
+        };
         Changed {
             result,
-            effects: Effects { moved, lost },
+            effects: Effects {
+                moved,
+                lost,
+                called,
+            },
         }
     }
 
@@ -249,6 +268,8 @@ pub(super) struct Effects {
     moved: bool,
     /// The lease of a holder who had been told of it was lost.
     lost: Option<LossReason>,
+    /// It is the turn of another one of its cohort.
+    called: Option<Arc<Part>>,
 }
 
 impl Effects {
@@ -259,6 +280,9 @@ impl Effects {
             if let Some(grant) = grant {
                 grant.changed.notify_waiters();
             }
+        }
+        if let Some(called) = &self.called {
+            called.changed.notify_waiters();
         }
         if let Some(reason) = self.lost {
             tracing::warn!(name = part.name(), claim = %part.id, %reason, "lost");

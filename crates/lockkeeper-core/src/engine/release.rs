@@ -55,8 +55,12 @@ pub(crate) async fn attempt_all(
     join_all(each).await
 }
 
-/// Sends one release for a claim whose validity has ended.
+/// Sends one release for a claim whose validity has ended, or hands over to the next of its cohort.
 pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> Attempt {
+    if hand_over(part).await {
+        observe_released(part);
+        return Attempt::Final(Ok(Released::Free));
+    }
     // It has left with the first answer; more is said as long as those behind it are not served.
     let outcome = loop {
         match part.requester.exchange(part, Verb::Release).await {
@@ -65,6 +69,27 @@ pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> 
         }
     };
     conclude(subscriptions, part, outcome)
+}
+
+/// A handover under way. Dropped, it has come to its end, and the next one looks what has become of it.
+struct Handover<'a>(&'a Part);
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        self.0.requester.claims.end_handover(self.0);
+    }
+}
+
+/// Lets the next claim of the cohort take the place of this one, if there is a next; whether it has.
+async fn hand_over(part: &Arc<Part>) -> bool {
+    let Some(next) = part.requester.claims.begin_handover(part) else {
+        return false;
+    };
+    let _handover = Handover(part);
+    next.follow(part);
+    let outcome = part.requester.convert(part, &next, false).await;
+    tracing::debug!(name = part.name(), claim = %part.id, next = %next.id, ?outcome, "handed over");
+    matches!(outcome, Ok(Verdict::Granted(_)))
 }
 
 /// What came of a release, told to whom it concerns.

@@ -364,9 +364,9 @@ impl Requester {
         let protocol = &*part.protocol;
         match verb {
             // Of the two claims of a conversion the new one asks.
-            Verb::Acquire | Verb::Convert => match (part.predecessor(), protocol.modes()) {
-                (Some((old, in_doubt)), Some(modes)) if ask.token.is_none() => {
-                    modes.convert(ask, old, in_doubt)
+            Verb::Acquire | Verb::Convert => match (part.predecessor(), protocol.conversion()) {
+                (Some((old, in_doubt)), Some(conversion)) if ask.token.is_none() => {
+                    conversion.convert(ask, old, in_doubt)
                 }
                 _ => protocol.acquire(ask),
             },

@@ -202,6 +202,7 @@ impl Settings {
             polled: false,
             poll_every: self.poll_every,
             wait_until: None,
+            in_cohort: false,
             proposal: 0,
         })
     }

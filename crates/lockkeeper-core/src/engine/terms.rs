@@ -35,6 +35,8 @@ pub(crate) struct Terms {
     pub(crate) poll_every: Duration,
     /// When the acquisition stops waiting; `None`: never.
     pub(crate) wait_until: Option<Moment>,
+    /// It belongs to the cohort of its client and name, which hands the name over among its claims.
+    pub(crate) in_cohort: bool,
     /// The token that all servers of a majority are asked for; 0: none.
     pub(crate) proposal: u64,
 }

@@ -20,6 +20,7 @@ use crate::engine::release::observe_released;
 use crate::engine::renewal::Renewer;
 use crate::engine::requester::Requester;
 use crate::engine::settings::Settings;
+use crate::engine::terms::Terms;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{LeaseEvent, Observation, Observed, Observer};
 use crate::seam::protocol::{Grant, LockProtocol};
@@ -72,6 +73,10 @@ pub const SCENES: &[Scene] = &[
     (
         "a lease is renewed while messages were missed",
         renewed_while_due,
+    ),
+    (
+        "a name is handed over while the next one gives up",
+        handed_over_while_given_up,
     ),
 ];
 
@@ -128,6 +133,15 @@ fn at(moment: u64) -> Moment {
     Moment::from_elapsed(ms(moment))
 }
 
+/// The claim with this number for the one name of all scenes.
+fn part(number: u64, terms: Terms, requester: &Arc<Requester>) -> Arc<Part> {
+    let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
+    let id = ClaimId::new(Owner::new(Uuid::from_u128(1), number), number);
+    let protocol = LockProtocol::new(name, Kind::new("scene")).queueing();
+    let requester = Arc::clone(requester);
+    Arc::new(Part::new(number, id, Arc::new(protocol), terms, requester))
+}
+
 /// One claim and all who may do something to it. Its lease is good for 990 ms, is renewed every 333, and it waits until 5,000.
 #[derive(Clone)]
 struct Stage {
@@ -156,18 +170,10 @@ impl Stage {
         let terms = settings.terms(Some(ms(1000)), true);
         let mut terms = terms.unwrap_or_else(|error| panic!("{error}"));
         terms.wait_until = Some(at(5000));
-        let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
-        let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
-        let part = Part::new(
-            1,
-            id,
-            Arc::new(LockProtocol::new(name, Kind::new("scene")).queueing()),
-            terms,
-            requester,
-        );
+        terms.in_cohort = true;
         let stage = Self {
             clock,
-            part: Arc::new(part),
+            part: part(1, terms, &requester),
             renewer,
             told,
             posts: Arc::new(Mutex::new(posts)),
@@ -460,5 +466,52 @@ fn renewed_while_due() {
     assert_eq!(
         stage.part.change(|claim| claim.run_out(at(340))),
         Passed::Nothing
+    );
+}
+
+/// Whoever it is handed to, and whether that one is still there: the one behind is called in the end.
+fn handed_over_while_given_up() {
+    let stage = Stage::set().holds();
+    let claims = &stage.requester().claims;
+    let [next, last] = [2, 3].map(|number| {
+        let part = part(number, stage.part.terms, &stage.part.requester);
+        assert!(claims.arrive(&part));
+        part.change(|claim| claim.stand_in_line(true));
+        part
+    });
+    let ends = |part: &Arc<Part>| {
+        let now = part.now();
+        part.change(|claim| claim.end(now));
+    };
+    let guard = stage.spawn(move |it| {
+        ends(&it.part);
+        let claims = &it.requester().claims;
+        if let Some(next) = claims.begin_handover(&it.part) {
+            let now = next.now();
+            let sent = next.change(|claim| claim.send(Verb::Acquire, 2, now));
+            if sent.is_ok() {
+                let _ = it.requester().told(&next, 2, Ok(Answer::Granted(TOKEN)));
+            }
+            claims.end_handover(&it.part);
+        }
+    });
+    let leaving = Arc::clone(&next);
+    let waiter = stage.spawn(move |it| {
+        let claims = &it.requester().claims;
+        if !claims.may_ask(&leaving, false) {
+            claims.give_up(&leaving);
+        }
+        ends(&leaving);
+    });
+    stage.finish([guard, waiter]);
+    assert!(claims.is_in_step(&next), "the index is out of step");
+    // If the name was handed to the one that gave up, that one hands it on.
+    let handed = claims.begin_handover(&next);
+    if handed.is_some() {
+        claims.end_handover(&next);
+    }
+    assert!(
+        claims.may_ask(&last, false),
+        "the last one waits for nobody"
     );
 }

@@ -5,6 +5,7 @@
 //! poller that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
 
 mod channel;
+pub(crate) mod cohort;
 mod line;
 
 use std::collections::{BTreeMap, BTreeSet};

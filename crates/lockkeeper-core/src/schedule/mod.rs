@@ -8,11 +8,8 @@ pub mod tally;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::words::agenda::Agenda;
+use crate::words::agenda::{Agenda, Number};
 use crate::words::moment::Moment;
-
-/// A claim's number, in the order in which they were made.
-pub(crate) type Number = u64;
 
 /// What is due within this part of its pace goes out with what is due now, so that claims gather in batches.
 const GATHER: u32 = 20;

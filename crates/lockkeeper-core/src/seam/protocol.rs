@@ -382,6 +382,17 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// That a claim can take the place of another one.
+    fn conversion(&self) -> Option<&dyn Conversion> {
+        None
+    }
+
+    /// Whether the claims of one client form a cohort: one of them asks the server, and whoever lets go hands the name over to the
+    /// next. For kinds that let nobody in beside a holder and promise no order.
+    fn has_cohorts(&self) -> bool {
+        false
+    }
+
     /// That only so much of a name can be held at a time.
     fn limited(&self) -> Option<&dyn Limited> {
         None
@@ -416,9 +427,12 @@ pub trait Queue: Send + Sync {
 pub trait Modes: Send + Sync {
     /// The kind and this mode, in one word.
     fn mode(&self) -> &'static str;
+}
 
-    /// Makes the claim a holder in the place of `old`, a claim of its owner that holds in another mode; `overtakes` says that an
-    /// acquire of the old one is unanswered. Run again it answers the same.
+/// Kinds of which a claim can take the place of another one, with nobody in between.
+pub trait Conversion: Send + Sync {
+    /// Makes the claim a holder in the place of `old`: a claim of its owner that holds in another mode, or one of its client's cohort.
+    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same.
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
 }
 

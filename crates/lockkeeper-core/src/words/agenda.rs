@@ -10,6 +10,9 @@ const BUCKET: u64 = 100;
 /// Into how many phases the buckets are spread: after everything was due at once, it is not for ever.
 const PHASES: u64 = 16;
 
+/// A claim's number among those of its client, in the order in which they were made.
+pub(crate) type Number = u64;
+
 /// How soon a claim says again that it lives, counted from the send of the request before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {

@@ -334,6 +334,10 @@ impl Checks {
             grant,
             era,
         });
+        if self.believes_to_lead(client, name) {
+            // Those of its claims that wait stand in line.
+            self.looks.remove(&(name, client));
+        }
     }
 
     /// A host was given a lease by a majority.

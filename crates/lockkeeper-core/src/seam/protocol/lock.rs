@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockkeeper_lua::{lock, multi};
 
 use crate::seam::protocol::{
-    Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
+    Conversion, Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
 };
 use crate::words::name::Name;
 use crate::words::owner::ClaimId;
@@ -50,6 +50,7 @@ pub struct LockProtocol {
     modes: Option<(Share, &'static str)>,
     reenters: bool,
     queues: bool,
+    cohorts: bool,
     /// Of a kind whose claims take permits: the limit that was heard last, if it was another one.
     heard: Option<Arc<AtomicU32>>,
 }
@@ -64,6 +65,7 @@ impl LockProtocol {
             modes: None,
             reenters: false,
             queues: false,
+            cohorts: false,
             heard: None,
         }
     }
@@ -86,6 +88,13 @@ impl LockProtocol {
     #[must_use]
     pub const fn queueing_unless_shared(mut self) -> Self {
         self.queues = !self.name.is_shared();
+        self
+    }
+
+    /// The claims of a client hand the name over among themselves, where they wait in a queue.
+    #[must_use]
+    pub const fn in_cohorts(mut self) -> Self {
+        self.cohorts = self.queues;
         self
     }
 
@@ -241,6 +250,14 @@ impl Protocol for LockProtocol {
         self.modes.is_some().then_some(self)
     }
 
+    fn conversion(&self) -> Option<&dyn Conversion> {
+        (self.cohorts || self.modes.is_some()).then_some(self)
+    }
+
+    fn has_cohorts(&self) -> bool {
+        self.cohorts
+    }
+
     fn limited(&self) -> Option<&dyn Limited> {
         self.heard.is_some().then_some(self)
     }
@@ -284,7 +301,9 @@ impl Modes for LockProtocol {
     fn mode(&self) -> &'static str {
         self.modes.map_or(self.kind.as_str(), |(_, mode)| mode)
     }
+}
 
+impl Conversion for LockProtocol {
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, in_doubt: bool) -> ScriptCall {
         let keys = self.keys(ask.claim).into_iter();
         let old_share = self.modes.map_or(self.share, |(other, _)| other);

@@ -106,6 +106,9 @@ impl Bounds {
                 new(3, &[2], 1, 0, 1),
             );
         }
+        if kind.hands_over {
+            return vec![new(2, &[2, 2], 2, 1, 0).of_takers()];
+        }
         if kind.waits_in_a_queue {
             return vec![
                 new(2, &[2], 2, 1, 0),
@@ -138,6 +141,15 @@ impl Bounds {
                 new(3, &[2], 2, 0, 1).short_queue(),
                 // Gaps in which nobody is heard, one after the other.
                 new(2, &[2], 5, 1, 1),
+            ];
+        }
+        if kind.hands_over {
+            return vec![
+                Self::conversions(),
+                // Two requests for a handover in trouble, or one for each of two.
+                new(2, &[2, 2], 1, 2, 0).of_takers(),
+                // A client that ends around a handover.
+                new(2, &[2, 2], 2, 0, 1).of_takers(),
             ];
         }
         if kind.has_permits() {
@@ -205,6 +217,13 @@ impl Bounds {
                 new(2, &[3, 2], 3, 0, 1),
                 new(3, &[2], 3, 1, 0),
                 new(2, &[2], 5, 2, 1),
+            ];
+        }
+        if kind.hands_over {
+            return vec![
+                new(2, &[2, 2], 3, 1, 1).of_takers(),
+                new(2, &[2, 2], 2, 2, 0).of_takers(),
+                new(3, &[2, 2], 2, 0, 0).of_takers(),
             ];
         }
         if kind.has_permits() {

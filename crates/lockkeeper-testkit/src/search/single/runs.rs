@@ -217,12 +217,14 @@ impl Runs {
             Question::Acquire => protocol.acquire(ask),
             Question::Convert { old, overtakes } => {
                 let attempt = old;
-                let modes = protocol.modes().context("a kind without modes")?;
+                let conversion = protocol
+                    .conversion()
+                    .context("a kind without conversions")?;
                 let old = self.claim(Claimant {
                     attempt,
                     ..claimant
                 });
-                modes.convert(ask, old, overtakes)
+                conversion.convert(ask, old, overtakes)
             }
             Question::Heartbeat => {
                 let queue = protocol.queue().context("a kind without a queue")?;

@@ -39,7 +39,11 @@ impl OneName {
                 self.bear(&mut changed[number], claimant, mode);
             }
             Sending::Takes(old) if self.may_take(client, number, old) => {
-                self.bear(&mut changed[number], claimant, client[old].mode.other());
+                let mode = match self.kind.hands_over {
+                    true => client[old].mode,
+                    false => client[old].mode.other(),
+                };
+                self.bear(&mut changed[number], claimant, mode);
                 changed[number].takes = Some(old);
             }
             Sending::First(_) | Sending::Takes(_) => return None,
@@ -86,7 +90,7 @@ impl OneName {
     /// Whether an attempt may begin by taking the place of the one at `old`. Of a conversion both claims have the same terms.
     fn may_take(&self, client: &Client, number: u8, old: u8) -> bool {
         let unborn = |number: u8| matches!(client[number].stage, Stage::Unborn);
-        self.kind.has_modes()
+        self.kind.converts()
             && self.bounds.ttl(old) == self.bounds.ttl(number)
             && unborn(number)
             && !(0..number).any(unborn)

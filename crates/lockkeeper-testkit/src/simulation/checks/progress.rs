@@ -6,7 +6,7 @@ use lockkeeper::Owner;
 use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
-use crate::simulation::kind::Standing;
+use crate::simulation::kind::{KindModel, Standing};
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
@@ -45,13 +45,29 @@ impl Checks {
         }
     }
 
-    /// A client was told that it may have missed messages: one that waits looks before `until`.
+    /// A client was told that it may have missed messages: one that waits looks before `until`, but where a claim of its
+    /// own that it waits behind has the name.
     pub(in crate::simulation) fn told_of_gap(&mut self, client: usize, until: Duration) {
         for &(name, waiting) in self.waiting.keys() {
-            if waiting == client {
+            if waiting == client && !self.leads(client, name) {
                 self.looks.entry((name, client)).or_insert(until);
             }
         }
+    }
+
+    /// Whether a client holds a name that its claims hand over among themselves, or does so on the server.
+    fn leads(&self, client: usize, name: usize) -> bool {
+        let mut stood = self.stood[name].iter().flat_map(|it| &it.claims);
+        self.believes_to_lead(client, name)
+            || self.places[name].model == KindModel::Mutex
+                && stood.any(|claim| self.asked.contains(&(client, claim.clone())))
+    }
+
+    /// Whether a client holds such a name as far as it knows: its other claims stand in line then.
+    pub(super) fn believes_to_lead(&self, client: usize, name: usize) -> bool {
+        let mut held = self.held.iter();
+        self.places[name].model == KindModel::Mutex
+            && held.any(|it| it.client == client && it.name == name)
     }
 
     /// Somebody neither acquires nor holds any more.
@@ -141,8 +157,10 @@ impl Checks {
         }
     }
 
+    /// Whether somebody waits for it who has to ask.
     fn is_waited_for(&self, name: usize) -> bool {
-        self.waiting.keys().any(|&(waited, _)| waited == name)
+        let mut waiting = self.waiting.keys();
+        waiting.any(|&(waited, client)| waited == name && !self.believes_to_lead(client, name))
     }
 
     /// Looks at clients that were told of a gap and have not asked.

@@ -35,6 +35,8 @@ impl Checks {
     ) {
         for name in 0..self.queues.len() {
             let Place { main, model, .. } = &self.places[name];
+            // Within its cohort a mutex is handed over past the queue.
+            let handed_over = *model == KindModel::Mutex && verb(call) == Verb::Convert;
             if self.places[name].server != place || !call.item.keys.contains(main) {
                 continue;
             }
@@ -52,7 +54,7 @@ impl Checks {
             if *model == KindModel::Semaphore {
                 self.look_at_limit(name, call, server, (&before, &standing), !new.is_empty());
             }
-            for grant in &new {
+            for grant in new.iter().filter(|_| !handed_over) {
                 // A holder is let in again past the queue, in either mode.
                 if grant.permits > 0 || !before.iter().any(|other| other.owner == grant.owner) {
                     let owners = new.iter().filter(|other| other.owner == grant.owner);

@@ -1,0 +1,87 @@
+//! Waiting in the line of a cohort: claims of one client that hand a name over among themselves, see
+//! [`registry::cohort`](crate::registry::cohort).
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use crate::acquire::acquisition::Acquisition;
+use crate::acquire::stage::Stage;
+use crate::engine::part::Part;
+use crate::grant::hold::Hold;
+use crate::seam::clock::sleep_until;
+use crate::words::token::FencingToken;
+
+/// A claim that stands in line. Dropped, it does so no longer.
+struct InLine<'a>(&'a Arc<Part>);
+
+impl<'a> InLine<'a> {
+    /// Behind those of its cohort; `None` if there are none.
+    fn behind_others(part: &'a Arc<Part>) -> Option<Self> {
+        part.requester.claims.arrive(part).then(|| {
+            part.change(|claim| claim.stand_in_line(true));
+            Self(part)
+        })
+    }
+}
+
+impl InLine<'_> {
+    /// Waits until the name is handed over; `None` if the claim has to ask.
+    async fn granted(&self) -> Option<FencingToken> {
+        let part = self.0;
+        let end = part.now().after(part.terms.waiter_ttl);
+        loop {
+            let mut changed = pin!(part.changed().notified());
+            changed.as_mut().enable();
+            let now = part.now();
+            // Before it is looked whether it holds: whoever may ask knows what has come of a handover.
+            let may_ask = part.requester.claims.may_ask(part, now >= end);
+            let token = part.change(|claim| claim.take(now));
+            if may_ask || token.is_some() {
+                return token;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = sleep_until(&part.requester.clock, end), if now < end => {}
+            }
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.requester.claims.give_up(self.0);
+        self.0.change(|claim| claim.stand_in_line(false));
+    }
+}
+
+impl Acquisition {
+    /// Waits in the line of the cohort, if others of it ask, wait or hold, for one waiter ttl at most: until the name is handed over to this
+    /// claim, or `None` if it is to ask itself.
+    pub(super) async fn in_line(&mut self, stage: &Stage, told: &mut bool) -> Option<Hold> {
+        // What replicas confirm, or what a bounded queue takes in, begins with a request of its own.
+        let terms = &stage.first().terms;
+        if !terms.in_cohort || self.replicas > 0 || terms.queue_limit.is_some() {
+            return None;
+        }
+        let part = self.only_claim(stage)?;
+        let line = InLine::behind_others(&part)?;
+        self.tell_waiting(stage, told);
+        // In a box of its own: whoever finds the name free need not carry the room for this.
+        let token = Box::pin(line.granted()).await;
+        drop(line);
+        match token {
+            Some(token) => {
+                let claims = std::mem::take(&mut self.claims);
+                Some(Hold::begin(claims, vec![token], 1, self.waited()))
+            }
+            None => {
+                if part.predecessor().is_some() {
+                    // A handover in vain was asked for with this claim, and may yet be executed.
+                    self.claims.clear();
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The cohorts of a client: of its claims for one name that come while another one of them asks, waits or holds, each stands in line
+//! here, and whoever lets go hands the name over to the first. Pure, like the registry.
+//!
+//! A line only saves requests: whoever has stood in it for too long, or finds nobody before it, leaves it and asks the server. So a
+//! line in which somebody is never polled delays those behind it, and stops nobody.
+//!
+//! After D. Dice, V. Marathe and N. Shavit, *Lock Cohorting*, PPoPP 2012: a lock stays with the waiters of one node for a bounded
+//! number of times.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::words::agenda::Number;
+use crate::words::moment::Moment;
+
+/// How many times in a row a name is handed over within its cohort at most. Then it goes to the claims of other clients, if any
+/// wait.
+const HANDOVERS: u32 = 32;
+
+/// For how long it is handed over so, from the first time on.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// The cohorts of a client, by the main keys of their names, with a `T` for each claim that stands in line.
+#[derive(Debug)]
+pub(crate) struct Cohorts<T> {
+    names: BTreeMap<Box<str>, Cohort<T>>,
+}
+
+#[derive(Debug)]
+struct Cohort<T> {
+    /// How many of its claims the server may know.
+    active: usize,
+    /// Those that stand in line, in the order of their arrival.
+    line: BTreeMap<Number, T>,
+    /// A claim has let go and hands over to this one.
+    handover: Option<Handover<T>>,
+    /// How many times in a row it has been handed over, and since when.
+    handovers: u32,
+    since: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Handover<T> {
+    from: Number,
+    to: Number,
+    claim: T,
+    /// It is under way, and the next one waits for what comes of it.
+    begun: bool,
+    /// The next one has given up meanwhile.
+    deserted: bool,
+}
+
+impl<T> Default for Cohorts<T> {
+    fn default() -> Self {
+        let names = BTreeMap::new();
+        Self { names }
+    }
+}
+
+impl<T> Default for Cohort<T> {
+    fn default() -> Self {
+        Self {
+            active: 0,
+            line: BTreeMap::new(),
+            handover: None,
+            handovers: 0,
+            since: None,
+        }
+    }
+}
+
+impl<T: Clone> Cohort<T> {
+    /// Whether anybody asks, waits or holds, or is about to.
+    const fn is_led(&self) -> bool {
+        self.active > 0 || self.handover.is_some()
+    }
+
+    /// Who is to be told that it is its turn to ask.
+    fn called(&mut self) -> Option<T> {
+        if self.is_led() {
+            return None;
+        }
+        (self.handovers, self.since) = (0, None);
+        self.line.first_key_value().map(|(_, claim)| claim.clone())
+    }
+
+    fn may_hand_over(&self, now: Moment) -> bool {
+        let recent = self.since.is_none_or(|since| now.since(since) < LONGEST);
+        recent && self.handovers < HANDOVERS && !self.is_led()
+    }
+}
+
+impl<T: Clone> Cohorts<T> {
+    /// The server may know a claim from now on.
+    pub(crate) fn enter(&mut self, name: &str) {
+        self.names.entry(name.into()).or_default().active += 1;
+    }
+
+    /// The claim `from` is at its end. If it can hand over it does so to the first in line that waits still; otherwise it is the turn of that one
+    /// to ask, who is to be told.
+    pub(crate) fn leave(
+        &mut self,
+        name: &str,
+        from: Number,
+        can_hand_over: bool,
+        now: Moment,
+        waits: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let cohort = self.names.get_mut(name)?;
+        cohort.active = cohort.active.saturating_sub(1);
+        if can_hand_over && cohort.may_hand_over(now) {
+            let next = cohort.line.iter().find(|(_, claim)| waits(claim));
+            if let Some((&to, _)) = next
+                && let Some(claim) = cohort.line.remove(&to)
+            {
+                cohort.handovers += 1;
+                cohort.since.get_or_insert(now);
+                cohort.handover = Some(Handover {
+                    from,
+                    to,
+                    claim,
+                    begun: false,
+                    deserted: false,
+                });
+            }
+        }
+        self.called(name)
+    }
+
+    /// A claim arrives that would ask now; whether it is to stand in line instead.
+    pub(crate) fn arrive(&mut self, name: &str, number: Number, claim: T) -> bool {
+        let Some(cohort) = self.names.get_mut(name) else {
+            return false;
+        };
+        cohort.line.insert(number, claim);
+        true
+    }
+
+    /// The handover of this claim begins: to whom.
+    pub(crate) fn begin(&mut self, name: &str, from: Number) -> Option<T> {
+        let handover = self.names.get_mut(name)?.handover.as_mut();
+        let handover = handover.filter(|it| it.from == from && !it.begun)?;
+        handover.begun = true;
+        Some(handover.claim.clone())
+    }
+
+    /// The handover of this claim has come to its end, one way or the other. Who is to look what has become of it: the next one, who asks
+    /// if it was granted nothing, or the one behind.
+    pub(crate) fn end(&mut self, name: &str, from: Number) -> Option<T> {
+        let cohort = self.names.get_mut(name)?;
+        let handover = cohort.handover.take_if(|it| it.from == from)?;
+        match handover.deserted {
+            true => self.called(name),
+            false => {
+                self.forget(name);
+                Some(handover.claim)
+            }
+        }
+    }
+
+    /// Whether the claim stands in line no longer: because it was brought what came of a handover, because it is the first and nobody
+    /// is before it, or because it is `impatient`.
+    pub(crate) fn may_ask(&mut self, name: &str, number: Number, impatient: bool) -> bool {
+        let Some(cohort) = self.names.get_mut(name) else {
+            return true;
+        };
+        if let Some(handover) = cohort.handover.as_ref().filter(|it| it.to == number) {
+            if handover.begun || !impatient {
+                return false;
+            }
+            cohort.handover = None;
+        }
+        let is_first = cohort.line.keys().next() == Some(&number);
+        let others_first = !is_first || cohort.is_led();
+        if cohort.line.contains_key(&number) && others_first && !impatient {
+            return false;
+        }
+        cohort.line.remove(&number);
+        self.forget(name);
+        true
+    }
+
+    /// The claim gives up. Who is to be told that it is its turn.
+    pub(crate) fn give_up(&mut self, name: &str, number: Number) -> Option<T> {
+        let cohort = self.names.get_mut(name)?;
+        cohort.line.remove(&number);
+        if let Some(handover) = cohort.handover.as_mut().filter(|it| it.to == number) {
+            handover.deserted = true;
+        }
+        cohort.handover.take_if(|it| it.deserted && !it.begun);
+        self.called(name)
+    }
+
+    fn called(&mut self, name: &str) -> Option<T> {
+        let called = self.names.get_mut(name)?.called();
+        self.forget(name);
+        called
+    }
+
+    fn forget(&mut self, name: &str) {
+        let over = |cohort: &Cohort<T>| !cohort.is_led() && cohort.line.is_empty();
+        if self.names.get(name).is_some_and(over) {
+            self.names.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "name";
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_elapsed(Duration::from_millis(ms))
+    }
+
+    /// A claim numbered 1 holds, and these stand in line.
+    fn held(line: &[Number]) -> Cohorts<Number> {
+        let mut cohorts = Cohorts::default();
+        cohorts.enter(NAME);
+        for &number in line {
+            assert!(cohorts.arrive(NAME, number, number));
+        }
+        cohorts
+    }
+
+    fn leaves(cohorts: &mut Cohorts<Number>, from: Number, now: u64) -> Option<Number> {
+        cohorts.leave(NAME, from, true, at(now), |_| true)
+    }
+
+    #[test]
+    fn nobody_stands_in_line_where_nobody_is() {
+        let mut cohorts = Cohorts::<Number>::default();
+        assert!(!cohorts.arrive(NAME, 1, 1));
+        cohorts.enter(NAME);
+        assert_eq!(leaves(&mut cohorts, 1, 1), None);
+        assert!(cohorts.names.is_empty());
+    }
+
+    #[test]
+    fn whoever_lets_go_hands_over_to_the_first_who_is_told_by_nobody_else() {
+        let mut cohorts = held(&[2, 3]);
+        assert!(!cohorts.may_ask(NAME, 2, false), "another one holds");
+        assert_eq!(leaves(&mut cohorts, 1, 1), None);
+        assert_eq!(cohorts.begin(NAME, 3), None, "not of this claim");
+        assert_eq!(cohorts.begin(NAME, 1), Some(2));
+        assert_eq!(cohorts.begin(NAME, 1), None, "once");
+        assert!(!cohorts.may_ask(NAME, 2, true), "it is under way");
+        assert!(!cohorts.may_ask(NAME, 3, false), "another one comes first");
+        cohorts.enter(NAME);
+        assert_eq!(cohorts.end(NAME, 1), Some(2));
+        assert_eq!(leaves(&mut cohorts, 2, 2), None);
+        assert_eq!(cohorts.begin(NAME, 2), Some(3));
+    }
+
+    #[test]
+    fn after_a_handover_in_vain_the_next_one_asks_or_else_the_one_behind() {
+        for gives_up in [false, true] {
+            let mut cohorts = held(&[2, 3]);
+            leaves(&mut cohorts, 1, 1);
+            assert_eq!(cohorts.begin(NAME, 1), Some(2));
+            if gives_up {
+                assert_eq!(cohorts.give_up(NAME, 2), None, "it is under way");
+            }
+            let called = if gives_up { 3 } else { 2 };
+            assert_eq!(cohorts.end(NAME, 1), Some(called));
+            assert!(cohorts.may_ask(NAME, called, false));
+        }
+    }
+
+    #[test]
+    fn whoever_cannot_hand_over_calls_the_first() {
+        let mut cohorts = held(&[2, 3]);
+        assert_eq!(cohorts.leave(NAME, 1, false, at(1), |_| true), Some(2));
+        assert!(!cohorts.may_ask(NAME, 3, false));
+        assert_eq!(cohorts.give_up(NAME, 2), Some(3));
+        assert!(cohorts.may_ask(NAME, 3, false));
+    }
+
+    #[test]
+    fn whose_wait_is_over_is_passed() {
+        let mut cohorts = held(&[2, 3]);
+        let waits = |number: &Number| *number != 2;
+        assert_eq!(cohorts.leave(NAME, 1, true, at(1), waits), None);
+        assert_eq!(cohorts.begin(NAME, 1), Some(3));
+    }
+
+    #[test]
+    fn whoever_is_impatient_asks_also_before_a_handover_begins() {
+        let mut cohorts = held(&[2, 3]);
+        assert!(cohorts.may_ask(NAME, 3, true));
+        leaves(&mut cohorts, 1, 1);
+        assert!(cohorts.may_ask(NAME, 2, true));
+        assert_eq!(cohorts.begin(NAME, 1), None);
+        assert!(cohorts.names.is_empty());
+    }
+
+    #[test]
+    fn who_gives_up_in_a_handover_that_has_not_begun_is_given_nothing() {
+        let mut cohorts = held(&[2, 3]);
+        leaves(&mut cohorts, 1, 1);
+        assert_eq!(cohorts.give_up(NAME, 2), Some(3));
+        assert_eq!(cohorts.begin(NAME, 1), None);
+    }
+
+    #[test]
+    fn handovers_in_a_row_are_bounded_by_number_and_by_time() {
+        let mut cohorts = held(&[]);
+        for number in 1..=u64::from(HANDOVERS) {
+            assert!(cohorts.arrive(NAME, number + 1, number + 1));
+            assert_eq!(leaves(&mut cohorts, number, 1), None);
+            assert_eq!(cohorts.begin(NAME, number), Some(number + 1));
+            cohorts.enter(NAME);
+            cohorts.end(NAME, number);
+        }
+        assert!(cohorts.arrive(NAME, 1000, 1000));
+        assert_eq!(
+            leaves(&mut cohorts, 999, 1),
+            Some(1000),
+            "others have a turn"
+        );
+
+        let mut cohorts = held(&[2, 3]);
+        assert_eq!(leaves(&mut cohorts, 1, 1_000), None);
+        assert_eq!(cohorts.begin(NAME, 1), Some(2));
+        cohorts.enter(NAME);
+        cohorts.end(NAME, 1);
+        assert_eq!(leaves(&mut cohorts, 2, 1_050), Some(3), "for so long");
+    }
+
+    #[test]
+    fn nobody_hands_over_past_one_of_its_own_client_that_has_asked() {
+        let mut cohorts = held(&[2]);
+        cohorts.enter(NAME);
+        assert_eq!(leaves(&mut cohorts, 1, 2), None);
+        assert_eq!(cohorts.begin(NAME, 1), None);
+        assert!(!cohorts.may_ask(NAME, 2, false));
+    }
+}
