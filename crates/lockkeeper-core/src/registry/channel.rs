@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::line::Line;
+use crate::words::kind::Kind;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::record::Record;
@@ -83,12 +84,14 @@ pub(super) struct Channel<R> {
     pub(super) unseen: Option<Moment>,
     /// Who is asking the server, and since when.
     pub(super) looking: Option<(WaiterId, Moment)>,
+    /// Who had come last when that began: what it is answered is true for those.
+    pub(super) last_looked_for: WaiterId,
     /// When the poller looks even if nobody speaks.
     pub(super) look_at: Moment,
     /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
-    /// What was waited for is done, and everybody up to this waiter is told.
-    pub(super) done: Option<(WaiterId, Arc<Record>)>,
+    /// What locks of this kind were waited for is done, and everybody up to this waiter is told.
+    pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Who may look past the line because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
     /// While the line is empty: when the subscription goes.
@@ -107,6 +110,7 @@ impl<R> Channel<R> {
             subscription: Subscription::None,
             unseen: None,
             looking: None,
+            last_looked_for: 0,
             look_at: now.after(SAFETY_POLL),
             unreachable: None,
             done: None,

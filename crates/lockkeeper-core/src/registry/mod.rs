@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::words::kind::Kind;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::record::Record;
@@ -132,8 +133,12 @@ impl<R> Registry<R> {
         now: Moment,
     ) -> Turn {
         let mut turn = Turn::Wait(None);
+        let last = self.arrivals;
         self.at(name, |channel| {
             turn = channel.turn(waiter, patience, now);
+            if let Turn::Look = turn {
+                channel.last_looked_for = last;
+            }
             Vec::new()
         });
         turn
@@ -163,19 +168,29 @@ impl<R> Registry<R> {
         })
     }
 
-    /// What was waited for is done: everybody who waits learns what has come of it, and need not look.
-    pub(crate) fn tell_done(&mut self, name: &str, record: &Arc<Record>) -> Vec<Step> {
-        let last = self.arrivals;
+    /// The waiter's look was answered: what locks of this kind are waited for is done. Everybody who waits for one since before that look learns what
+    /// has come of it, and need not look. Who came later may wait for what began after it.
+    pub(crate) fn tell_done(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        waiter: WaiterId,
+        record: &Arc<Record>,
+    ) -> Vec<Step> {
         self.at(name, |channel| {
-            channel.done = Some((last, Arc::clone(record)));
+            let last = match channel.looking {
+                Some((looking, _)) if looking == waiter => channel.last_looked_for,
+                _ => waiter,
+            };
+            channel.done = Some((last, kind, Arc::clone(record)));
             channel.line.iter().map(Step::Wake).collect()
         })
     }
 
-    /// What has come of what the waiter waits for, if it has been told since it arrived.
-    pub(crate) fn done(&self, name: &str, waiter: WaiterId) -> Option<Arc<Record>> {
-        let (last, record) = self.channels.get(name)?.done.as_ref()?;
-        (waiter <= *last).then(|| Arc::clone(record))
+    /// What has come of what the waiter waits for, a lock of this kind, if it has been told since it arrived.
+    pub(crate) fn done(&self, name: &str, kind: Kind, waiter: WaiterId) -> Option<Arc<Record>> {
+        let (last, of, record) = self.channels.get(name)?.done.as_ref()?;
+        (waiter <= *last && kind == *of).then(|| Arc::clone(record))
     }
 
     /// A claim of `owner` holds, of a kind that lets it in again.

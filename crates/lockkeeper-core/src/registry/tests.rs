@@ -187,7 +187,7 @@ fn a_refused_subscription_is_told_to_every_waiter() {
 }
 
 #[test]
-fn what_is_done_is_told_to_everybody_who_waits_and_to_nobody_who_comes_later() {
+fn what_is_done_is_told_to_everybody_who_waited_before_the_look_and_to_nobody_who_came_later() {
     let mut registry = waiting(3);
     let record = Arc::new(Record {
         value: None,
@@ -198,16 +198,20 @@ fn what_is_done_is_told_to_everybody_who_waits_and_to_nobody_who_comes_later() {
         left: None,
         fingerprint: String::new(),
     });
-    let steps = registry.tell_done(C, &record);
-    assert_eq!(steps, [Step::Wake(1), Step::Wake(2), Step::Wake(3)]);
+    let (once, latch) = (Kind::new("once"), Kind::new("latch"));
+    registry.message(C, at(10));
+    assert!(looks(&mut registry, 1, 10));
     let (late, _) = registry.join(C, (), None, None, at(10));
-    assert!(registry.done(C, late).is_none());
+    let steps = registry.tell_done(C, once, 1, &record);
+    assert_eq!(steps, [1, 2, 3, late].map(Step::Wake));
+    assert!(registry.done(C, once, late).is_none());
     for waiter in 1..=3 {
-        assert_eq!(registry.done(C, waiter), Some(Arc::clone(&record)));
+        assert_eq!(registry.done(C, once, waiter), Some(Arc::clone(&record)));
+        assert!(registry.done(C, latch, waiter).is_none(), "another kind");
         registry.leave(C, waiter, None, at(10));
     }
     registry.leave(C, late, None, at(10));
-    assert!(registry.done(C, 1).is_none(), "kept for nobody");
+    assert!(registry.done(C, once, 1).is_none(), "kept for nobody");
 }
 
 #[test]

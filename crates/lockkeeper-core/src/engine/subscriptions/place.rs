@@ -9,6 +9,7 @@ use crate::engine::subscriptions::{Reader, Subscriptions};
 use crate::registry::{Turn, WaiterId};
 use crate::seam::clock::sleep_until;
 use crate::seam::protocol::Protocol;
+use crate::words::kind::Kind;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::record::Record;
@@ -22,8 +23,8 @@ pub(crate) struct Place {
     waiter: WaiterId,
     bell: Arc<Notify>,
     patience: Duration,
-    /// What is waited for can be done by somebody else.
-    recorded: bool,
+    /// What is waited for: others on the channel may wait for locks of other kinds.
+    kind: Kind,
     granted: Option<Moment>,
 }
 
@@ -63,7 +64,7 @@ impl Place {
             waiter,
             bell,
             patience,
-            recorded: protocol.recorded().is_some(),
+            kind: protocol.kind(),
             granted: None,
         }
     }
@@ -74,9 +75,7 @@ impl Place {
             let now = self.subscriptions.clock.now();
             let turn = self.subscriptions.change_state(|state| {
                 let registry = &mut state.registry;
-                let done = registry.done(&self.channel, self.waiter);
-                // Others on the channel wait for a lock of another kind, which is not done.
-                if let Some(record) = done.filter(|_| self.recorded) {
+                if let Some(record) = registry.done(&self.channel, self.kind, self.waiter) {
                     return (Err(Over::Done(record)), Vec::new());
                 }
                 let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
@@ -110,10 +109,10 @@ impl Place {
             .change(|registry| registry.unreachable(&self.channel, self.patience, error));
     }
 
-    /// The look was answered: there is nothing to hold, and nothing to wait for for anybody who waits here for the same.
+    /// The look was answered: there is nothing to hold, and nothing to wait for for anybody who has waited here for the same since before it.
     pub(crate) fn done(&self, record: &Arc<Record>) {
         self.subscriptions
-            .change(|registry| registry.tell_done(&self.channel, record));
+            .change(|registry| registry.tell_done(&self.channel, self.kind, self.waiter, record));
     }
 
     /// The look was answered: this waiter holds, until `until` if nothing else happens.
