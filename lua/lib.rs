@@ -222,6 +222,38 @@ pub mod once {
     );
 }
 
+/// What is waited for until it has been counted down often enough. Those who wait have claims, which never hold.
+pub mod latch {
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
+
+    /// From now on so many counts open the latch.
+    pub const ARM: Script = script!(
+        "latch/arm",
+        with ["value", "latch"],
+        keys ["main", "counted"],
+        args ["request", "claim", "n", "ttl"],
+        replies [Status::Counts, Status::WrongKind],
+    );
+
+    /// One count, which may be the last.
+    pub const COUNT_DOWN: Script = script!(
+        "latch/count_down",
+        with ["wake", "value", "latch"],
+        keys ["main", "counted"],
+        args ["request", "id", "channel"],
+        replies [Status::Counts, Status::Gone, Status::WrongKind],
+    );
+
+    /// What has come of the latch; changes nothing.
+    pub const LOOK: Script = script!(
+        "latch/look",
+        with ["value", "latch"],
+        keys ["main", "counted"],
+        args ["request"],
+        replies [Status::Busy, Status::Stored, Status::WrongKind],
+    );
+}
+
 /// One holder at a time by a majority of several servers, on each of which the claim lies as that of any
 /// [`lock`]: it is renewed, released and verified by the scripts of that.
 pub mod redlock {
@@ -401,6 +433,9 @@ pub const ALL: &[&Script] = &[
     &once::ACQUIRE,
     &once::STORE,
     &once::RECORD,
+    &latch::ARM,
+    &latch::COUNT_DOWN,
+    &latch::LOOK,
     &redlock::ACQUIRE,
     &redlock::RAISE,
     &multi::ACQUIRE,

@@ -48,6 +48,8 @@ pub enum Status {
     Limit,
     /// The work of a name is done, or has failed; the reply carries what has come of it.
     Stored,
+    /// There is a latch; the reply carries how many of its counts are to come.
+    Counts,
     /// Claims were told to leave; the reply says how many.
     Told,
     /// The client is known; the reply carries its label.
@@ -90,6 +92,7 @@ impl Status {
         Self::Queued,
         Self::Limit,
         Self::Stored,
+        Self::Counts,
         Self::Told,
         Self::Known,
         Self::Waiters,
@@ -125,6 +128,7 @@ impl Status {
             Self::Queued => "QUEUED",
             Self::Limit => "LIMIT",
             Self::Stored => "STORED",
+            Self::Counts => "COUNTS",
             Self::Told => "TOLD",
             Self::Known => "KNOWN",
             Self::Waiters => "WAITERS",

@@ -271,6 +271,7 @@ fn numbers_become_text_by_format_alone() {
                 // Numbers; and what is text: a claim, client, token, request or channel.
                 let forms = [
                     "'%.0f'",
+                    "'%.0f/%.0f', left, n)",
                     "'%s%s:%s', flag, share, claim)",
                     "'o:%s', name.reenters",
                     "'%sp', value)",
@@ -335,6 +336,7 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "advance(",
                 "settle(",
                 "keep_token(",
+                "write_latch(",
                 "name.",
                 "need(",
             ];

@@ -3,6 +3,7 @@
 mod contract;
 mod conversions;
 mod fair;
+mod latch;
 mod min_hold;
 mod multi;
 mod multi_ends;

@@ -1,6 +1,7 @@
 //! What the scripts do to the keys, what they answer, and what they cost.
 
 mod commands;
+mod latch;
 mod lock;
 mod multi;
 mod once;

@@ -38,6 +38,7 @@
 //! | many readers or one writer, neither starving | [`RwLock`] |
 //! | a few at a time, but no more than so many | [`Semaphore`] |
 //! | this piece of work once, and its result for all who ask | [`Once`] |
+//! | wait until so many things have happened | [`Latch`] |
 //! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
 //!
@@ -113,6 +114,7 @@ pub use lockkeeper_core::{
     SingleServer, Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
 };
 pub use lockkeeper_fair::{FairGuard, FairLock};
+pub use lockkeeper_latch::Latch;
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_once::{Once, OnceError, OnceOutcome};

@@ -12,6 +12,7 @@ use crate::engine::subscriptions::presence::client_key;
 use crate::seam::protocol::{Protocol, ScriptCall};
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
+use crate::words::kind::Kind;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 use crate::words::record::Record;
@@ -30,6 +31,8 @@ enum Question {
     Queue,
     Limit,
     Record,
+    /// What only this kind is asked.
+    OfKind(Kind, &'static str),
 }
 
 impl Question {
@@ -42,6 +45,7 @@ impl Question {
             Self::Queue => "look at the queue of",
             Self::Limit => "ask for the limit of",
             Self::Record => "ask what has come of",
+            Self::OfKind(_, doing) => doing,
         }
     }
 
@@ -52,6 +56,7 @@ impl Question {
             Self::Inspect | Self::Force | Self::Queue => "known",
             Self::Limit => "semaphore",
             Self::Record => "once",
+            Self::OfKind(kind, _) => kind.as_str(),
         }
     }
 }
@@ -64,12 +69,12 @@ pub struct Inspection {
     pub name: String,
     /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
     pub kind: Option<String>,
-    /// The fencing token of those who hold. `None` if nobody does, if another library holds, or if there is none that
+    /// The fencing token of those who hold. `None` if nobody does, if it is a latch, if another library holds, or if there is none that
     /// all share: reads that began inside a write and went on after it have that of the write.
     pub token: Option<FencingToken>,
     /// Who holds, or keeps others out: the claims, the one with most time left first.
     pub holders: Vec<Holder>,
-    /// Of a semaphore that anybody holds: how many permits there are.
+    /// Of a semaphore that anybody holds: how many permits there are. Of a latch: how many counts open it.
     pub limit: Option<u32>,
     /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
     /// to 5 s after the last has stopped waiting. `None` if the server does not say.
@@ -94,7 +99,7 @@ pub struct Holder {
     pub state: HolderState,
     /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
     pub shared: bool,
-    /// Of a semaphore: how many permits it has.
+    /// Of a semaphore: how many permits it has. Of a latch, which its last arming holds: how many counts are to come.
     pub permits: Option<u32>,
 }
 
@@ -224,7 +229,7 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     Some(Inspection {
         name: name.to_string(),
         kind: Some(kind_of(reply.field(0)?.as_str()?)),
-        token: token.map(FencingToken::new),
+        token: token.filter(|token| *token > 0).map(FencingToken::new),
         holders,
         limit: reply
             .field(4)?
@@ -381,10 +386,7 @@ fn backend(name: &Name, question: Question, error: StoreError) -> Error {
 
 fn unexpected(name: &Name, reply: &Reply) -> Error {
     let status = reply.status().as_str();
-    Error::Protocol {
-        name: name.to_string(),
-        message: format!("an unexpected answer, {status}"),
-    }
+    Error::protocol(name.as_str(), format!("an unexpected answer, {status}"))
 }
 
 /// How many wait in the queue of a name, and where in it a waiting acquisition of `owner` stands, counted from one: the
@@ -436,6 +438,18 @@ pub(crate) async fn record(
         (_, Some(record)) => Ok(Some(record)),
         _ => Err(unexpected(name, &reply)),
     }
+}
+
+/// Asks what only this kind is asked, in a request of no claim.
+pub(crate) async fn of_kind(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    doing: &'static str,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Reply> {
+    let question = Question::OfKind(protocol.kind(), doing);
+    let (reply, _) = ask(engine, protocol.name(), question, item).await?;
+    Ok(reply)
 }
 
 /// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.

@@ -10,7 +10,8 @@ use crate::acquire::{Acquire, TryAcquire};
 use crate::admin::inspection::{self, Inspection, Permits};
 use crate::client::Client;
 use crate::grant::guard::Guard;
-use crate::seam::protocol::Protocol;
+use crate::seam::protocol::{Protocol, ScriptCall};
+use crate::seam::store::Reply;
 use crate::words::error::Result;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
@@ -129,6 +130,26 @@ impl Target {
     /// Cancel safe: a record that was to be forgotten may be gone.
     pub async fn record(&self, forget: Option<FencingToken>) -> Result<Option<Record>> {
         inspection::record(&self.engine, &**self.protocol()?, forget).await
+    }
+
+    /// Asks the server what only locks of this kind are asked, in a request of no claim, until it answers, twice at most: run twice, it must
+    /// have the effect of once. Errors say that one could not be `doing` the lock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of what is asked: it may have been done.
+    pub async fn ask(
+        &self,
+        doing: &'static str,
+        question: impl Fn(&Name) -> ScriptCall,
+    ) -> Result<Reply> {
+        let protocol = &**self.protocol()?;
+        let item = || question(protocol.name());
+        inspection::of_kind(&self.engine, protocol, doing, item).await
     }
 
     /// Looks at the lock, as [`Client::inspect`] does.

@@ -398,7 +398,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// That the work of a name can be done, after which nobody holds it.
+    /// That what claims wait for may have come, as the work of a name that is done: then nobody holds it.
     fn recorded(&self) -> Option<&dyn Recorded> {
         None
     }
@@ -448,7 +448,7 @@ pub trait Limited: Send + Sync {
     fn hears_limit(&self, limit: u32) -> bool;
 }
 
-/// Kinds whose claims are for work that is done once: when it is, an acquire is answered by what has come of it.
+/// Kinds whose claims are for what comes once, as work that is done: when it has, an acquire is answered by what has come of it.
 pub trait Recorded: Send + Sync {
     /// Asks what has come of the work; or deletes that, if the work was done with this token.
     fn record(&self, forget: Option<FencingToken>) -> ScriptCall;

@@ -76,6 +76,15 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// There is no such latch: nobody has armed it, or it has ended. See `lockkeeper::Latch`.
+    #[error("latch {name:?} {}", why_not_armed(*ended))]
+    #[non_exhaustive]
+    NotArmed {
+        /// The latch.
+        name: String,
+        /// Whether it was armed and has ended before it opened: nobody counted it down for its ttl, or the server has lost a part of it.
+        ended: bool,
+    },
     /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) asks for had the grant in time. It has been given
     /// back.
     #[error("lock {name:?} was granted, but {reached} of {wanted} replicas had it in time")]
@@ -170,6 +179,15 @@ pub enum Error {
     },
 }
 
+const fn why_not_armed(ended: bool) -> &'static str {
+    match ended {
+        true => {
+            "has ended before it opened: nobody counted it down for its ttl, or the server has lost a part of it"
+        }
+        false => "is not armed: arm it before it is counted down or waited for",
+    }
+}
+
 /// The first failure, which most often is that of all.
 fn first(failures: &[(String, Error)]) -> String {
     failures
@@ -196,6 +214,15 @@ impl Error {
         }
     }
 
+    /// An [`Error::Protocol`]: what was answered.
+    #[doc(hidden)]
+    pub fn protocol(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Protocol {
+            name: name.into(),
+            message: message.into(),
+        }
+    }
+
     /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
     #[doc(hidden)]
     pub fn not_held(name: impl Into<String>) -> Self {
@@ -206,6 +233,13 @@ impl Error {
     #[doc(hidden)]
     pub fn mismatch(name: impl Into<String>) -> Self {
         Self::Mismatch { name: name.into() }
+    }
+
+    /// An [`Error::NotArmed`].
+    #[doc(hidden)]
+    pub fn not_armed(name: impl Into<String>, ended: bool) -> Self {
+        let name = name.into();
+        Self::NotArmed { name, ended }
     }
 
     /// An [`Error::WorkFailed`]: the work of `name` may be tried in so long.

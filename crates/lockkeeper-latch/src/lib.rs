@@ -1,0 +1,327 @@
+//! Waiting until so many things have happened, across all processes.
+//!
+//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Latch`.
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod protocol;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::protocol::{Protocol, ScriptCall};
+use lockkeeper_core::store::{Reply, Value};
+use lockkeeper_core::{Acquire, ClaimId, Client, Error, Hold, Name, Record, Result, Target};
+use lockkeeper_lua::{Status, latch};
+use protocol::{LatchProtocol, keys, look};
+
+/// What those who wait for the latch called `name` ask of the server, and how they read the answers: for models of it that drive the same
+/// protocol.
+#[doc(hidden)]
+pub fn protocol(name: Name) -> Arc<dyn Protocol> {
+    Arc::new(LatchProtocol::new(name))
+}
+
+/// The request of `claim` that arms a latch, for such models.
+#[doc(hidden)]
+pub fn arming(name: &Name, claim: &ClaimId, n: u32, ttl: Duration) -> ScriptCall {
+    let args = [
+        claim.as_str().to_owned(),
+        n.to_string(),
+        ttl.as_millis().to_string(),
+    ];
+    ScriptCall::new(&latch::ARM, keys(name), args)
+}
+
+/// The request by which `id` counts a latch down, for such models.
+#[doc(hidden)]
+pub fn count(name: &Name, id: &str) -> ScriptCall {
+    let args = [id.to_owned(), name.wakes()];
+    ScriptCall::new(&latch::COUNT_DOWN, keys(name), args)
+}
+
+/// For how long a latch lives unless something else is said: longer than parts of a job take, and not into the next day.
+const TTL: Duration = Duration::from_secs(60 * 60);
+
+/// No latch lives for longer: what is to last belongs into a database.
+const LONGEST_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The most counts of a latch. Its ids are one key, which the server frees at once when it opens: ten thousand of them take it about a millisecond.
+const MOST: u32 = 10_000;
+
+/// The longest id, bytes: with the most counts, a few megabytes.
+const LONGEST_ID: usize = 256;
+
+/// A latch that opens when it has been counted down often enough, by anybody and from anywhere, and then lets all pass who wait for it.
+///
+/// # Which lock should I use?
+///
+/// This one where somebody waits until so many things *have happened*: an import in ten parts, eight workers that are ready, a deployment that
+/// has reached all machines. Nobody holds a latch. If what matters is one result for all who ask, use a
+/// [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
+///
+/// # How it works
+///
+/// [`arm`](Self::arm) says how many counts open it, and by [`count_down`](Self::count_down) each part counts once, by an id of its own: who is
+/// not sure whether its count has arrived counts again. The last one opens the latch, and all who [`wait`](Self::wait) are told by one message.
+///
+/// A latch that nobody counts down for its [`ttl`](Self::ttl) ends, and its waiters get an error that says so. One that has opened stays open for
+/// its ttl, for those who come late. So give each occasion a name of its own: `import:2026-11-23`, and not `import`.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use lockkeeper_core::Client;
+/// # use lockkeeper_latch::Latch;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper_core::Result<()> {
+/// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+/// let imported = Latch::new(&client, "import:42");
+/// imported.arm(2).await?;
+///
+/// // Anywhere, in any order, and as often as it takes to be sure:
+/// assert_eq!(imported.count_down("part:1").await?, 1);
+/// assert_eq!(imported.count_down("part:1").await?, 1);
+/// assert_eq!(imported.count_down("part:2").await?, 0);
+///
+/// imported.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What this lock does not promise
+///
+/// - **That nothing of an earlier occasion counts.** A count that is late, of a worker of yesterday, counts for the latch that has the name today.
+/// - **Counts that the server has lost.** A failover that lost some leaves the latch closed until they are made again, or until it ends. It never
+///   opens early, but by somebody's hand.
+/// - **That what was counted is still true.** An id that has counted cannot take it back.
+/// - **Order.** Who waits is let pass with all others.
+#[derive(Clone)]
+pub struct Latch {
+    client: Client,
+    target: Target,
+    ttl: Duration,
+    wait_for: Option<Duration>,
+}
+
+impl Latch {
+    /// The latch called `name`. Nothing is sent; a bad name is reported by the first call.
+    pub fn new(client: &Client, name: &str) -> Self {
+        Self {
+            client: client.clone(),
+            target: Target::new(client, name, LatchProtocol::new),
+            ttl: TTL,
+            wait_for: None,
+        }
+    }
+
+    /// For how long a latch that is [armed](Self::arm) lives without a new count, and for how long it is known to be open, whole milliseconds up to 366
+    /// days (default: an hour). Waiters may need seconds to hear that it is open when messages are lost, so less than some seconds makes them
+    /// miss it.
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Waits for no longer than this (default: until the latch is open or has ended). Then it is [`Error::Timeout`], or [`Error::Backend`] if the
+    /// server had stopped answering. Zero asks the server once.
+    #[must_use]
+    pub const fn wait_for(mut self, longest: Duration) -> Self {
+        self.wait_for = Some(longest);
+        self
+    }
+
+    /// Arms the latch: it opens when `n` ids have counted it down, at most 10,000; with 0 it is open. True if this call has armed it, false if it was
+    /// armed with the same `n` before: then it stays as it is, and may even be open.
+    ///
+    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Whoever knows `n` may arm it, so
+    /// processes that start in any order all do. One that has ended is armed anew, and counts from the beginning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if it is armed with another `n`, for more than 10,000 counts, a bad name or a bad ttl: nothing has changed.
+    /// [`Error::WrongKind`] if the name holds something else; [`Error::Backend`] if the server refuses or does not answer;
+    /// [`Error::Closed`] if the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves unknown whether the latch is armed. Arm it again.
+    ///
+    /// # Examples
+    ///
+    /// See [`Latch`].
+    pub async fn arm(&self, n: u32) -> Result<bool> {
+        let name = self.target.name();
+        if n > MOST {
+            return Err(Error::config(format!(
+                "latch {name:?} was to have {n} counts, and {MOST} are the most: count several things by one id"
+            )));
+        }
+        if self.ttl < Duration::from_millis(1) || self.ttl > LONGEST_TTL {
+            return Err(Error::config(
+                "the ttl of a latch must be between 1 ms and 366 days",
+            ));
+        }
+        let claim = ClaimId::new(self.client.new_owner(), 0);
+        let arming = |name: &Name| arming(name, &claim, n, self.ttl);
+        let reply = self.target.ask("arm", arming).await?;
+        match (reply.status(), numbers(&reply)) {
+            (Status::Counts, (_, Some(stands), own)) if stands == n => Ok(own == Some(1)),
+            (Status::Counts, (_, Some(stands), _)) => Err(Error::config(format!(
+                "latch {name:?} is armed with {stands} counts, and cannot be with {n}: choose another name"
+            ))),
+            _ => Err(self.unexpected(&reply)),
+        }
+    }
+
+    /// Counts for `id`, which is any text of at most 256 bytes; how many counts are still to come. An id counts once: again it changes nothing, nor
+    /// does one that comes when the latch is open.
+    ///
+    /// When it returns `Ok`, the id has counted, and the latch lives for a whole ttl more. With 0 it is open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotArmed`] if the latch is not armed or has ended: nothing was counted. [`Error::Config`] for an empty or too long id or a bad name,
+    /// before anything is sent. Otherwise as for [`arm`](Self::arm).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves unknown whether the id has counted. Count again.
+    ///
+    /// # Examples
+    ///
+    /// See [`Latch`].
+    pub async fn count_down(&self, id: &str) -> Result<u32> {
+        if id.is_empty() || id.len() > LONGEST_ID {
+            return Err(Error::config(format!(
+                "an id that counts must have 1 to {LONGEST_ID} bytes, this one has {}",
+                id.len()
+            )));
+        }
+        let counting = |name: &Name| count(name, id);
+        let reply = self.target.ask("count down", counting).await?;
+        match (reply.status(), numbers(&reply)) {
+            (Status::Counts, (Some(left), ..)) => Ok(left),
+            (Status::Gone, _) => {
+                let state = reply.field(0).and_then(Value::as_str);
+                Err(self.not_armed(state == Some("ended")))
+            }
+            _ => Err(self.unexpected(&reply)),
+        }
+    }
+
+    /// Waits until the latch is open.
+    ///
+    /// When it returns `Ok`, as many ids as it was armed with have counted it down. All who wait in one client ask the server together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends before it opens: arm it before you wait.
+    /// [`Error::Timeout`] if a [wait](Self::wait_for) was set and has passed; [`Error::Backend`] if the server refuses, or does not answer for one
+    /// ttl of the client's leases; [`Error::WrongKind`] if the name holds something else; [`Error::Config`] for a bad name, before anything is sent;
+    /// [`Error::Closed`] if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::{Client, Error};
+    /// # use lockkeeper_latch::Latch;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let ready = Latch::new(&client, "workers:ready").wait_for(Duration::from_millis(10));
+    /// let early = ready.wait().await;
+    /// assert!(matches!(early, Err(Error::NotArmed { ended: false, .. })));
+    ///
+    /// ready.arm(1).await?;
+    /// assert!(matches!(ready.wait().await, Err(Error::Timeout { .. })));
+    /// ready.count_down("worker:1").await?;
+    /// ready.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn wait(&self) -> Result<()> {
+        let mut acquire = Acquire::<Hold>::new(self.target.clone());
+        if let Some(longest) = self.wait_for {
+            acquire = acquire.wait_for(longest);
+        }
+        match acquire.await {
+            Err(Error::Done { record, .. }) => self.opened(&record),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::protocol(self.target.name(), "a latch was granted")),
+        }
+    }
+
+    /// How many counts are still to come, 0 of a latch that is open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotArmed`] if the latch is not armed or has ended. Otherwise as for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_latch::Latch;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let imported = Latch::new(&client, "import:43");
+    /// imported.arm(10).await?;
+    /// imported.count_down("part:7").await?;
+    /// assert_eq!(imported.remaining().await?, 9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn remaining(&self) -> Result<u32> {
+        let reply = self.target.ask("look at", look).await?;
+        match (reply.status(), numbers(&reply), Record::read(&reply)) {
+            (Status::Busy, (.., Some(left)), _) => Ok(left),
+            (Status::Stored, _, Some(record)) => self.opened(&record).map(|()| 0),
+            _ => Err(self.unexpected(&reply)),
+        }
+    }
+
+    /// Whether a latch that is not armed is open.
+    fn opened(&self, record: &Record) -> Result<()> {
+        match record.value.as_deref() {
+            Some(b"open") => Ok(()),
+            state => Err(self.not_armed(state == Some(b"ended"))),
+        }
+    }
+
+    fn not_armed(&self, ended: bool) -> Error {
+        Error::not_armed(self.target.name(), ended)
+    }
+
+    fn unexpected(&self, reply: &Reply) -> Error {
+        let message = format!("an unexpected answer, {}", reply.status().as_str());
+        Error::protocol(self.target.name(), message)
+    }
+}
+
+/// The first fields of a reply.
+fn numbers(reply: &Reply) -> (Option<u32>, Option<u32>, Option<u32>) {
+    let number = |at: usize| reply.field(at)?.as_i64()?.try_into().ok();
+    (number(0), number(1), number(2))
+}
+
+impl fmt::Debug for Latch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.fmt(f)
+    }
+}

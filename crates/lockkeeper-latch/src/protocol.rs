@@ -1,0 +1,68 @@
+//! What those who wait for a latch ask of the server. Their claims never hold: an acquire only looks, and what it is answered ends the wait of all
+//! who wait for the same latch in one client, as for work that is done once.
+
+use lockkeeper_core::Name;
+use lockkeeper_core::protocol::{
+    FencingToken, Kind, LockProtocol, Protocol, Recorded, RequestContext, ScriptCall,
+};
+use lockkeeper_lua::latch;
+
+/// One name.
+#[derive(Debug)]
+pub(crate) struct LatchProtocol {
+    lock: LockProtocol,
+}
+
+impl LatchProtocol {
+    pub(crate) const fn new(name: Name) -> Self {
+        let lock = LockProtocol::new(name, Kind::new("latch"));
+        Self { lock }
+    }
+}
+
+/// The keys of a latch.
+pub(crate) fn keys(name: &Name) -> [String; 2] {
+    [name.main().to_owned(), name.part("counted")]
+}
+
+/// Asks what has come of the latch called `name`.
+pub(crate) fn look(name: &Name) -> ScriptCall {
+    ScriptCall::new(&latch::LOOK, keys(name), [])
+}
+
+impl Protocol for LatchProtocol {
+    fn kind(&self) -> Kind {
+        self.lock.kind()
+    }
+
+    fn name(&self) -> &Name {
+        self.lock.name()
+    }
+
+    fn acquire(&self, _: RequestContext<'_>) -> ScriptCall {
+        look(self.name())
+    }
+
+    fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
+        self.lock.renew(ask)
+    }
+
+    /// A look that is late creates nothing, so nothing has to stop it.
+    fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
+        self.lock.release(ask.on_inflated(false), false)
+    }
+
+    fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
+        self.lock.verify(ask.on_inflated(false))
+    }
+
+    fn recorded(&self) -> Option<&dyn Recorded> {
+        Some(self)
+    }
+}
+
+impl Recorded for LatchProtocol {
+    fn record(&self, _forget: Option<FencingToken>) -> ScriptCall {
+        look(self.name())
+    }
+}

@@ -1,0 +1,36 @@
+-- latch/count_down: an id counts the latch of a name down, unless it has done so before; run again it changes nothing. A latch lives on for its
+-- whole ttl with each count. The last one opens it and tells those who wait; a server that refuses the message leaves them to their timers.
+--
+-- KEYS[1] main     the latch, see shared/latch
+-- KEYS[2] counted  ZSET: the ids that have counted, and the empty one, whose score is the ttl
+-- ARGV[1] request  echoed
+-- ARGV[2] id       what counts, at most once; not empty
+-- ARGV[3] channel  where those who wait listen
+-- REPLY COUNTS left n  so many of so many counts are to come; 0: it is open
+-- REPLY GONE state     there is no such latch: it has ended, or is absent
+-- REPLY WRONG_KIND     the name holds something else
+-- PUBLISH channel: free, if it opens
+
+-- Begins with a write that cannot grow, so that a full server lets the others pass: what is done must be counted.
+local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)
+if fault then
+  return fault
+end
+if not latch then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+if latch.state ~= 'armed' and latch.state ~= 'open' then
+  return { ARGV[1], 'GONE', latch.state }
+end
+if latch.state == 'armed' and redis.call('ZADD', KEYS[2], '0', ARGV[2]) == 1 then
+  -- Counted anew each time: ids that the server has lost count as not yet come. The empty one is among them.
+  latch.left = math.max(latch.n - redis.call('ZCARD', KEYS[2]) + 1, 0)
+  write_latch(KEYS[1], latch.left, latch.n, latch.claim, tonumber(latch.ttl))
+  if latch.left > 0 then
+    keep_counted(KEYS[2], tonumber(latch.ttl))
+  else
+    redis.call('DEL', KEYS[2])
+    wake(ARGV[3], 'free')
+  end
+end
+return { ARGV[1], 'COUNTS', latch.left, latch.n }
