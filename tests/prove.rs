@@ -70,6 +70,7 @@ enum Kind {
     Rwlock,
     Semaphore,
     Once,
+    Latch,
     Redlock,
     Multi,
 }
@@ -83,6 +84,7 @@ impl Kind {
             Self::Rwlock => "rwlock",
             Self::Semaphore => "semaphore",
             Self::Once => "once",
+            Self::Latch => "latch",
             Self::Redlock => "redlock",
             Self::Multi => "multi",
         }

@@ -62,6 +62,14 @@ searches! {
         every_rule_of_work_that_is_done_once_holds_in_every_state;
 }
 
+#[test]
+fn every_rule_of_a_latch_holds_in_every_state() -> Result<()> {
+    for scope in Scope::of("latch", false) {
+        holds_everywhere(&scope)?;
+    }
+    Ok(())
+}
+
 /// The rule that a search finds broken.
 pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
     let (scope, report) = searched.hunt()?;
@@ -73,7 +81,7 @@ pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
 #[test]
 fn a_mistake_in_a_script_is_caught() -> Result<()> {
     let all = searched::all();
-    for kind in ["mutex", "semaphore", "once", "multi"] {
+    for kind in ["mutex", "semaphore", "once", "latch", "multi"] {
         let first = all.iter().find(|it| it.kind == kind).context(kind)?;
         assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
     }

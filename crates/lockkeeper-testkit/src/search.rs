@@ -6,12 +6,13 @@
 //! possible. Time moves in ticks, for servers and clients alike; a lease ends for its holder a millisecond before it ends
 //! on the server, between the same two ticks, so a deadline that is wrong by one tick shows.
 //!
-//! Three [scopes](Scope) have a model each: its states, the steps from each, and what must hold in a state or at a step
+//! Four [scopes](Scope) have a model each: its states, the steps from each, and what must hold in a state or at a step
 //! ([`Rule`]). One walk goes through all of them, breadth first, so that the first violation is at the end of one of the
 //! shortest ways to one. States are small because what they are made of is kept by number, and each run of a script is
 //! remembered. A kind joins by a [`KindModel`]; `docs/proving-ground.md` says what else it may need.
 
 mod explore;
+mod latch;
 mod rounds;
 mod rule;
 mod server;
@@ -25,6 +26,7 @@ use anyhow::Result;
 
 use explore::explore;
 pub use explore::{Progress, Report, Trace};
+pub use latch::Latches;
 pub use rounds::Rounds;
 pub use rule::{Rule, Violation};
 pub use sets::Sets;
@@ -43,6 +45,8 @@ pub enum Scope {
     Sets(Sets),
     /// One name by a majority of three servers.
     Rounds(Rounds),
+    /// A latch on one server.
+    Latch(Latches),
 }
 
 /// The word for locks over several names.
@@ -59,6 +63,8 @@ impl Scope {
             false => Bounds::quick,
         };
         match kind {
+            "latch" if thorough => Latches::thorough().map(Self::Latch).into(),
+            "latch" => Latches::quick().map(Self::Latch).into(),
             "redlock" if thorough => Rounds::thorough().map(Self::Rounds).into(),
             "redlock" => Rounds::quick().map(Self::Rounds).into(),
             SEVERAL if thorough => Sets::thorough().map(Self::Sets).into(),
@@ -103,6 +109,7 @@ impl Scope {
                 states,
                 progress,
             ),
+            Self::Latch(bounds) => explore(latch::OneLatch::new(*bounds, patch)?, states, progress),
             Self::Sets(sets) => explore(sets::SeveralNames::new(*sets, patch)?, states, progress),
             Self::Rounds(rounds) => {
                 explore(rounds::Majority::new(*rounds, patch)?, states, progress)
@@ -116,6 +123,7 @@ impl fmt::Display for Scope {
         match self {
             Self::Single(kind, bounds) => write!(f, "{}: {bounds}", kind.name),
             Self::Sets(sets) => write!(f, "{SEVERAL}: {sets}"),
+            Self::Latch(bounds) => write!(f, "latch: {bounds}"),
             Self::Rounds(rounds) => write!(f, "redlock: {rounds}"),
         }
     }

@@ -104,6 +104,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         0 | 1 | 4 | 5 => Some("lock/"),
         2 => Some("multi/"),
         3 => Some("once/"),
+        6 => Some("latch/"),
         _ => None,
     };
     let random = (0..STEPS).map(|_| Step::random(&mut random, kind));

@@ -42,6 +42,7 @@ const KEYS: &[&str] = &[
     "queue",
     "state",
     "record",
+    COUNTED,
 ];
 /// Among them what the scripts write, and what looks like it.
 const VALUES: &[&str] = &[
@@ -59,6 +60,8 @@ const VALUES: &[&str] = &[
     "fair * 1 1 0 7 -e a",
     "rwlock * 0 0 2 7 -ep -",
     "semaphore 1/2 a 7",
+    "latch 2/2 a 0",
+    "latch 0/2 b 0r",
     "semaphore * 0 0 2/3 0 - -",
     "semaphore * 0 0 2/ 0 - -",
     "semaphore 1/ a 7",
@@ -76,6 +79,8 @@ const CLAIMS: &[&str] = &[
 const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a", "claim"];
 /// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
 const HOLDERS: &str = "holders";
+/// Of a sorted set whose empty member has a ttl for its score: a short one would be over on one side first.
+const COUNTED: &str = "counted";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
 /// Of keys, also some that nobody would write.
 const PATTERNS: &[&str] = &[
@@ -288,6 +293,8 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             ),
             "share" | "old_share" => one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2"]),
             "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
+            "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
+            "id" => one(random, &["f", "g", "h"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),
             "old" => one(random, CLAIMS),
             "forget" => one(random, &["0", "4503599627370497", BEHIND_THE_FLOOR]),
@@ -317,6 +324,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
     let in_order = if key == HOLDERS { "queue" } else { key };
+    let scored = if key == COUNTED { "queue" } else { key };
     let mut words = match random.u8(0..26) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
@@ -331,10 +339,10 @@ fn command(random: &mut Rng) -> Vec<String> {
         12 => vec!["HGETALL", key],
         13 => vec!["HMGET", key, field, one(random, FIELDS)],
         14 => vec!["PUBSUB", "NUMSUB", one(random, &[CHANNEL, "elsewhere"])],
-        15 => vec!["ZADD", key, score(random), member(random)],
+        15 => vec!["ZADD", scored, score(random), member(random)],
         16 => vec![
             "ZADD",
-            key,
+            scored,
             score(random),
             member(random),
             score(random),

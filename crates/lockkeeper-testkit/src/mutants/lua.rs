@@ -6,6 +6,7 @@
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
 
+mod latch;
 mod majority;
 mod modes;
 mod once;
@@ -18,7 +19,7 @@ pub use permits::SEMAPHORE;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
-use crate::search::{Bounds, Rounds, Scope, Sets};
+use crate::search::{Bounds, Latches, Rounds, Scope, Sets};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -87,6 +88,8 @@ enum Where {
     Sets,
     /// A majority of servers.
     Rounds(Rounds),
+    /// A latch.
+    Latch,
     /// More clients than a search has: the simulation finds it.
     FourClients,
 }
@@ -118,6 +121,7 @@ impl Mutant {
     pub fn scopes(&self) -> Vec<Scope> {
         let bounds = match self.world {
             Where::FourClients => return Vec::new(),
+            Where::Latch => return vec![Scope::Latch(Latches::SMALL)],
             Where::Rounds(rounds) => return vec![Scope::Rounds(rounds)],
             Where::Sets => {
                 return [Sets::SMALL, Sets::SMALL_OF_MUTEXES, Sets::SMALL_OF_A_QUEUE]
@@ -164,7 +168,8 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let searched = modes::SEARCHED
         .iter()
         .chain(permits::SEARCHED)
-        .chain(once::SEARCHED);
+        .chain(once::SEARCHED)
+        .chain(latch::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
 

@@ -73,6 +73,8 @@ rules! {
     StoredLate,
     /// Work is granted to a claim although its result is stored.
     DoneAgain,
+    /// A latch is open, and not as many ids have counted it down as it was armed with.
+    OpenedEarly,
     /// When nobody wants the name any more, a late comer is not served, or something of the name remains.
     Remains,
 }
