@@ -10,7 +10,7 @@ use lockkeeper::{Client, Error, Semaphore};
 use serde::Serialize;
 
 use crate::args::Release;
-use crate::exit::{CONFLICT, Failure, permits};
+use crate::exit::{CONFLICT, Failure};
 use crate::out;
 use crate::server::Server;
 use view::{Lock, Part};
@@ -97,7 +97,7 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
         let part = |part: &Part| {
             vec![
                 part.known_as().to_owned(),
-                part.mode(),
+                lock.mode_of(part),
                 part.state.to_owned(),
                 part.left(),
                 part.claim.clone(),
@@ -191,7 +191,7 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
         .iter()
         .map(|part| {
             let shared = match part.permits {
-                Some(number) => format!(" with {number} {}", permits(number)),
+                Some(number) => format!(" with {number} {}", lock.units(number)),
                 None if part.shares() => " and shared".to_owned(),
                 None => String::new(),
             };

@@ -65,18 +65,33 @@ impl Lock {
         self.permits().unwrap_or_else(shared)
     }
 
-    /// Of a semaphore: how many permits are held of how many.
+    /// Of a semaphore: how many permits are held of how many; of a latch, how many counts are to come.
     pub(crate) fn permits(&self) -> Option<String> {
         let held = self.holders.iter().filter_map(|part| part.permits);
         let held = held.fold(0, u32::saturating_add);
         let limit = self.limit?;
-        Some(format!("{held} of {limit} {}", permits(limit)))
+        Some(format!("{held} of {limit} {}", self.units(limit)))
+    }
+
+    /// What it has so many of.
+    pub(crate) fn units(&self, number: u32) -> &'static str {
+        match self.kind.as_deref() {
+            Some("latch") => "counts to come",
+            _ => permits(number),
+        }
+    }
+
+    pub(crate) fn mode_of(&self, part: &Part) -> String {
+        match part.permits {
+            Some(number) => format!("{number} {}", self.units(number)),
+            None => mode(part.shares()).to_owned(),
+        }
     }
 
     /// What has to differ to be worth telling: time runs anyway, and each renewal changes whose lease is the longest.
     pub(crate) fn gist(&self) -> impl PartialEq + use<> {
         let parts = |parts: &[Part]| -> Vec<_> {
-            let gist = |part: &Part| (part.claim.clone(), part.state);
+            let gist = |part: &Part| (part.claim.clone(), part.state, part.permits);
             parts.iter().map(gist).collect()
         };
         let mut holders = parts(&self.holders);
@@ -132,13 +147,6 @@ impl Part {
 
     pub(crate) fn shares(&self) -> bool {
         self.shared == Some(true)
-    }
-
-    pub(crate) fn mode(&self) -> String {
-        match self.permits {
-            Some(number) => format!("{number} {}", permits(number)),
-            None => mode(self.shares()).to_owned(),
-        }
     }
 
     /// By what people know it best.
