@@ -103,6 +103,10 @@ struct Fair;
 struct Once;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/latch.md")]
+struct Latch;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/fencing.md")]
 struct Fencing;
 

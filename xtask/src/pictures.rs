@@ -28,6 +28,7 @@ const PICTURES: &[Picture] = &[
     ("rwlock", protocols::rwlock),
     ("semaphore", protocols::semaphore),
     ("once", protocols::once),
+    ("latch", protocols::latch),
     ("multi", protocols::multi),
     ("redlock", protocols::redlock),
     ("fencing", protocols::fencing),

@@ -156,6 +156,29 @@ pub(super) fn once() -> String {
     )
 }
 
+pub(super) fn latch() -> String {
+    sequence(
+        "A latch of two counts: Ann arms it and waits; Bob and Carl count it down, Bob once more when no answer came; the second id opens it, and Ann is told",
+        &["Ann", "server", "Bob", "Carl"],
+        &[
+            Send(0, 1, "arm with 2"),
+            Send(0, 1, "look"),
+            Send(1, 0, "BUSY, 2 to come"),
+            Wait(0, "waits"),
+            Send(2, 1, "count down, part 1"),
+            Note(1, "1 to come"),
+            Pass("the answer is lost"),
+            Send(2, 1, "count down, part 1"),
+            Send(1, 2, "COUNTS 1"),
+            Send(3, 1, "count down, part 2"),
+            Note(1, "open, for a ttl"),
+            Tell(1, 0, "look"),
+            Send(0, 1, "look"),
+            Send(1, 0, "open"),
+        ],
+    )
+}
+
 pub(super) fn multi() -> String {
     sequence(
         "A multi-lock: one script takes both accounts or none; what is busy is waited for in the order that everybody has",
