@@ -1,84 +1,93 @@
-//! A leader that steps down when it must: three candidates, one of whom leads. The leader is asked to go, the next one's term
-//! ends, and never do two lead at the same time.
+//! A scheduler with standbys: three candidates, one of whom leads. An operator asks the leader to go, the next one hands over to a
+//! candidate of its choice, a third one dies, and somebody who observes sees all of them in order. Never do two lead at once.
 //!
-//! Read this when one process of many should do what all of them could. `guard.run` is what makes a leader step down: its work
-//! ends at the next await when the lease is lost. `cargo run --example leader` needs no server; add
+//! Read this when one process of many should do what all of them could, and others must know which. `Election::run` is what makes a leader
+//! step down: its work is dropped when the leadership is lost, before another one leads. `cargo run --example leader` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use lockkeeper::{Client, Error, FairLock};
+use anyhow::{Context as _, ensure};
+use lockkeeper::{Client, Election, HandOver, Leaders};
 use lockkeeper_examples::{Place, Story};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-/// What leaders do, and a witness of how many do it at once.
+/// What the schedulers do, and a witness of how many do it at once.
 #[derive(Default)]
-struct Cluster {
+struct Jobs {
     leading: AtomicU32,
     newest: AtomicU64,
 }
 
-impl Cluster {
-    /// Leads until it is dropped.
-    async fn lead(&self, token: u64) -> anyhow::Result<()> {
-        let _leading = Leading::begin(&self.leading)?;
-        let before = self.newest.swap(token, Ordering::SeqCst);
-        ensure!(before < token, "an older leader came after a newer one");
-        std::future::pending().await
-    }
-}
-
 /// Counted for as long as it lives.
-struct Leading<'a>(&'a AtomicU32);
+struct Leading(Arc<Jobs>);
 
-impl<'a> Leading<'a> {
-    fn begin(leading: &'a AtomicU32) -> anyhow::Result<Self> {
-        ensure!(leading.fetch_add(1, Ordering::SeqCst) == 0, "two lead");
-        Ok(Self(leading))
+impl Leading {
+    fn begin(jobs: &Arc<Jobs>, term: u64) -> anyhow::Result<Self> {
+        ensure!(jobs.leading.fetch_add(1, Ordering::SeqCst) == 0, "two lead");
+        let before = jobs.newest.swap(term, Ordering::SeqCst);
+        ensure!(before < term, "an older leader came after a newer one");
+        Ok(Self(Arc::clone(jobs)))
     }
 }
 
-impl Drop for Leading<'_> {
+impl Drop for Leading {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.leading.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let place = Place::open("leader").await?;
-    let (cluster, story) = (Arc::<Cluster>::default(), Story::new());
-    let (elected, mut elections) = mpsc::unbounded_channel();
+    let (jobs, story) = (Arc::<Jobs>::default(), Story::new());
+    let mut leaders = Election::new(&place.client, "scheduler").observe();
 
     story.chapter("Three candidates");
-    let (mut clients, mut candidates) = (Vec::new(), JoinSet::new());
+    let (mut clients, mut hosts) = (Vec::new(), JoinSet::new());
     for name in ["ann", "bob", "carl"] {
-        let (client, cluster) = (place.another().await?, Arc::clone(&cluster));
+        let client = place.another().await?;
         clients.push(client.clone());
-        candidates.spawn(campaign(client, cluster, name, elected.clone(), story));
+        hosts.spawn(host(client, Arc::clone(&jobs), name, story));
     }
-    let mut next = async || {
-        let leader = timeout(Duration::from_secs(10), elections.recv()).await?;
-        leader.context("nobody leads")?
-    };
-    let first = next().await?;
+    let first = next(&mut leaders, &story).await?;
 
     story.chapter("An operator asks the leader to go");
-    sleep(Duration::from_millis(100)).await;
-    place.client.revoke("leader").await?;
-    let second = next().await?;
+    place.client.revoke("scheduler").await?;
+    let second = next(&mut leaders, &story).await?;
+    ensure!(second != first, "nobody stepped down");
 
-    story.chapter("A term is over");
-    let third = next().await?;
-    ensure!(first != second && second != third, "nobody stepped down");
+    story.chapter("A newcomer leads, and chooses who is the next");
+    hosts.shutdown().await;
+    let election = Election::new(&place.client, "scheduler").value("dora");
+    let dora = election
+        .campaign()
+        .wait_for(Duration::from_secs(10))
+        .await?;
+    ensure!(next(&mut leaders, &story).await? == "dora");
+    for (client, name) in clients.iter().zip(["ann", "bob", "carl"]) {
+        hosts.spawn(host(client.clone(), Arc::clone(&jobs), name, story));
+    }
+    let candidates = timeout(Duration::from_secs(10), async {
+        loop {
+            let candidates = election.candidates().await?;
+            if candidates.len() == 3 {
+                return anyhow::Ok(candidates);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let chosen = candidates.await??.pop().context("three stand by")?;
+    let done = dora.hand_over_to(&chosen).await?;
+    ensure!(matches!(done, HandOver::Done(_)), "it has gone");
+    next(&mut leaders, &story).await?;
 
-    // Whoever leads is stopped, and its guard dropped; closing waits until the server knows.
-    candidates.shutdown().await;
+    // Whoever leads is stopped, and resigns; closing waits until the server knows.
+    hosts.shutdown().await;
     for client in clients {
         let report = client.close().await;
         ensure!(report.expiring == 0 && report.unconfirmed == 0);
@@ -86,30 +95,46 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// Stands for election, leads, steps down, and stands again.
-async fn campaign(
+/// Who leads next, as an observer sees it.
+async fn next(leaders: &mut Leaders, story: &Story) -> anyhow::Result<String> {
+    let known = async {
+        loop {
+            let leader = leaders.next().await.context("the stream ended")??;
+            // For a moment nobody leads, or somebody of whom nothing is known yet.
+            if let Some(leader) = leader.filter(|leader| leader.since.is_some()) {
+                return anyhow::Ok(leader);
+            }
+        }
+    };
+    let leader = timeout(Duration::from_secs(20), known).await??;
+    story.tell(
+        "observer",
+        format!("{} leads, in term {}", leader.value, leader.term),
+    );
+    Ok(leader.value)
+}
+
+/// One host: stands by, leads, steps down, and stands by again.
+async fn host(
     client: Client,
-    cluster: Arc<Cluster>,
+    jobs: Arc<Jobs>,
     name: &'static str,
-    elected: mpsc::UnboundedSender<anyhow::Result<&'static str>>,
     story: Story,
 ) -> anyhow::Result<()> {
-    let lock = FairLock::new(&client, "leader");
-    loop {
-        // Nobody leads for longer than this, however well.
-        let guard = lock.acquire().max_hold(Duration::from_millis(600)).await?;
-        let token = guard.fencing_token();
-        story.tell(name, format!("leads, with token {token}"));
-        elected.send(Ok(name))?;
-        match guard.run(cluster.lead(token.get())).await {
-            Err(Error::Lost { reason, .. }) => {
-                story.tell(name, format!("steps down: {reason}"));
+    let election = Election::new(&client, "scheduler").value(name);
+    let failed = election.run(|leadership| {
+        let leading = Leading::begin(&jobs, leadership.term().get());
+        story.tell(
+            name,
+            format!("schedules jobs, with token {}", leadership.term()),
+        );
+        async move {
+            match leading {
+                // A real one does its work here, and passes the token on to whatever it changes.
+                Ok(_leading) => std::future::pending().await,
+                Err(error) => ControlFlow::Break(error),
             }
-            Err(error) => return Err(error.into()),
-            Ok(Err(error)) => elected.send(Err(error))?,
-            Ok(Ok(())) => bail!("a leader does not end by itself"),
         }
-        // The guard goes here: only now may the next one lead.
-        drop(guard);
-    }
+    });
+    Err(failed.await?)
 }

@@ -254,6 +254,45 @@ pub mod latch {
     );
 }
 
+/// Who is in charge, and by what it is known. The leader holds the name by a claim as that of any [`lock`], which waits in the queue, is renewed,
+/// released and verified by the scripts of that; what it proclaims lies in the name's state.
+pub mod election {
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
+
+    /// By what the leader is known from now on.
+    pub const PROCLAIM: Script = script!(
+        "election/proclaim",
+        with [
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "leader"
+        ],
+        keys ["main", "holders", "queue", "state"],
+        args ["request", "claim", "term", "number", "label", "value", "channel"],
+        replies [Status::Leader, Status::Revoked, Status::Gone, Status::WrongKind],
+    );
+
+    /// Who leads; changes nothing.
+    pub const LEADER: Script = script!(
+        "election/leader",
+        with ["clock", "client", "value", "members", "standing", "leader"],
+        keys ["main", "holders", "state"],
+        args ["request", "kind"],
+        replies [Status::Leader, Status::Free, Status::WrongKind],
+    );
+
+    /// Lets one of those who wait be the next.
+    pub const PREFER: Script = script!(
+        "election/prefer",
+        with [
+            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
+            "queue", "waiters", "place"
+        ],
+        keys ["main", "holders", "queue", "state"],
+        args ["request", "claim", "waiter_ttl", "next"],
+        replies [Status::Queued, Status::Gone],
+    );
+}
+
 /// One holder at a time by a majority of several servers, on each of which the claim lies as that of any
 /// [`lock`]: it is renewed, released and verified by the scripts of that.
 pub mod redlock {
@@ -436,6 +475,9 @@ pub const ALL: &[&Script] = &[
     &latch::ARM,
     &latch::COUNT_DOWN,
     &latch::LOOK,
+    &election::PROCLAIM,
+    &election::LEADER,
+    &election::PREFER,
     &redlock::ACQUIRE,
     &redlock::RAISE,
     &multi::ACQUIRE,

@@ -40,6 +40,8 @@ pub enum Status {
     WrongKind,
     /// The name is held; the reply says by whom.
     Found,
+    /// A claim leads the name; the reply carries its token, the claim, the ms left to it, and what it has proclaimed.
+    Leader,
     /// Nobody holds the name.
     Free,
     /// There is a queue, maybe an empty one; the reply carries its length and the claim's place in it.
@@ -88,6 +90,7 @@ impl Status {
         Self::Gone,
         Self::WrongKind,
         Self::Found,
+        Self::Leader,
         Self::Free,
         Self::Queued,
         Self::Limit,
@@ -124,6 +127,7 @@ impl Status {
             Self::Gone => "GONE",
             Self::WrongKind => "WRONG_KIND",
             Self::Found => "FOUND",
+            Self::Leader => "LEADER",
             Self::Free => "FREE",
             Self::Queued => "QUEUED",
             Self::Limit => "LIMIT",

@@ -285,6 +285,7 @@ fn numbers_become_text_by_format_alone() {
                     "'%.0f:%s', ends, request)",
                     "'%s:%s', name.channel, client)",
                     "'G %s %s %s', claim, token, request)",
+                    "'L %s', ARGV[3])",
                 ];
                 assert!(
                     forms.iter().any(|form| format.starts_with(form)),

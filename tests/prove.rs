@@ -71,6 +71,7 @@ enum Kind {
     Semaphore,
     Once,
     Latch,
+    Election,
     Redlock,
     Multi,
 }
@@ -85,6 +86,7 @@ impl Kind {
             Self::Semaphore => "semaphore",
             Self::Once => "once",
             Self::Latch => "latch",
+            Self::Election => "election",
             Self::Redlock => "redlock",
             Self::Multi => "multi",
         }

@@ -99,6 +99,10 @@ struct Composing;
 struct Fair;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/election.md")]
+struct Election;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/once.md")]
 struct Once;
 

@@ -1,6 +1,6 @@
 //! The contract suite, for every kind on every site.
 
-use lockkeeper::{FairLock, Mutex, Reader, Redlock, ReentrantLock, Semaphore, Writer};
+use lockkeeper::{Election, FairLock, Mutex, Reader, Redlock, ReentrantLock, Semaphore, Writer};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
@@ -35,6 +35,7 @@ on_every_site! {
     FairLock: fair_on_memory fair_on_a_server fair_on_a_cluster fair_by_sentinels
     Writer: writers_on_memory writers_on_a_server writers_on_a_cluster writers_by_sentinels
     Reader: readers_on_memory readers_on_a_server readers_on_a_cluster readers_by_sentinels
+    Election: election_on_memory election_on_a_server election_on_a_cluster election_by_sentinels
     Semaphore: semaphore_on_memory semaphore_on_a_server semaphore_on_a_cluster semaphore_by_sentinels
 }
 

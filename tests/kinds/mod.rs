@@ -2,6 +2,7 @@
 
 mod contract;
 mod conversions;
+mod election;
 mod fair;
 mod latch;
 mod min_hold;

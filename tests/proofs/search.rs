@@ -60,6 +60,8 @@ searches! {
         every_rule_of_a_semaphore_holds_where_clients_say_two_limits;
     ONCE: every_rule_of_work_that_is_done_once_holds_in_every_state_nearby,
         every_rule_of_work_that_is_done_once_holds_in_every_state;
+    ELECTION: every_rule_of_an_election_holds_in_every_state_nearby,
+        every_rule_of_an_election_holds_in_every_state;
 }
 
 #[test]
@@ -81,7 +83,7 @@ pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
 #[test]
 fn a_mistake_in_a_script_is_caught() -> Result<()> {
     let all = searched::all();
-    for kind in ["mutex", "semaphore", "once", "latch", "multi"] {
+    for kind in ["mutex", "semaphore", "once", "latch", "election", "multi"] {
         let first = all.iter().find(|it| it.kind == kind).context(kind)?;
         assert!(caught_by(first)?.is_some(), "not caught: {first:?}");
     }

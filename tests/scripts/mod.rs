@@ -2,6 +2,7 @@
 
 mod commands;
 mod latch;
+mod election;
 mod lock;
 mod multi;
 mod once;

@@ -113,6 +113,7 @@ pub(super) fn lock_on(name: &str, kind: &'static str) -> Result<LockProtocol> {
     let lock = LockProtocol::new(name_of(name)?, Kind::new(kind));
     Ok(match kind {
         "mutex" | "redlock" | "once" => lock,
+        "election" => lock.queueing(),
         "reentrant" => lock.reentrant(),
         "fair" => lock.reentrant().queueing(),
         "rwlock" => lock

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, FairLock, Guard, Lock as _, LossReason, MultiLock, Mutex, Reader, ReentrantLock,
-    RwLock, Semaphore, Writer,
+    Client, Election, FairLock, Guard, Lock as _, LossReason, MultiLock, Mutex, Reader,
+    ReentrantLock, RwLock, Semaphore, Writer,
 };
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
@@ -105,6 +105,7 @@ async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
     all_of::<Writer>(url, namespace, &name("written")).await?;
     all_of::<Reader>(url, namespace, &name("read")).await?;
     all_of::<Semaphore>(url, namespace, &name("a semaphore")).await?;
+    all_of::<Election>(url, namespace, &name("an election")).await?;
     let client = lockkeeper::connect_with(url, Client::builder().namespace(namespace)).await?;
     let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).target());
     MultiLock::new(members)?.acquire().await?.release().await?;

@@ -104,7 +104,7 @@ const KNOWN_TO: [(&str, &[&str]); 2] = [
 const DEFECTS: &str = "lockkeeper-core/mutants";
 
 /// What has no socket, task or clock, and needs none.
-const COMPUTING: [&str; 3] = ["serde", "serde_json", "sha2"];
+const COMPUTING: [&str; 4] = ["futures-core", "serde", "serde_json", "sha2"];
 
 fn lock_crates_depend_on_engine_and_scripts(house: &House) -> Vec<String> {
     let locks = house.members.iter().filter(|member| {

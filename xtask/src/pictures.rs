@@ -27,6 +27,7 @@ const PICTURES: &[Picture] = &[
     ("fair", protocols::fair),
     ("rwlock", protocols::rwlock),
     ("semaphore", protocols::semaphore),
+    ("election", protocols::election),
     ("once", protocols::once),
     ("latch", protocols::latch),
     ("multi", protocols::multi),

@@ -54,6 +54,9 @@ Examples:
   lockkeeper run --semaphore batch --limit 8 -- ./job.sh
   lockkeeper run --semaphore batch --limit 8 --permits 2 -- ./heavy-job.sh
 
+  # A service with a standby: one runs, the other takes over when it ends or dies
+  lockkeeper run --elect api --value 10.0.0.5:8080 -- ./server --port 8080
+
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
@@ -67,6 +70,12 @@ const LIMIT_EXAMPLES: &str = "\
 Examples:
   lockkeeper limit batch
   lockkeeper limit batch 12";
+
+const LEADER_EXAMPLES: &str = "\
+Examples:
+  lockkeeper leader api
+  lockkeeper leader api --json | jq -r .value
+  lockkeeper leader api --watch --json | while read -r line; do ./reload.sh \"$line\"; done";
 
 const RELEASE_EXAMPLES: &str = "\
 Examples:
@@ -121,6 +130,17 @@ pub(crate) enum Command {
         /// How often to look; what begins and ends between two looks is not seen
         #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time)]
         interval: Duration,
+    },
+
+    /// Show who leads an election, and what it is known by
+    #[command(after_help = LEADER_EXAMPLES)]
+    Leader {
+        /// The election
+        name: String,
+
+        /// Go on and tell whenever that changes, until interrupted
+        #[arg(long)]
+        watch: bool,
     },
 
     /// Show how many permits a semaphore has, or change that while it is in use
@@ -199,7 +219,7 @@ pub(crate) struct Run {
     #[arg(
         long = "lock",
         value_name = "NAME",
-        required_unless_present = "semaphore"
+        required_unless_present_any = ["semaphore", "elect"]
     )]
     pub(crate) locks: Vec<String>,
 
@@ -230,6 +250,14 @@ pub(crate) struct Run {
     /// How many of these this run takes [default: 1]
     #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
     pub(crate) permits: Option<u32>,
+
+    /// An election: one run of all that name it is the leader, the others stand by in the order of asking
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["locks", "semaphore", "fair", "reenter", "shared", "exclusive"])]
+    pub(crate) elect: Option<String>,
+
+    /// What the leader is known by, its address for example: `lockkeeper leader` shows it
+    #[arg(long, value_name = "TEXT", requires = "elect")]
+    pub(crate) value: Option<String>,
 
     /// Give up at once if somebody else holds the lock
     #[arg(long, conflicts_with = "wait")]

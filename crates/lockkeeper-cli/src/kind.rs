@@ -4,8 +4,8 @@ use std::env;
 use std::time::Duration;
 
 use lockkeeper::{
-    Client, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Owner, ReentrantLock, Released,
-    Result, RwLock, Semaphore, Target,
+    Client, Election, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Owner, ReentrantLock,
+    Released, Result, RwLock, Semaphore, Target,
 };
 
 use crate::args::Run;
@@ -36,6 +36,8 @@ pub(crate) struct Wanted {
     /// Of the locks that are no semaphore.
     kind: Kind,
     semaphore: Option<Permits>,
+    /// What the leader of an election is known by.
+    value: String,
     /// What the run around this one holds of them.
     outer: Option<Outer>,
     /// Zero: ask once. `None`: as long as it takes.
@@ -51,6 +53,7 @@ enum Kind {
     Reentrant(Option<Owner>),
     Fair,
     ReadWrite(Mode),
+    Election,
 }
 
 /// What a run takes of a semaphore.
@@ -91,7 +94,7 @@ impl Wanted {
     /// What the command line asks for.
     pub(crate) fn new(options: &Run) -> Result<Self, Failure> {
         let mut names: Vec<String> = Vec::new();
-        for name in &options.locks {
+        for name in options.locks.iter().chain(&options.elect) {
             if !names.contains(name) {
                 names.push(name.clone());
             }
@@ -118,6 +121,7 @@ impl Wanted {
         };
         Ok(Self {
             kind: match options {
+                Run { elect: Some(_), .. } => Kind::Election,
                 Run { fair: true, .. } => Kind::Fair,
                 Run { shared: true, .. } => Kind::ReadWrite(Mode::Shared),
                 Run {
@@ -128,6 +132,7 @@ impl Wanted {
             },
             names,
             semaphore,
+            value: options.value.clone().unwrap_or_default(),
             outer,
             wait: options.no_wait.then_some(Duration::ZERO).or(options.wait),
             max_hold: options.max_hold,
@@ -223,6 +228,7 @@ impl Wanted {
             Kind::Fair => FairLock::new(client, name).target(),
             Kind::ReadWrite(Mode::Shared) => RwLock::new(client, name).reader().target(),
             Kind::ReadWrite(Mode::Exclusive) => RwLock::new(client, name).writer().target(),
+            Kind::Election => Election::new(client, name).value(&self.value).target(),
         }
     }
 }

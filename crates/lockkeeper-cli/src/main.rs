@@ -76,6 +76,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
             Command::Watch { name, interval } => {
                 look::watch(&server, &name, interval, json).await?;
             }
+            Command::Leader { name, watch } => look::leader(&server, &name, watch, json).await?,
             Command::Limit { name, limit } => look::limit(&server, &name, limit, json).await?,
             Command::Revoke { name } => look::revoke(&server, &name, json).await?,
             Command::Release(options) => look::release(&server, &options, json).await?,

@@ -53,6 +53,7 @@ pub use admin::listing::{Names, ServerFacts};
 pub use client::Client;
 pub use client::builder::ClientBuilder;
 pub use client::lock::Lock;
+pub use client::watch::Watch;
 #[cfg(feature = "shuttle")]
 pub use engine::threads;
 pub use grant::convert::Converted;

@@ -257,7 +257,7 @@ impl Latch {
         match acquire.await {
             Err(Error::Done { record, .. }) => self.opened(&record),
             Err(error) => Err(error),
-            Ok(_) => Err(Error::protocol(self.target.name(), "a latch was granted")),
+            Ok(_) => Err(Error::unexpected(self.target.name(), "GRANTED")),
         }
     }
 
@@ -309,8 +309,7 @@ impl Latch {
     }
 
     fn unexpected(&self, reply: &Reply) -> Error {
-        let message = format!("an unexpected answer, {}", reply.status().as_str());
-        Error::protocol(self.target.name(), message)
+        Error::unexpected(self.target.name(), reply.status().as_str())
     }
 }
 

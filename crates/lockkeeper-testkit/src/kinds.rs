@@ -182,6 +182,14 @@ impl KindModel {
         ..Self::MUTEX
     };
 
+    /// One leader, which is known by what it proclaims, first come, first served.
+    pub const ELECTION: Self = Self {
+        name: "election",
+        reenters: false,
+        build: |_, name, _| lockkeeper_election::protocol(name, ""),
+        ..Self::FAIR
+    };
+
     /// One holder, by a majority of servers.
     pub const REDLOCK: Self = Self {
         name: "redlock",
@@ -190,7 +198,7 @@ impl KindModel {
     };
 
     /// Every kind on one server.
-    pub const ON_ONE_SERVER: [Self; 8] = [
+    pub const ON_ONE_SERVER: [Self; 9] = [
         Self::MUTEX,
         Self::COHORT,
         Self::REENTRANT,
@@ -199,6 +207,7 @@ impl KindModel {
         Self::SEMAPHORE,
         Self::SEMAPHORE_OF_TWO_LIMITS,
         Self::ONCE,
+        Self::ELECTION,
     ];
 
     /// The protocol of a mode; `ttl` is the length of a lease on every server.
@@ -227,6 +236,11 @@ impl KindModel {
     /// Whether its claims can store what came of their work.
     pub const fn stores(&self) -> bool {
         matches!(self.modes, [.., Mode::Stores])
+    }
+
+    /// Whether its holders proclaim by what they are known.
+    pub fn proclaims(&self) -> bool {
+        self.name == Self::ELECTION.name
     }
 
     /// Whether its claims take permits.

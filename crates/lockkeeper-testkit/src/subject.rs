@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use lockkeeper::{
-    Client, ClientBuilder, FairLock, Lock, Mutex, Reader, Redlock, ReentrantLock, RwLock,
+    Client, ClientBuilder, Election, FairLock, Lock, Mutex, Reader, Redlock, ReentrantLock, RwLock,
     Semaphore, SingleServer, Writer,
 };
 use lockkeeper_core::store::Store;
@@ -106,6 +106,14 @@ impl Subject for FairLock {
 
     fn new(client: &Client, name: &str) -> Self {
         Self::new(client, name)
+    }
+}
+
+impl Subject for Election {
+    type Contender = Self;
+
+    fn new(client: &Client, name: &str) -> Self {
+        Self::new(client, name).value("10.0.0.5:8080")
     }
 }
 

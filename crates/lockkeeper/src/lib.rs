@@ -37,6 +37,7 @@
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
 //! | a few at a time, but no more than so many | [`Semaphore`] |
+//! | exactly one of many instances in charge, all know which | [`Election`] |
 //! | this piece of work once, and its result for all who ask | [`Once`] |
 //! | wait until so many things have happened | [`Latch`] |
 //! | several names at once, all or none | [`MultiLock`] |
@@ -113,6 +114,7 @@ pub use lockkeeper_core::{
     Observation, Observer, Owner, Permits, Queued, Record, Released, Result, ServerFacts,
     SingleServer, Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits,
 };
+pub use lockkeeper_election::{Election, HandOver, Leader, Leaders, Leadership};
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_latch::Latch;
 pub use lockkeeper_multi::{MultiGuard, MultiLock};

@@ -131,6 +131,32 @@ pub(super) fn semaphore() -> String {
     )
 }
 
+pub(super) fn election() -> String {
+    sequence(
+        "An election: Ann leads and is seen by Olga; Bob stands by; as Ann resigns, Bob leads by the same script, and Olga is told",
+        &["Ann", "server", "Bob", "Olga"],
+        &[
+            Send(0, 1, "campaign"),
+            Send(1, 0, "GRANTED, term 7"),
+            Hold(0, "leads"),
+            Send(0, 1, "proclaim: I am at :8080"),
+            Tell(1, 3, "term 7: look"),
+            Send(3, 1, "who leads?"),
+            Send(1, 3, "LEADER, term 7, :8080"),
+            Send(2, 1, "campaign"),
+            Send(1, 2, "WAITING, place 1"),
+            Wait(2, "stands by"),
+            Pass("Ann resigns"),
+            Send(0, 1, "release"),
+            End(0),
+            Tell(1, 2, "granted, term 8"),
+            Hold(2, "leads"),
+            Send(2, 1, "proclaim"),
+            Tell(1, 3, "term 8: look"),
+        ],
+    )
+}
+
 pub(super) fn once() -> String {
     sequence(
         "Once: Ann does the work while Bob waits; her store releases the claim, and Bob and later Carl receive what she made",

@@ -1,5 +1,6 @@
-//! The subcommands for people who look at locks: `ls`, `inspect`, `watch`, `limit`, `revoke`, `release`.
+//! The subcommands for people who look at locks: `ls`, `inspect`, `watch`, `leader`, `limit`, `revoke`, `release`.
 
+mod leader;
 mod view;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use crate::args::Release;
 use crate::exit::{CONFLICT, Failure};
 use crate::out;
 use crate::server::Server;
+pub(crate) use leader::leader;
 use view::{Lock, Part};
 
 /// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.

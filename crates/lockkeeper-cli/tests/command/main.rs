@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod doctor;
+mod electing;
 mod ending;
 mod input;
 mod inside;

@@ -385,8 +385,7 @@ fn backend(name: &Name, question: Question, error: StoreError) -> Error {
 }
 
 fn unexpected(name: &Name, reply: &Reply) -> Error {
-    let status = reply.status().as_str();
-    Error::protocol(name.as_str(), format!("an unexpected answer, {status}"))
+    Error::unexpected(name.as_str(), reply.status().as_str())
 }
 
 /// How many wait in the queue of a name, and where in it a waiting acquisition of `owner` stands, counted from one: the

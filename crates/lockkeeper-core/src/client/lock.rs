@@ -7,10 +7,12 @@ use std::time::Duration;
 use crate::acquire::majority::Majority;
 use crate::acquire::plan::{Plan, Target};
 use crate::acquire::{Acquire, TryAcquire};
-use crate::admin::inspection::{self, Inspection, Permits};
+use crate::admin::inspection::{self, Inspection, Permits, Waiter};
 use crate::client::Client;
+use crate::client::watch::Watch;
 use crate::grant::guard::Guard;
-use crate::seam::protocol::{Protocol, ScriptCall};
+use crate::grant::hold::Hold;
+use crate::seam::protocol::{Protocol, RequestContext, ScriptCall};
 use crate::seam::store::Reply;
 use crate::words::error::Result;
 use crate::words::name::Name;
@@ -152,6 +154,28 @@ impl Target {
         inspection::of_kind(&self.engine, protocol, doing, item).await
     }
 
+    /// Tells of every message on the name's channel, from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) for a bad name; [`Error::Closed`](crate::Error::Closed) if the client is.
+    pub fn watch(&self) -> Result<Watch> {
+        Watch::new(&self.engine, &self.protocol()?.channel())
+    }
+
+    /// Who waits for the lock, of a kind with a queue, as [`Client::waiters`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn waiters(&self, most: u32) -> Result<Vec<Waiter>> {
+        inspection::waiters(&self.engine, self.protocol()?.name(), most).await
+    }
+
     /// Looks at the lock, as [`Client::inspect`] does.
     ///
     /// # Errors
@@ -163,6 +187,36 @@ impl Target {
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self) -> Result<Inspection> {
         inspection::inspect(&self.engine, self.protocol()?.name()).await
+    }
+}
+
+impl Hold {
+    /// The label of the client that holds.
+    pub fn label(&self) -> Option<Arc<str>> {
+        let (_, engine) = self.only_part().ok()?;
+        engine.settings.label()
+    }
+
+    /// Runs a script of its kind's own that is about its claim, maybe twice; as [`Target::ask`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`](crate::Error::Lost) or [`Error::NotHeld`](crate::Error::NotHeld) if this hold has ended; otherwise as for
+    /// [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves unknown whether the script ran.
+    pub async fn ask(
+        &self,
+        doing: &'static str,
+        item: impl Fn(&Name, RequestContext<'_>) -> ScriptCall,
+    ) -> Result<Reply> {
+        self.ensure_held()?;
+        let (part, engine) = self.only_part()?;
+        let protocol = &*part.protocol;
+        let item = || item(protocol.name(), part.requester.ask(&part));
+        inspection::of_kind(&engine, protocol, doing, item).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod lock;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,11 @@ impl Client {
     /// ```
     pub fn new_owner(&self) -> Owner {
         self.engine.new_owner()
+    }
+
+    /// Who the client is, for people: see [`ClientBuilder::label`].
+    pub fn label(&self) -> Option<Arc<str>> {
+        self.engine.settings.label()
     }
 
     /// Looks at the lock called `name`, of whatever kind: who holds it, for how long, and how many wait.

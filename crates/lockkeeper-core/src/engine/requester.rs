@@ -336,7 +336,18 @@ impl Requester {
         Ok(reply)
     }
 
-    fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
+    /// Tells the server what its kind has to say of a claim that holds, if there is anything.
+    pub(crate) async fn proclaim(&self, part: &Part) -> Result<(), StoreError> {
+        match part.protocol.proclamation(self.ask(part)) {
+            Some(call) => self
+                .run(|| call.clone(), part.terms.timeout)
+                .await
+                .map(drop),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
         let (token, cooldown_until, inflated) = {
             let claim = part.claim();
             (

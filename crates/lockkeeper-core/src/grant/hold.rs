@@ -55,9 +55,10 @@ impl Hold {
             let event = LeaseEvent::Granted { token, waited };
             part.tell(event);
         }
-        for (_, part) in engines {
+        for (engine, part) in engines {
             let now = part.now();
             part.change(|claim| claim.begin_use(now));
+            engine.subscriptions.proclaim(part);
         }
         Self {
             lease: Lease::new(grant),

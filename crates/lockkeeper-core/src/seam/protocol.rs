@@ -367,6 +367,12 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Asks whether the claim holds; changes nothing.
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
 
+    /// What the server is told of a claim as soon as it holds, if there is anything. Nobody waits for that: it is sent in the background, until
+    /// it is answered or the claim holds no more. It changes nothing for a claim that does not hold.
+    fn proclamation(&self, _ask: RequestContext<'_>) -> Option<ScriptCall> {
+        None
+    }
+
     /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
     fn reenters(&self) -> bool {
         false

@@ -214,12 +214,12 @@ impl Error {
         }
     }
 
-    /// An [`Error::Protocol`]: what was answered.
+    /// An [`Error::Protocol`]: the server answered this, which no script of ours says.
     #[doc(hidden)]
-    pub fn protocol(name: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn unexpected(name: impl Into<String>, answer: &str) -> Self {
         Self::Protocol {
             name: name.into(),
-            message: message.into(),
+            message: format!("an unexpected answer, {answer}"),
         }
     }
 

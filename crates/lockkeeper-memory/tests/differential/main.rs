@@ -100,11 +100,12 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     let mut embedded = Embedded::new();
     let mut random = Rng::with_seed(SEED + number);
     let mut before: Vec<Step> = Vec::new();
-    let kind = match number % 8 {
+    let kind = match number % 9 {
         0 | 1 | 4 | 5 => Some("lock/"),
         2 => Some("multi/"),
         3 => Some("once/"),
         6 => Some("latch/"),
+        7 => Some("election/"),
         _ => None,
     };
     let random = (0..STEPS).map(|_| Step::random(&mut random, kind));

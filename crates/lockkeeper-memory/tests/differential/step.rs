@@ -54,6 +54,8 @@ const VALUES: &[&str] = &[
     "4503599627370497",
     "mutex x a 7",
     "once x a 4503599627370497p",
+    "election x a 7",
+    "election * 1 1 0 7 - a",
     "rwlock 1 b 7p",
     "fair x b 7r",
     "rwlock x a 7c",
@@ -244,11 +246,14 @@ fn without_clocks(item: &Value) -> (Vec<String>, String) {
 }
 
 /// A shipped script by its text or its SHA-1, the keys in their places; and whether its reply is in the order of a hash.
-/// Its name begins with `kind`.
+/// Its name begins with `kind`; an election is led by the scripts of any lock too.
 fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
     let scripts = lockkeeper_lua::ALL
         .iter()
-        .filter(|script| script.name.starts_with(kind))
+        .filter(|script| {
+            let leads = kind == "election/" && script.name.starts_with("lock/");
+            script.name.starts_with(kind) || leads
+        })
         // What it says of itself a server says of no other.
         .filter(|script| **script != &lockkeeper_lua::server::DESCRIBE);
     let scripts: Vec<_> = scripts.collect();
@@ -279,9 +284,13 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "cooldown" => one(random, &["0", "0", "150000"]),
             "label" => one(random, VALUES),
             "kind" if script.name.starts_with("once/") => one(random, &["once", "once", "mutex"]),
+            "kind" if kind == "election/" => {
+                one(random, &["election", "election", "election", "fair"])
+            }
             "kind" => one(
                 random,
                 &[
+                    "election",
                     "mutex",
                     "fair",
                     "rwlock",
@@ -296,7 +305,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
             "id" => one(random, &["f", "g", "h"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),
-            "old" => one(random, CLAIMS),
+            "old" | "next" => one(random, CLAIMS),
+            "term" => one(random, &["7", BEHIND_THE_FLOOR, BEHIND_THE_FLOOR]),
+            "number" => one(random, &["1", "2", "10"]),
             "forget" => one(random, &["0", "4503599627370497", BEHIND_THE_FLOOR]),
             "keep_for" => one(random, TTLS),
             "form" => one(random, &["text", "hex", "failed"]),

@@ -109,10 +109,17 @@ pub async fn tokens_increase_over_many_grants_and_lost_counters<S: Common>(
         last = token;
         Guard::release(guard).await?;
     }
-    // A lease that ends by itself, its key expiring.
+    // A lease that ends by itself.
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(Some(guard.fencing_token()) > last);
-    site.vanished(S::HELD).await?;
+    while lock
+        .inspect()
+        .await?
+        .iter()
+        .any(|seen| !seen.holders.is_empty())
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     ensure!(lock.acquire().await?.fencing_token() > guard.fencing_token());
     Ok(())
 }

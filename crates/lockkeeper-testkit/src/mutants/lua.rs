@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
 
 mod latch;
+mod election;
 mod majority;
 mod modes;
 mod once;
@@ -80,6 +81,8 @@ enum Where {
     Forgetting,
     /// Three claims want the same name.
     Queue,
+    /// One leads, and one stands by.
+    Election,
     /// Three claims want permits of a name, and somebody sets the limit.
     Limits,
     /// Two claims each, of which the second takes the place of the first.
@@ -130,6 +133,7 @@ impl Mutant {
             }
             Where::Small => Bounds::small(),
             Where::Queue => Bounds::new(3, &[2], 4, 1, 1),
+            Where::Election => Bounds::new(2, &[2], 3, 0, 0),
             Where::Limits => Bounds::new(3, &[2], 2, 0, 1).limit_set(),
             Where::Conversions => Bounds::conversions(),
             Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
@@ -169,7 +173,8 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
         .iter()
         .chain(permits::SEARCHED)
         .chain(once::SEARCHED)
-        .chain(latch::SEARCHED);
+        .chain(latch::SEARCHED)
+        .chain(election::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
 

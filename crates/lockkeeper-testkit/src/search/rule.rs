@@ -71,6 +71,8 @@ rules! {
     GrantedTooLong,
     /// A result is stored by a claim that does not hold, or not with the token of the last grant.
     StoredLate,
+    /// Of a leader something is known that it has not proclaimed, or a proclamation has changed more than that.
+    WrongLeader,
     /// Work is granted to a claim although its result is stored.
     DoneAgain,
     /// A latch is open, and not as many ids have counted it down as it was armed with.

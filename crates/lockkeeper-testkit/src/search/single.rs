@@ -20,6 +20,7 @@
 mod bounds;
 mod client;
 mod judge;
+mod leaders;
 mod moves;
 mod permits;
 mod progress;

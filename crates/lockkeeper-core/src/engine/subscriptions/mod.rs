@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
 
 use crate::engine::claims::Claims;
+use crate::engine::part::Part;
 use crate::engine::requester::Requester;
 use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
@@ -59,8 +60,19 @@ struct State {
     bells: BTreeMap<WaiterId, Arc<Notify>>,
     /// Rung when the channel is subscribed to, or the server has refused that.
     openings: BTreeMap<String, Weak<Notify>>,
+    /// Who is told of whatever happens on a channel.
+    watched: BTreeMap<String, watch::Sender<()>>,
     /// Subscriptions that failed, for the log.
     failures: Tally,
+}
+
+impl State {
+    /// Messages on such channels may have been missed.
+    fn missed(&self, on: impl Fn(&str) -> bool) {
+        for (_, watched) in self.watched.iter().filter(|(channel, _)| on(channel)) {
+            watched.send_replace(());
+        }
+    }
 }
 
 /// What the task is told to do.
@@ -72,6 +84,8 @@ enum Order {
     SetTimer,
     /// Introduce the client.
     Introduce,
+    /// Tell the server what there is to say of a claim that holds.
+    Proclaim(Arc<Part>),
 }
 
 impl Subscriptions {
@@ -119,6 +133,29 @@ impl Subscriptions {
             self.listen(owner.client());
             Subscription::new(self, client_channel(owner.client()))
         })
+    }
+
+    /// A claim holds, and is to be heard of if its kind has anything to say.
+    pub(crate) fn proclaim(&self, part: &Arc<Part>) {
+        if part
+            .protocol
+            .proclamation(part.requester.ask(part))
+            .is_some()
+        {
+            // Without a task the client is closed, and the claim is lost.
+            let _ = self.orders.send(Order::Proclaim(Arc::clone(part)));
+        }
+    }
+
+    /// Tells of every message on the channel, and of every moment from which on one may have been missed.
+    pub(crate) fn watch(self: &Arc<Self>, channel: &str) -> (Subscription, watch::Receiver<()>) {
+        let now = self.clock.now();
+        let changes = self.change_state(|state| {
+            let watched = state.watched.entry(channel.to_owned()).or_default();
+            let changes = watched.subscribe();
+            (changes, state.registry.listen(channel, Reader::Queue, now))
+        });
+        (Subscription::new(self, channel.to_owned()), changes)
     }
 
     /// Whether every message on the channel arrives.
@@ -194,6 +231,7 @@ impl Subscriptions {
             if state.openings.get(channel).is_some_and(deserted) {
                 state.openings.remove(channel);
             }
+            state.watched.retain(|_, watched| !watched.is_closed());
             ((), state.registry.turn_away(channel, now))
         });
     }
@@ -246,7 +284,11 @@ impl Subscriptions {
     }
 
     fn message(&self, claims: &Claims, channel: &str, payload: &[u8]) {
-        let reader = self.with(|state| state.registry.reader(channel).cloned());
+        let (reader, watched) = self.with(|state| {
+            let watched = state.watched.get(channel);
+            let told = watched.is_some_and(|watched| watched.send(()).is_ok());
+            (state.registry.reader(channel).cloned(), told)
+        });
         match reader {
             Some(Reader::Client(_)) => return presence::told(claims, payload),
             Some(Reader::Queue) => {
@@ -258,6 +300,7 @@ impl Subscriptions {
                 let now = self.clock.now();
                 return self.change(|registry| registry.message(channel, now));
             }
+            _ if watched => return,
             _ => {}
         }
         tracing::debug!(channel, "a message without meaning");
@@ -285,6 +328,7 @@ impl Subscriptions {
             Ok(()) => {
                 let (opening, reader) = self.change_state(|state| {
                     let opening = state.openings.remove(channel);
+                    state.missed(|watched| watched == channel);
                     let reader = state.registry.reader(channel).cloned();
                     ((opening, reader), state.registry.subscribed(channel, now))
                 });
@@ -318,7 +362,8 @@ impl Subscriptions {
 enum Settled {
     Subscribed(String, Result<(), StoreError>),
     Unsubscribed(String),
-    Introduced,
+    /// What nobody waits for.
+    Told,
 }
 
 async fn subscribe(requester: Arc<Requester>, channel: String) -> Settled {
@@ -335,7 +380,12 @@ async fn unsubscribe(store: Arc<dyn Store>, channel: String) -> Settled {
 
 async fn introduce(requester: Arc<Requester>, presence: Presence) -> Settled {
     presence::introduce(requester, presence).await;
-    Settled::Introduced
+    Settled::Told
+}
+
+async fn proclaim(part: Arc<Part>) -> Settled {
+    presence::proclaim(part).await;
+    Settled::Told
 }
 
 /// What the task woke up for.
@@ -386,13 +436,14 @@ async fn run(
                 )));
                 introduction.sent(clock.now());
             }
+            Wakeup::Order(Order::Proclaim(part)) => operations.push(Box::pin(proclaim(part))),
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
                 subscriptions.subscribed(claims, &channel, result);
             }
             Wakeup::Settled(Settled::Unsubscribed(channel)) => {
                 subscriptions.change(|registry| registry.unsubscribed(&channel));
             }
-            Wakeup::Settled(Settled::Introduced) => {}
+            Wakeup::Settled(Settled::Told) => {}
             Wakeup::Event(Event::Message { channel, payload }) => {
                 subscriptions.message(claims, &channel, &payload);
             }
@@ -401,6 +452,7 @@ async fn run(
                 let now = clock.now();
                 if !mutant!(DeafToReconnect) {
                     subscriptions.change(|registry| registry.gap(now));
+                    subscriptions.with(|state| state.missed(|_| true));
                     claims.all_due();
                 }
                 introduction.hurry(now);

@@ -7,8 +7,10 @@ use lockkeeper_lua::client;
 use uuid::Uuid;
 
 use crate::engine::claims::Claims;
+use crate::engine::part::Part;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
+use crate::schedule::pause::Pauses;
 use crate::seam::protocol::ScriptCall;
 use crate::words::agenda::Notice;
 use crate::words::moment::Moment;
@@ -57,6 +59,24 @@ pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
     };
     if let Err(error) = requester.run(item, TIMEOUT).await {
         tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");
+    }
+}
+
+/// Tells the server what the kind of a claim has to say of it, until that is answered or the claim holds no more.
+pub(super) async fn proclaim(part: Arc<Part>) {
+    let mut pauses = Pauses::new(part.number);
+    while part.validity().0.holds() {
+        match part.requester.proclaim(&part).await {
+            Ok(()) => return,
+            Err(error) if error.is_transient() => {
+                tracing::debug!(claim = %part.id, %error, "could not proclaim; trying again");
+            }
+            Err(error) => {
+                tracing::warn!(claim = %part.id, %error, "could not proclaim; observers see no value");
+                return;
+            }
+        }
+        tokio::time::sleep(pauses.next()).await;
     }
 }
 

@@ -106,6 +106,10 @@ impl Bounds {
                 new(3, &[2], 1, 0, 1),
             );
         }
+        if kind.proclaims() {
+            // What is known of a leader makes many states of one.
+            return vec![new(2, &[2], 3, 0, 0), new(2, &[2], 1, 1, 0)];
+        }
         if kind.hands_over {
             return vec![new(2, &[2, 2], 2, 1, 0).of_takers()];
         }
@@ -163,6 +167,18 @@ impl Bounds {
                 ],
                 new(3, &[2], 2, 0, 1),
             );
+        }
+        if kind.proclaims() {
+            return vec![
+                // A leader that is late, and one that ends.
+                new(2, &[2], 4, 1, 0),
+                new(2, &[2], 3, 0, 1),
+                // One leads, two stand by.
+                new(3, &[2], 3, 0, 0),
+                // Two of one client.
+                new(2, &[1, 1], 1, 0, 0).short_waits(),
+                new(2, &[2], 2, 0, 1).clock_right(),
+            ];
         }
         if kind.waits_in_a_queue {
             return vec![

@@ -67,7 +67,10 @@ impl OneName {
         let passed = || self.token_passed(state, &valid);
         Ok(Judgement {
             held: !valid.is_empty(),
-            broken: overlap.or_else(passed).or(broken),
+            broken: overlap
+                .or_else(passed)
+                .or(broken)
+                .or_else(|| self.judge_leader(&standing)),
         })
     }
 

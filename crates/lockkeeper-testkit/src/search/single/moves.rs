@@ -63,6 +63,7 @@ impl OneName {
                 moves.add(step, next, broken);
             }
         }
+        self.proclamations(state, claimant, moves)?;
         self.of_its_own(state, &client, claimant, moves)
     }
 

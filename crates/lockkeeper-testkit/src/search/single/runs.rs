@@ -51,6 +51,8 @@ pub(super) struct Standing {
     pub(super) has_limit: bool,
     /// The result of work that is done once: whose it is, and with which token it was done.
     pub(super) record: Option<(String, FencingToken)>,
+    /// Who leads an election, and by what it is known.
+    pub(super) leader: Option<(String, String)>,
     attempts: u8,
     claims: Vec<Stands>,
 }
@@ -86,6 +88,7 @@ pub(super) struct Runs {
     server: Server,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
     limits: FxHashMap<(u32, u8, u8), Run>,
+    proclamations: FxHashMap<(u32, u8, Claimant, FencingToken), Run>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
     renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
     /// States in which nobody wants the name any more and what remains of it is in nobody's way.
@@ -125,6 +128,7 @@ impl Runs {
             server,
             runs: FxHashMap::default(),
             limits: FxHashMap::default(),
+            proclamations: FxHashMap::default(),
             standings: FxHashMap::default(),
             renamed: FxHashMap::default(),
             tidy: FxHashSet::default(),
@@ -170,6 +174,53 @@ impl Runs {
         let run = self.came_of(Told::Unreadable);
         self.limits.insert(key, run.clone());
         Ok(run)
+    }
+
+    /// The claim proclaims its own id in the term of this token, as the engine does once it is granted.
+    pub(super) fn proclaim(
+        &mut self,
+        server: u32,
+        tick: u8,
+        claimant: Claimant,
+        token: FencingToken,
+    ) -> Result<Run> {
+        let key = (server, tick, claimant, token);
+        if let Some(run) = self.proclamations.get(&key) {
+            return Ok(run.clone());
+        }
+        // The first value of a leader, and a later one of a claim that leads no more.
+        let number = match self.standing(server, tick)?[claimant].left {
+            Some(_) => "1",
+            None => "2",
+        };
+        let (claim, ttl) = (self.claim(claimant), self.bounds.ttl(claimant.attempt));
+        let ask = RequestContext::new(claim, ttl, 0, Some(token));
+        let call = self.protocol(self.kind.largest()).proclamation(ask);
+        let mut call = call.context("a kind that proclaims nothing")?;
+        // The first argument is the request, which the engine adds.
+        for (name, arg) in call.script.args.iter().skip(1).zip(&mut call.args) {
+            match *name {
+                "number" => number.clone_into(arg),
+                "value" => claim.as_str().clone_into(arg),
+                _ => {}
+            }
+        }
+        self.server.restore(server, tick);
+        self.server.eval(&call, 1)?;
+        let run = self.came_of(Told::Unreadable);
+        self.proclamations.insert(key, run.clone());
+        Ok(run)
+    }
+
+    /// Who leads, and by what it is known, of a kind whose holders proclaim.
+    fn leader(&self) -> Result<Option<(String, String)>> {
+        if !self.kind.proclaims() {
+            return Ok(None);
+        }
+        let call = lockkeeper_election::leader_call(self.name());
+        let reply = Reply::read(1, self.server.eval(&call, 1)?)?;
+        let text = |at| reply.field(at).and_then(Value::as_str).map(str::to_owned);
+        Ok(text(1).zip(text(6)))
     }
 
     /// Whether the server says that a limit stands, after setting one.
@@ -272,6 +323,7 @@ impl Runs {
         let standing = Rc::new(Standing {
             has_limit,
             record,
+            leader: self.leader()?,
             attempts,
             claims,
         });

@@ -1,0 +1,64 @@
+//! A name as those see it who neither hold it nor wait for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+use crate::engine::subscriptions::presence::Subscription;
+use crate::seam::clock::sleep_until;
+use crate::words::error::{Error, Result};
+
+/// Hears the messages on the channel of a name, for as long as it lives.
+pub struct Watch {
+    engine: Arc<Engine>,
+    messages: watch::Receiver<()>,
+    _subscription: Subscription,
+}
+
+impl Watch {
+    pub(crate) fn new(engine: &Arc<Engine>, channel: &str) -> Result<Self> {
+        drop(engine.enter()?);
+        let (subscription, messages) = engine.subscriptions.watch(channel);
+        Ok(Self {
+            engine: Arc::clone(engine),
+            messages,
+            _subscription: subscription,
+        })
+    }
+
+    /// Resolves when there is a reason to look at the name: a message has come since it last did, one may have been missed, or nothing was heard
+    /// for as long as a waiter is silent between two heartbeats.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] if the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a reason that was not told is told by the next call.
+    pub async fn changed(&mut self) -> Result<()> {
+        let (engine, messages) = (&self.engine, &mut self.messages);
+        let clock = &engine.requester.clock;
+        let heartbeat = clock.now().after(engine.settings.waiter_ttl / 3);
+        let told = async {
+            if messages.changed().await.is_err() {
+                // Nobody tells any more; the clock does.
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = engine.closed() => Err(Error::Closed),
+            () = told => Ok(()),
+            () = sleep_until(clock, heartbeat) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}

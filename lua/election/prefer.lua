@@ -1,0 +1,34 @@
+-- election/prefer: the leader of a name lets one of those who wait be the next. It goes on leading: its release makes that one the leader, if it is
+-- alive then. Run again, or late, it changes the order of those who wait, as long as the claim leads, and nothing else.
+--
+-- KEYS[1] main        the value of one claim, or a marker, see shared/value
+-- KEYS[2] holders     ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] queue       ZSET: <share>:<claim> -> its ticket
+-- KEYS[4] state       HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- ARGV[1] request     echoed
+-- ARGV[2] claim       which leads
+-- ARGV[3] waiter_ttl  for how long a waiter is alive without a word, ms
+-- ARGV[4] next        the claim that is to be the next
+-- REPLY QUEUED length place  so many wait; place: 1, it is the next; 0, it does not wait, or has died
+-- REPLY GONE                 the claim does not lead, or is revoked
+-- PUBLISH nothing
+
+local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4], waiter_ttl = tonumber(ARGV[3]) }
+local readable, fault = read_name(name, true)
+if fault then
+  return fault
+end
+local ends, flag = 0, ''
+if readable then
+  ends, flag = lease_of(name, 'x', ARGV[2])
+end
+if ends <= name.now or flag ~= '' then
+  return { ARGV[1], 'GONE' }
+end
+local member = member_of('', 'x', ARGV[4])
+local place = place_of(name, member)
+if place and place > 1 then
+  local first = redis.call('ZRANGE', name.queue, 0, 0, 'WITHSCORES')
+  redis.call('ZADD', name.queue, text_of(tonumber(first[2]) - 1), member)
+end
+return { ARGV[1], 'QUEUED', name.waits and redis.call('ZCARD', name.queue) or 0, place and 1 or 0 }

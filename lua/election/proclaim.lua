@@ -1,0 +1,57 @@
+-- election/proclaim: by what the leader of a name is known from now on, if the claim leads with that token; those who observe are told. Of
+-- several values of one term the one with the largest number stays, so that an old one that comes late changes nothing. Run again it answers the
+-- same. The name is inflated from here on, so that what is known of the leader lives and goes with its other keys.
+--
+-- KEYS[1] main     the value of one claim, or a marker, see shared/value
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
+-- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/leader
+-- ARGV[1] request  echoed
+-- ARGV[2] claim
+-- ARGV[3] term     the token of its grant
+-- ARGV[4] number   of this value among those of the term
+-- ARGV[5] label    of its client; empty: none
+-- ARGV[6] value
+-- ARGV[7] channel  where those who observe listen
+-- REPLY LEADER term claim left number since label value  the claim leads, and this is known of it: this value, or a later one; as election/leader
+-- REPLY REVOKED                                          the claim leads, and is revoked; nothing is changed
+-- REPLY GONE                                             the claim does not lead with that token
+-- REPLY WRONG_KIND                                       the state's key holds another type
+-- PUBLISH channel: L <term>
+
+local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
+local readable, fault = read_standing(name, true)
+if fault then
+  return fault
+end
+local ends, flag = 0, ''
+if readable then
+  ends, flag = lease_of(name, 'x', ARGV[2])
+end
+if ends <= name.now or flag == 'c' or name.token ~= ARGV[3] then
+  return { ARGV[1], 'GONE' }
+end
+if flag == 'r' then
+  return { ARGV[1], 'REVOKED' }
+end
+local known, fault = proclaimed(name)
+if fault then
+  return fault
+end
+if not known then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+if tonumber(ARGV[4]) > tonumber(known[1]) then
+  if name.alone then
+    inflate(name)
+  end
+  known = { ARGV[4], known[1] == '0' and text_of(name.now) or known[2], ARGV[5], ARGV[6] }
+  local proclamation = table.concat({ ARGV[3], known[1], known[2] }, ' ')
+  redis.call('HSET', name.state, 'proclaimed', proclamation, 'label', known[3], 'value', known[4])
+  -- The key may be new, and has no end then.
+  name.fresh, name.waits = true, redis.call('EXISTS', name.queue) == 1
+  settle(name)
+  -- A refusal is nobody's to report: those who observe look by themselves too.
+  wake(ARGV[7], string.format('L %s', ARGV[3]))
+end
+return { ARGV[1], 'LEADER', ARGV[3], ARGV[2], math.max(ends - name.now, 0), unpack(known) }

@@ -1,0 +1,565 @@
+//! Elections: one leader at a time, who is known by its value, and observers who never go back.
+
+mod faults;
+
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{
+    Client, Election, Error, HandOver, Leader, Leaders, Leadership, LossReason, MultiLock, Mutex,
+    Waiter,
+};
+use lockkeeper_lua::election;
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_testkit::gated::drop_after;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{client, faulty};
+
+const SOON: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(30);
+const HEARTBEAT: Duration = Duration::from_millis(3_334);
+const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
+
+async fn election(site: &impl Site, value: &str) -> Result<Election> {
+    Ok(Election::new(&client(site, TTL).await?, "name").value(value))
+}
+
+/// Stands as a candidate, as number `place` of those who wait.
+async fn stand(
+    election: &Election,
+    place: usize,
+) -> Result<JoinHandle<lockkeeper::Result<Leadership>>> {
+    let campaign = tokio::spawn(election.campaign().into_future());
+    timeout(SOON, async {
+        while election.candidates().await?.len() != place {
+            sleep(Duration::from_millis(1)).await;
+        }
+        anyhow::Ok(())
+    })
+    .await??;
+    Ok(campaign)
+}
+
+/// The next that the stream says, within the time for messages.
+async fn next(leaders: &mut Leaders) -> Result<Option<Leader>> {
+    let next = timeout(SOON, leaders.next()).await?;
+    Ok(next.context("the stream ended")??)
+}
+
+/// The next leader that is known by something.
+async fn next_known(leaders: &mut Leaders) -> Result<Leader> {
+    loop {
+        if let Some(leader) = next(leaders).await?.filter(|it| it.since.is_some()) {
+            return Ok(leader);
+        }
+    }
+}
+
+/// Counts those who work.
+struct AtWork(Arc<AtomicU32>);
+
+impl AtWork {
+    fn begin(working: &Arc<AtomicU32>) -> Self {
+        working.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(working))
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until the leader is known by this.
+async fn known_by(election: &Election, value: &str) -> Result<Leader> {
+    timeout(SOON, async {
+        loop {
+            match election.leader().await? {
+                Some(leader) if leader.since.is_some() && leader.value == value => {
+                    return Ok(leader);
+                }
+                _ => sleep(Duration::from_millis(1)).await,
+            }
+        }
+    })
+    .await?
+}
+
+/// Three candidates lead one after the other, an observer sees them in order.
+async fn candidates_lead_in_the_order_of_asking(site: &impl Site) -> Result<()> {
+    let mut leaders = election(site, "").await?.observe();
+    ensure!(next(&mut leaders).await?.is_none(), "nobody leads");
+    let mut elections = Vec::new();
+    for value in ["one", "two", "three"] {
+        elections.push(election(site, value).await?);
+    }
+    let mut leadership = elections[0].campaign().await?;
+    let first = next_known(&mut leaders).await?;
+    ensure!(first.value == "one" && first.term == leadership.term());
+    ensure!(first.owner == Some(leadership.owner()) && first.label.is_some());
+    let second = stand(&elections[1], 1).await?;
+    let third = stand(&elections[2], 2).await?;
+    for (campaign, value) in [(second, "two"), (third, "three")] {
+        let before = leadership.term();
+        leadership.resign().await?;
+        leadership = timeout(SOON, campaign).await???;
+        ensure!(leadership.is_leader() && leadership.term() > before);
+        let seen = next_known(&mut leaders).await?;
+        ensure!(
+            seen.value == value && seen.term == leadership.term(),
+            "{seen:?}"
+        );
+    }
+    leadership.resign().await?;
+    ensure!(elections[0].leader().await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidates_lead_one_after_the_other_and_are_seen_in_order() -> Result<()> {
+    candidates_lead_in_the_order_of_asking(&MemoryStore::new()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_lead_one_after_the_other_on_a_server() -> Result<()> {
+    candidates_lead_in_the_order_of_asking(&Server::start().await?).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_lead_one_after_the_other_on_a_cluster() -> Result<()> {
+    candidates_lead_in_the_order_of_asking(&Cluster::pooled().await?).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resignation_hands_over_by_one_message() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, requests) = faulty(&server, TTL)?;
+    let election = Election::new(&client, "name");
+    let leadership = election.campaign().await?;
+    let standby = stand(&election, 1).await?;
+    known_by(&election, "").await?;
+    let began = Instant::now();
+    leadership.resign().await?;
+    let next = standby.await??;
+    ensure!(next.is_leader() && began.elapsed() < Duration::from_millis(10));
+    // The name was inflated meanwhile, and nothing was asked in vain.
+    ensure!(requests.sent(&lockkeeper_lua::lock::RELEASE_THIN) == 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_resignation_takes_beside_a_round_trip_on_a_server() -> Result<()> {
+    let server = Server::start().await?;
+    let (one, other) = (
+        election(&server, "one").await?,
+        election(&server, "two").await?,
+    );
+    let (mut gaps, mut trips) = (Vec::new(), Vec::new());
+    let mut leadership = one.campaign().await?;
+    for round in 0..50 {
+        let candidate = if round % 2 == 0 { &other } else { &one };
+        let standby = stand(candidate, 1).await?;
+        let asked = Instant::now();
+        leadership.verify().await?;
+        trips.push(asked.elapsed());
+        let resigned = Instant::now();
+        let (released, led) = tokio::join!(leadership.resign(), async {
+            let next = timeout(SOON, standby).await???;
+            anyhow::Ok((next, resigned.elapsed()))
+        });
+        released?;
+        let (next, gap) = led?;
+        ensure!(next.is_leader());
+        (leadership, gaps) = (next, [gaps, vec![gap]].concat());
+    }
+    gaps.sort();
+    trips.sort();
+    println!(
+        "a resignation's gap: median {:?}; a round trip: median {:?}",
+        gaps[25], trips[25]
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_proclaims_is_seen_in_order_and_since_the_first() -> Result<()> {
+    let server = MemoryStore::new();
+    let (observes, leads) = (election(&server, "").await?, election(&server, "0").await?);
+    let mut leaders = observes.observe();
+    let leadership = leads.campaign().await?;
+    let first = next_known(&mut leaders).await?;
+    for value in ["1", "2", "", "ä\n\0"] {
+        sleep(Duration::from_secs(1)).await;
+        leadership.proclaim(value).await?;
+        let seen = next(&mut leaders).await?.context("it leads")?;
+        ensure!(seen.value == value && seen.term == first.term, "{seen:?}");
+        ensure!(seen.since == first.since);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_is_too_long_is_refused_before_anything_is_sent() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, requests) = faulty(&server, TTL)?;
+    let (most, more) = ("v".repeat(1_024), "v".repeat(1_025));
+    let campaign = Election::new(&client, "name").value(&more).campaign().await;
+    ensure!(
+        matches!(campaign, Err(Error::Config { .. })),
+        "{campaign:?}"
+    );
+    ensure!(server.keys().is_empty());
+    let election = Election::new(&client, "name").value(&most);
+    let leadership = election.campaign().await?;
+    known_by(&election, &most).await?;
+    let sent = requests.sent(&election::PROCLAIM);
+    let proclaimed = leadership.proclaim(&more).await;
+    ensure!(
+        matches!(proclaimed, Err(Error::Config { .. })),
+        "{proclaimed:?}"
+    );
+    ensure!(requests.sent(&election::PROCLAIM) == sent);
+    ensure!(election.leader().await?.is_some_and(|it| it.value == most));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_with_a_standby_is_known_for_hours_and_leaves_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    let leadership = election.campaign().await?;
+    let first = known_by(&election, "one").await?;
+    let standby = stand(&election, 1).await?;
+    for _ in 0..4 {
+        sleep(Duration::from_secs(3_600)).await;
+        ensure!(election.leader().await?.as_ref() == Some(&first));
+    }
+    standby.abort();
+    ensure!(standby.await.is_err_and(|it| it.is_cancelled()));
+    sleep(Duration::from_secs(3_600)).await;
+    ensure!(election.leader().await?.as_ref() == Some(&first));
+    leadership.resign().await?;
+    sleep(Duration::from_secs(600)).await;
+    let left = server.keys();
+    ensure!(
+        left.iter().all(|key| key.starts_with("lockkeeper.fence:")),
+        "{left:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_learns_of_a_leader_that_is_lost_within_a_heartbeat() -> Result<()> {
+    let server = MemoryStore::new();
+    let mut leaders = election(&server, "").await?.observe();
+    let (dies, requests) = faulty(&server, TTL)?;
+    let leadership = Election::new(&dies, "name")
+        .value("dies")
+        .campaign()
+        .await?;
+    let seen = next_known(&mut leaders).await?;
+    requests.silence("name");
+    let lost = leadership.lost().await;
+    ensure!(lost.reason == LossReason::Expired, "{lost:?}");
+    let ended = Instant::now();
+    ensure!(next(&mut leaders).await?.is_none());
+    // Its lease ends on the server a margin after it has ended here.
+    let margin = TTL / 100 + Duration::from_millis(5);
+    ensure!(
+        ended.elapsed() <= margin + HEARTBEAT,
+        "{:?}",
+        ended.elapsed()
+    );
+    let next = election(&server, "next").await?;
+    let _leadership = next.campaign().await?;
+    ensure!(next_known(&mut leaders).await?.term > seen.term);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resignation_without_a_candidate_is_seen_within_a_heartbeat() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    let mut leaders = election.observe();
+    let leadership = election.campaign().await?;
+    next_known(&mut leaders).await?;
+    leadership.resign().await?;
+    let resigned = Instant::now();
+    ensure!(next(&mut leaders).await?.is_none());
+    ensure!(resigned.elapsed() <= HEARTBEAT, "{:?}", resigned.elapsed());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_a_closed_client_ends_with_that() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let mut leaders = Election::new(&client, "name").observe();
+    ensure!(next(&mut leaders).await?.is_none());
+    client.close().await;
+    ensure!(matches!(leaders.next().await, Some(Err(Error::Closed))));
+    ensure!(leaders.next().await.is_none());
+    let mut unnamed = Election::new(&client, "").observe();
+    ensure!(matches!(
+        unnamed.next().await,
+        Some(Err(Error::Config { .. }))
+    ));
+    ensure!(unnamed.next().await.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_that_are_dropped_listen_no_more() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    let channel = "lockkeeper.grant:{lockkeeper:name}";
+    let mut streams: Vec<Leaders> = (0..10).map(|_| election.observe()).collect();
+    for leaders in &mut streams {
+        ensure!(next(leaders).await?.is_none());
+    }
+    let listened = async |clients| {
+        timeout(SOON, async {
+            while server.listeners(channel).await? != clients {
+                sleep(Duration::from_millis(100)).await;
+            }
+            anyhow::Ok(())
+        })
+        .await?
+    };
+    listened(1).await?;
+    drop(streams);
+    listened(0).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_that_is_dropped_loses_nothing() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    for polls in 1..20 {
+        let mut leaders = election.observe();
+        let dropped = drop_after(leaders.next(), polls).await;
+        if dropped.is_none() {
+            let first = next(&mut leaders).await?;
+            ensure!(first.is_none(), "after {polls} polls: {first:?}");
+        }
+        let leadership = election.campaign().await?;
+        let seen = next_known(&mut leaders).await?;
+        ensure!(seen.term == leadership.term());
+        leadership.resign().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_hands_over_to_the_candidate_that_it_chose() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    let leadership = election.campaign().await?;
+    let (mut standbys, mut candidates) = (Vec::new(), Vec::<Waiter>::new());
+    for place in 1..=3 {
+        standbys.push(stand(&election, place).await?);
+        candidates.extend(election.candidates().await?.pop());
+    }
+    let done = leadership.hand_over_to(&candidates[2]).await?;
+    ensure!(matches!(done, HandOver::Done(_)), "{done:?}");
+    let chosen = standbys.remove(2).await??;
+    ensure!(chosen.is_leader() && Some(chosen.owner()) == candidates[2].owner);
+    // Those before it have kept their order, and it does not stand there any more.
+    let HandOver::Refused(chosen) = chosen.hand_over_to(&candidates[2]).await? else {
+        anyhow::bail!("there is no such candidate");
+    };
+    ensure!(chosen.is_leader());
+    chosen.resign().await?;
+    let next = standbys.remove(0).await??;
+    ensure!(Some(next.owner()) == candidates[0].owner);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_lost_hands_nothing_over() -> Result<()> {
+    let server = MemoryStore::new();
+    let election = election(&server, "one").await?;
+    let leadership = election.campaign().await?;
+    let _standby = stand(&election, 1).await?;
+    let candidate = election.candidates().await?.remove(0);
+    // Somebody's hand; nobody is told.
+    let claim = election.leader().await?.context("it leads")?.claim;
+    server.execute(&[
+        "ZREM",
+        "lockkeeper.holders:{lockkeeper:name}",
+        &format!("x:{claim}"),
+    ])?;
+    let proclaimed = leadership.proclaim("late").await;
+    ensure!(
+        matches!(
+            proclaimed,
+            Err(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{proclaimed:?}"
+    );
+    ensure!(!leadership.is_leader());
+    let done = leadership.hand_over_to(&candidate).await;
+    ensure!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_leads_again_and_again_until_the_work_breaks() -> Result<()> {
+    let server = MemoryStore::new();
+    let (one, other) = (
+        election(&server, "one").await?,
+        election(&server, "two").await?,
+    );
+    let mut terms = Vec::new();
+    let rival = tokio::spawn(async move {
+        other
+            .run(|_| async {
+                sleep(Duration::from_secs(1)).await;
+                ControlFlow::<()>::Continue(())
+            })
+            .await
+    });
+    let last = one.run(|leadership| {
+        terms.push(leadership.term());
+        let last = terms.len() == 5;
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            match last {
+                true => ControlFlow::Break(leadership.term()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    });
+    let last = last.await?;
+    ensure!(terms.len() == 5 && terms.is_sorted() && terms.last() == Some(&last));
+    rival.abort();
+    ensure!(rival.await.is_err_and(|it| it.is_cancelled()));
+    // What was dropped has resigned.
+    let leadership = timeout(SOON, one.campaign().into_future()).await??;
+    ensure!(leadership.term() > last);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_before_another_leads_and_begins_again_with_a_later_term() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, requests) = faulty(&server, TTL)?;
+    let (one, working) = (Election::new(&client, "name"), Arc::new(AtomicU32::new(0)));
+    let begun = Arc::new(Notify::new());
+    let (counted, began) = (Arc::clone(&working), Arc::clone(&begun));
+    let running = tokio::spawn(async move {
+        one.run(|_| {
+            let at_work = AtWork::begin(&counted);
+            began.notify_one();
+            async move {
+                let _at_work = at_work;
+                std::future::pending::<ControlFlow<()>>().await
+            }
+        })
+        .await
+    });
+    begun.notified().await;
+    let other = election(&server, "two").await?;
+    let standby = stand(&other, 1).await?;
+    requests.silence("name");
+    let leadership = standby.await??;
+    ensure!(working.load(Ordering::SeqCst) == 0, "two work");
+    // The network is well again; nothing contains this.
+    requests.silence("nothing is called so");
+    leadership.resign().await?;
+    timeout(SOON, begun.notified()).await?;
+    running.abort();
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_ends_by_what_asking_again_does_not_mend() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let never = |_| async { ControlFlow::<()>::Break(()) };
+    let _mutex = Mutex::new(&client, "name").acquire().await?;
+    let kind = Election::new(&client, "name").run(never).await;
+    ensure!(matches!(kind, Err(Error::WrongKind { .. })), "{kind:?}");
+    let unnamed = Election::new(&client, "").run(never).await;
+    ensure!(matches!(unnamed, Err(Error::Config { .. })), "{unnamed:?}");
+    client.close().await;
+    let closed = Election::new(&client, "other").run(never).await;
+    ensure!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_campaign_that_is_dropped_at_any_await_leaves_the_election_to_others() -> Result<()> {
+    let server = MemoryStore::new();
+    let (one, other) = (
+        election(&server, "one").await?,
+        election(&server, "two").await?,
+    );
+    for polls in 1..12 {
+        let dropped = drop_after(one.campaign().into_future(), polls).await;
+        drop(dropped);
+        let leadership = timeout(SOON, other.campaign().into_future()).await??;
+        ensure!(known_by(&other, "two").await?.term == leadership.term());
+        let waits = drop_after(one.campaign().into_future(), polls).await;
+        ensure!(waits.is_none(), "two lead");
+        leadership.resign().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_of_several_is_known_too() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let election = Election::new(&client, "name").value("both");
+    let set = [election.target(), Mutex::new(&client, "other").target()];
+    let both = MultiLock::new(set)?.acquire().await?;
+    known_by(&election, "both").await?;
+    both.release().await?;
+    ensure!(election.leader().await?.is_none());
+    Ok(())
+}
+
+/// Everything public of an election goes to other threads.
+#[tokio::test]
+async fn an_election_can_be_run_and_observed_by_spawned_tasks() -> Result<()> {
+    fn sent<T: Send + 'static>(value: T) -> T {
+        value
+    }
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Election>();
+    shared::<Leadership>();
+    shared::<Leader>();
+    let client = Client::builder().build(Arc::new(MemoryStore::new()))?;
+    let election = Election::new(&client, "name");
+    let mut leaders = sent(election.observe());
+    let first = poll_fn(|context| {
+        futures_core::Stream::poll_next(std::pin::Pin::new(&mut leaders), context)
+    });
+    ensure!(matches!(first.await, Some(Ok(None))));
+    let last = tokio::spawn(async move {
+        election
+            .run(|leadership| async move {
+                tokio::task::yield_now().await;
+                ControlFlow::Break(leadership.term())
+            })
+            .await
+    });
+    last.await??;
+    Ok(())
+}
