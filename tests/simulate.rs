@@ -26,7 +26,7 @@ struct Arguments {
     /// The first seed; those after it follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, redlock or mixed [default: all, in turn].
+    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, once, redlock or mixed [default: all, in turn].
     #[arg(long, value_parser = workload)]
     kind: Option<Workload>,
     /// How many threads [default: one for each core].
@@ -175,7 +175,7 @@ fn to_f64(count: u64) -> f64 {
 
 fn work(arguments: &Arguments, until: Option<Instant>, tally: &Mutex<Tally>) -> Result<()> {
     if arguments.beyond.is_some() && !arguments.kind.is_some_and(Workload::is_of_one_server) {
-        bail!("--beyond goes with --kind mutex, reentrant, fair, rwlock or semaphore");
+        bail!("--beyond goes with --kind mutex, reentrant, fair, rwlock, semaphore or once");
     }
     let workloads = arguments.kind.map_or(Workload::ALL.to_vec(), |it| vec![it]);
     let history = |workload, seed, keep_lines| {

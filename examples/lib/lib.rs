@@ -127,6 +127,10 @@ struct FromRedisson;
 struct FromRedsync;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/from-shedlock.md")]
+struct FromShedlock;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/getting-started.md")]
 struct GettingStarted;
 

@@ -69,6 +69,11 @@ fn histories_of_the_semaphore_keep_every_rule() {
 }
 
 #[test]
+fn histories_of_work_that_is_done_once_keep_every_rule() {
+    keep_every_rule(Workload::Once, 60);
+}
+
+#[test]
 fn histories_of_the_redlock_keep_every_rule() {
     keep_every_rule(Workload::Redlock, 10);
 }
@@ -106,6 +111,12 @@ fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn fifteen_hundred_histories_of_the_semaphore_keep_every_rule() {
     keep_every_rule(Workload::Semaphore, 1_500);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn two_thousand_histories_of_work_that_is_done_once_keep_every_rule() {
+    keep_every_rule(Workload::Once, 2_000);
 }
 
 #[test]
@@ -356,6 +367,12 @@ fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_semaphore_is_found() {
     are_caught(Workload::Semaphore, lua::SEMAPHORE);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_mistake_in_a_script_of_work_that_is_done_once_is_found() {
+    are_caught(Workload::Once, lua::ONCE);
 }
 
 /// How many histories a counter-example may stay hidden in.

@@ -1,8 +1,8 @@
 //! What the scripts do to the keys, what they answer, and what they cost.
 
 mod commands;
-mod latch;
 mod election;
+mod latch;
 mod lock;
 mod multi;
 mod once;

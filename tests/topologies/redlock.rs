@@ -136,8 +136,9 @@ async fn a_stopped_server_costs_a_little_time_and_no_more() -> Result<()> {
     servers[4].freeze()?;
     let begun = Instant::now();
     let guard = acquired(&lock).await?;
+    // A request waits for a sixth of it, and a busy machine may need a second round.
     ensure!(
-        guard.valid_parts() == 3 && begun.elapsed() < TTL / 2,
+        guard.valid_parts() == 3 && begun.elapsed() < TTL * 3 / 4,
         "{:?}",
         begun.elapsed()
     );

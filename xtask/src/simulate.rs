@@ -12,7 +12,7 @@ use crate::steps::{Steps, cargo, execute};
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant|fair|rwlock|semaphore|redlock|mixed`, `--threads N`,
+    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant|fair|rwlock|semaphore|once|redlock|mixed`, `--threads N`,
     /// `--mutant NAME`, `--beyond WAY`, `--verbose`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,

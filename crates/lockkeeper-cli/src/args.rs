@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::server::Server;
+use crate::slots::SlotOptions;
 
 /// A number of permits. What is no number at all is not quoted, as for [`time`].
 fn permits(text: &str) -> Result<u32, String> {
@@ -18,7 +19,7 @@ fn permits(text: &str) -> Result<u32, String> {
 }
 
 /// A time as people write it. What is no time at all is not quoted: it may be a password.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.contains([':', '@']) {
         true => "a time reads like 30s or 10m".to_owned(),
         false => error.to_string(),
@@ -56,6 +57,9 @@ Examples:
 
   # A service with a standby: one runs, the other takes over when it ends or dies
   lockkeeper run --elect api --value 10.0.0.5:8080 -- ./server --port 8080
+  # A night's report, once on whichever machine comes first; if that dies another one takes over. Up to three nights are made up for
+  lockkeeper run --once-per 1d --catch-up 3 --lock report -- sh -c 'report --day \"${LOCKKEEPER_SLOT%T*}\"'
+  lockkeeper history report
 
   # The fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
@@ -76,6 +80,11 @@ Examples:
   lockkeeper leader api
   lockkeeper leader api --json | jq -r .value
   lockkeeper leader api --watch --json | while read -r line; do ./reload.sh \"$line\"; done";
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  lockkeeper history report
+  lockkeeper history report --json | jq 'select(.code != 0)'";
 
 const RELEASE_EXAMPLES: &str = "\
 Examples:
@@ -103,10 +112,10 @@ pub(crate) enum Command {
     ///
     /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
     /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment; with
-    /// --shared or --exclusive LOCKKEEPER_MODE too, with --semaphore LOCKKEEPER_PERMITS. Of several locks the names, the kinds
+    /// --shared or --exclusive LOCKKEEPER_MODE too, with --semaphore LOCKKEEPER_PERMITS, with --once-per or --slot LOCKKEEPER_SLOT. Of several locks the names, the kinds
     /// and the fencing tokens are one to a line, in the order of the options, that of a semaphore last.
     #[command(after_help = RUN_EXAMPLES)]
-    Run(Run),
+    Run(Box<Run>),
 
     /// List the locks that are held
     #[command(after_help = LIST_EXAMPLES)]
@@ -156,6 +165,13 @@ pub(crate) enum Command {
         /// How many permits there are from now on
         #[arg(value_name = "LIMIT", value_parser = permits)]
         limit: Option<u32>,
+    },
+
+    /// Show what has come of the slots of a job that runs once per slot, the newest first
+    #[command(after_help = HISTORY_EXAMPLES)]
+    History {
+        /// The job: the --lock of its runs
+        name: String,
     },
 
     /// Ask whoever holds a lock to let it go
@@ -256,8 +272,11 @@ pub(crate) struct Run {
     pub(crate) elect: Option<String>,
 
     /// What the leader is known by, its address for example: `lockkeeper leader` shows it
-    #[arg(long, value_name = "TEXT", requires = "elect")]
+    #[arg(long, value_name = "TEXT", requires = "elect", conflicts_with_all = ["locks", "semaphore"])]
     pub(crate) value: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) slots: SlotOptions,
 
     /// Give up at once if somebody else holds the lock
     #[arg(long, conflicts_with = "wait")]
@@ -289,7 +308,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if somebody else holds the lock; with 0 that is said on a terminal only
+    /// Exit code if somebody else holds the lock, or a slot that has failed is not to be tried yet; with 0 that is said on a
+    /// terminal only
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 

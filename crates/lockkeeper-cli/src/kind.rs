@@ -1,24 +1,41 @@
 //! Where kinds of locks are chosen: another kind is another arm here, and an option in `args.rs`.
 
 use std::env;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lockkeeper::{
-    Client, Election, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Owner, ReentrantLock,
-    Released, Result, RwLock, Semaphore, Target,
+    Client, Election, FairLock, Holder, Lease, MultiGuard, MultiLock, Mutex, Once, Owner,
+    ReentrantLock, Released, Result, RwLock, Semaphore, Target,
 };
+use lockkeeper_once::ByHand;
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST};
+use crate::slots::Slots;
 
 /// What is held is to the rest of the command: a lease for each lock, in the order in which they were named, and one way to
 /// release them all. Dropping it releases too, in the background.
 pub(crate) struct Held {
     pub(crate) leases: Vec<Lease>,
     guard: MultiGuard,
+    /// Of a job that runs once per slot.
+    job: Option<ByHand>,
 }
 
 impl Held {
+    /// The lease of a job that runs once per slot.
+    pub(crate) fn job(&self) -> Option<Lease> {
+        self.job.as_ref().and(self.leases.first()).cloned()
+    }
+
+    /// The release is to store this as the result of the job.
+    pub(crate) fn store(&self, result: &[u8]) -> Result<()> {
+        match (&self.job, self.leases.first()) {
+            (Some(job), Some(lease)) => job.store(lease.fencing_token(), result),
+            _ => Ok(()),
+        }
+    }
+
     /// For how long it is still kept from others.
     pub(crate) async fn release(self) -> Result<Duration> {
         Ok(match self.guard.release().await? {
@@ -38,6 +55,8 @@ pub(crate) struct Wanted {
     semaphore: Option<Permits>,
     /// What the leader of an election is known by.
     value: String,
+    /// Of the only name, if the program is to run once in each.
+    slots: Option<Slots>,
     /// What the run around this one holds of them.
     outer: Option<Outer>,
     /// Zero: ask once. `None`: as long as it takes.
@@ -130,6 +149,7 @@ impl Wanted {
                 Run { reenter: true, .. } => Kind::Reentrant(outer.as_ref().map(|it| it.owner)),
                 _ => Kind::Mutex,
             },
+            slots: Slots::new(options, SystemTime::now())?,
             names,
             semaphore,
             value: options.value.clone().unwrap_or_default(),
@@ -142,6 +162,11 @@ impl Wanted {
 
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// `None` if the program may run at any time.
+    pub(crate) const fn slots(&self) -> Option<&Slots> {
+        self.slots.as_ref()
     }
 
     /// `None` of locks that have one mode only.
@@ -188,7 +213,17 @@ impl Wanted {
 
     /// Waits for the locks for so long; `None`: as long as it takes.
     pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
-        let mut acquire = MultiLock::new(self.targets(client))?.acquire();
+        let job = |slots: &Slots| {
+            let job = Once::new(client, &self.names[0]).keep_for(slots.keep);
+            // The history of all slots is one result, which each of them replaces.
+            job.by_hand(true)
+        };
+        let job = self.slots.as_ref().map(job).transpose()?;
+        let targets = match &job {
+            Some(job) => vec![job.target()],
+            None => self.targets(client),
+        };
+        let mut acquire = MultiLock::new(targets)?.acquire();
         if let Kind::Reentrant(Some(owner)) = self.kind {
             acquire = acquire.owner(&owner);
         }
@@ -206,6 +241,7 @@ impl Wanted {
         Ok(Held {
             leases: leases.collect(),
             guard,
+            job,
         })
     }
 

@@ -10,12 +10,14 @@ mod args;
 mod demo;
 mod doctor;
 mod exit;
+mod history;
 mod kind;
 mod look;
 mod out;
 mod paper;
 mod run;
 mod server;
+mod slots;
 
 use std::process::ExitCode;
 
@@ -78,6 +80,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
             }
             Command::Leader { name, watch } => look::leader(&server, &name, watch, json).await?,
             Command::Limit { name, limit } => look::limit(&server, &name, limit, json).await?,
+            Command::History { name } => history::show(&server, &name, json).await?,
             Command::Revoke { name } => look::revoke(&server, &name, json).await?,
             Command::Release(options) => look::release(&server, &options, json).await?,
             Command::Doctor => return doctor::run(&server, json).await,

@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// `host:pid text`: what one needs to find a holder, and what its user says of it.
-    fn label(&self) -> Result<String, Failure> {
+    pub(crate) fn label(&self) -> Result<String, Failure> {
         let machine = rustix::system::uname();
         let machine = machine.nodename().to_string_lossy().into_owned();
         let place = format!("{machine}:{}", std::process::id());

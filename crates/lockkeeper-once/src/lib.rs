@@ -4,6 +4,7 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod by_hand;
 mod outcome;
 mod protocol;
 
@@ -11,6 +12,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+#[doc(hidden)]
+pub use by_hand::ByHand;
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{
     Acquire, Client, Error, FencingToken, Hold, Lease, Name, Record, Result, Target,
@@ -303,6 +306,17 @@ impl Once {
         Ok(found)
     }
 
+    /// A run of the work that is no closure. If a result is stored, its acquisition is [`Error::Done`], or it is done `again`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a bad time.
+    #[doc(hidden)]
+    pub fn by_hand(&self, again: bool) -> Result<ByHand> {
+        self.check()?;
+        Ok(ByHand::new(self, again))
+    }
+
     async fn drive<V, F, E>(
         &self,
         work: F,
@@ -357,25 +371,33 @@ impl Once {
         to_store: &OnceLock<ToStore>,
         value: Result<Vec<u8>>,
     ) -> Result<()> {
-        let fits = |value: Vec<u8>| match value.len() {
-            ..=LARGEST => Ok(value),
-            length => Err(Error::config(format!(
-                "the result of {:?} has {length} bytes, and at most {LARGEST} are stored: store it elsewhere, and here where it is",
-                self.target.name()
-            ))),
-        };
-        match value.and_then(fits) {
-            Ok(value) => {
-                let done = ToStore::done(hold.fencing_token(), &value, self.keep_for);
-                self.set(to_store, done);
-                hold.release().await.map(drop)
-            }
+        let set = |value: Vec<u8>| self.set_done(to_store, hold.fencing_token(), &value);
+        match value.and_then(set) {
+            Ok(()) => hold.release().await.map(drop),
             Err(error) => {
                 // As above: the next caller need not wait for the end of the lease.
                 let _ = hold.release().await;
                 Err(error)
             }
         }
+    }
+
+    /// The release of the claim with this token is to store this value, if it is not too large.
+    fn set_done(
+        &self,
+        to_store: &OnceLock<ToStore>,
+        token: FencingToken,
+        value: &[u8],
+    ) -> Result<()> {
+        let length = value.len();
+        if length > LARGEST {
+            return Err(Error::config(format!(
+                "the result of {:?} has {length} bytes, and at most {LARGEST} are stored: store it elsewhere, and here where it is",
+                self.target.name()
+            )));
+        }
+        self.set(to_store, ToStore::done(token, value, self.keep_for));
+        Ok(())
     }
 
     fn set(&self, to_store: &OnceLock<ToStore>, what: ToStore) {

@@ -56,6 +56,8 @@ pub(crate) struct OnceProtocol {
     lock: LockProtocol,
     name: Name,
     to_store: Arc<OnceLock<ToStore>>,
+    /// Whether the work is done also if there is a result, which is replaced then.
+    again: bool,
 }
 
 impl OnceProtocol {
@@ -65,7 +67,13 @@ impl OnceProtocol {
             lock: LockProtocol::new(name.clone(), Kind::new("once")),
             name,
             to_store: Arc::clone(to_store),
+            again: false,
         }
+    }
+
+    pub(crate) const fn again(mut self, again: bool) -> Self {
+        self.again = again;
+        self
     }
 
     fn record_key(&self) -> String {
@@ -84,6 +92,9 @@ impl Protocol for OnceProtocol {
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let call = self.lock.acquire(ask);
+        if self.again {
+            return call;
+        }
         let keys = call.keys.into_iter().chain([self.record_key()]);
         ScriptCall::new(&once::ACQUIRE, keys, call.args)
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
-use lockkeeper::{Client, Error, Semaphore};
+use lockkeeper::{Client, Error, Once, Semaphore};
 use serde::Serialize;
 
 use crate::args::Release;
@@ -16,6 +16,8 @@ use crate::out;
 use crate::server::Server;
 pub(crate) use leader::leader;
 use view::{Lock, Part};
+
+pub(crate) use view::place;
 
 /// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.
 const AT_ONCE: usize = 64;
@@ -110,6 +112,9 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
     } else {
         out::line(&format!("{name}: free"))?;
     }
+    if let Some(result) = &lock.result {
+        out::line(&format!("{name}: {}", result.summary()))?;
+    }
     if !lock.queue.is_empty() {
         let place = |(place, part): (usize, &Part)| {
             let place = (place + 1).to_string();
@@ -131,7 +136,11 @@ async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
         Err(Error::WrongKind { .. }) => Vec::new(),
         queue => queue?,
     };
-    Ok(Lock::new(seen, queue))
+    let record = match Once::new(client, name).peek().await {
+        Err(Error::WrongKind { .. }) => None,
+        record => record?,
+    };
+    Ok(Lock::new(seen, queue).with_result(record.as_ref()))
 }
 
 #[derive(Serialize)]
@@ -212,7 +221,9 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
             number(lock.fence)
         ),
     };
-    out::line(&format!("{at}  {holders}{waiting}"))
+    let result = lock.result.as_ref();
+    let result = result.map_or_else(String::new, |result| format!("; {}", result.summary()));
+    out::line(&format!("{at}  {holders}{waiting}{result}"))
 }
 
 #[derive(Serialize)]

@@ -1,11 +1,13 @@
 //! Locks as they are shown.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use lockkeeper::{Holder, HolderState, Inspection, Waiter};
+use lockkeeper::{Holder, HolderState, Inspection, Record, Waiter};
 use serde::Serialize;
 
 use crate::exit::permits;
+use crate::history::History;
 use crate::kind::Mode;
 use crate::out;
 
@@ -25,6 +27,29 @@ pub(crate) struct Lock {
     pub(crate) waiters: Option<u64>,
     /// The first of those who stand in a queue.
     pub(crate) queue: Vec<Part>,
+    /// What has come of work that is done once. `None`: nothing is stored, or nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<Stored>,
+}
+
+/// What has come of work that is done once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Stored {
+    state: &'static str,
+    /// Of a job: its newest slot, and who ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    /// RFC 3339, UTC, by the server's clock; `None` of a time that somebody else's hand has written and that is none.
+    at: Option<String>,
+    fence: u64,
+    claim: String,
+    owner: Option<String>,
+    /// `None`: without end.
+    left_ms: Option<u64>,
+    /// The length of the result; `None` if there is none.
+    bytes: Option<usize>,
 }
 
 /// One claim with a part in a lock.
@@ -56,7 +81,13 @@ impl Lock {
             limit: seen.limit,
             waiters: seen.waiters,
             queue: queue.into_iter().map(Part::waiter).collect(),
+            result: None,
         }
+    }
+
+    pub(crate) fn with_result(mut self, record: Option<&Record>) -> Self {
+        self.result = record.map(Stored::new);
+        self
     }
 
     /// How many permits are held of how many; otherwise whether everybody who holds it shares it.
@@ -97,7 +128,49 @@ impl Lock {
         let mut holders = parts(&self.holders);
         holders.sort();
         let queue = parts(&self.queue);
-        (self.fence, self.limit, self.waiters, holders, queue)
+        let result = self.result.as_ref().map(|result| result.fence);
+        (self.fence, self.limit, self.waiters, holders, queue, result)
+    }
+}
+
+impl Stored {
+    fn new(record: &Record) -> Self {
+        // The result of a job is its history.
+        let history = History::of("", Some(record)).unwrap_or_default();
+        let slot = history.entries().first();
+        let failed = record.is_failure() || slot.is_some_and(|slot| !slot.is_done());
+        let millis = |left: Duration| left.as_millis().try_into().unwrap_or(u64::MAX);
+        Self {
+            state: if failed { "failed" } else { "done" },
+            slot: slot.map(|entry| entry.slot.clone()),
+            label: slot.map(|entry| entry.label.clone()),
+            at: time(record.at),
+            fence: record.token.get(),
+            claim: record.claim.clone(),
+            owner: record.owner.map(|owner| owner.to_string()),
+            left_ms: record.left.map(millis),
+            bytes: record.value.as_ref().map(Vec::len),
+        }
+    }
+
+    /// By what people know best who did it.
+    fn known_as(&self) -> &str {
+        let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
+        self.label.as_deref().unwrap_or_else(unlabelled)
+    }
+
+    /// In a sentence.
+    pub(crate) fn summary(&self) -> String {
+        let slot = self.slot.as_deref().map(out::shown);
+        let slot = slot.map_or_else(String::new, |slot| format!("slot {slot} "));
+        let by = out::shown(self.known_as());
+        let kept = match self.left_ms {
+            Some(left) => format!("for {}", out::duration(Duration::from_millis(left))),
+            None => "without end".to_owned(),
+        };
+        let at = self.at.as_deref().unwrap_or("an unknown time");
+        let Self { state, fence, .. } = self;
+        format!("{slot}{state} at {at} by {by}, token {fence}, kept {kept}")
     }
 }
 
@@ -173,7 +246,7 @@ const fn mode(shared: bool) -> &'static str {
 }
 
 /// Machine and process in a label that begins with them, as those of this library do unless told otherwise.
-fn place(label: &str) -> Option<(&str, u32)> {
+pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
     let first = label.split(' ').next()?;
     let (host, pid) = first.rsplit_once(':')?;
     Some((host, pid.parse().ok()?))
@@ -186,7 +259,14 @@ fn since(token: u64) -> Option<String> {
     let plausible = begun
         .elapsed()
         .is_ok_and(|ago| ago < Duration::from_secs(10 * 365 * 86_400));
-    plausible.then(|| humantime::format_rfc3339_millis(begun).to_string())
+    plausible.then(|| time(begun)).flatten()
+}
+
+/// RFC 3339, which ends with the year 9999.
+fn time(time: SystemTime) -> Option<String> {
+    let mut text = String::new();
+    let written = write!(text, "{}", humantime::format_rfc3339_millis(time));
+    written.ok().map(|()| text)
 }
 
 #[cfg(test)]
@@ -216,9 +296,17 @@ mod tests {
             limit: None,
             waiters: Some(0),
             queue: Vec::new(),
+            result: None,
         };
         assert!(lock(["a", "b"]).gist() == lock(["b", "a"]).gist());
         assert!(lock(["a", "b"]).gist() != lock(["a", "c"]).gist());
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_not_shown() {
+        let at = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00.000Z"));
+        assert_eq!(at(1 << 50), None);
     }
 
     #[test]

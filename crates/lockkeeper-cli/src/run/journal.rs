@@ -23,6 +23,14 @@ pub(crate) enum Event<'a> {
     OtherLimit { name: &'a str, limit: u32 },
     /// Somebody else holds, and the wait is over.
     Conflict { name: &'a str, holders: Vec<String> },
+    /// The program has run for the slot before.
+    Done { name: &'a str, slot: &'a str },
+    /// The program has failed for the slot, and is not to be tried again for so long.
+    Later {
+        name: &'a str,
+        slot: &'a str,
+        left_ms: u64,
+    },
     /// The lock is held.
     Granted {
         name: &'a str,
@@ -31,6 +39,8 @@ pub(crate) enum Event<'a> {
         mode: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         permits: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        slot: Option<&'a str>,
         owner: &'a str,
         fence: u64,
         ttl_ms: u64,

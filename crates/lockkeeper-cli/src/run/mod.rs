@@ -11,6 +11,7 @@ mod shim;
 mod signals;
 mod terminal;
 mod tie;
+mod turn;
 mod watcher;
 
 use std::mem::forget;
@@ -24,12 +25,14 @@ use crate::args::Run;
 use crate::exit::{Failure, LOST, SIGNALLED};
 use crate::kind::{Held, Mode, Wanted};
 use crate::server::Server;
+use crate::slots::Due;
 use guard::{End, Guard};
 use job::Job;
 use journal::{Event, Journal, millis};
 use outage::Outage;
 use plan::Plan;
 use signals::Signals;
+use turn::{Turn, is_stored};
 use watcher::Watcher;
 
 pub(crate) use shim::{SHIM, become_program};
@@ -54,12 +57,14 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     let wanted = Wanted::new(options)?;
     let plan = Plan::new(options)?;
     let journal = Journal::open(options, json)?;
-    let ended = hold(server, options, &wanted, plan, &journal).await;
+    let ended = hold_each(server, options, &wanted, plan, &journal).await;
     journal.close(FAREWELL);
     ended
 }
 
-async fn hold(
+/// Holds the lock once, or for each slot that is due, up to one whose program did not end by itself. A slot that fails keeps no other from its
+/// turn; the exit code is that of the first that failed.
+async fn hold_each(
     server: &Server,
     options: &Run,
     wanted: &Wanted,
@@ -67,6 +72,41 @@ async fn hold(
     journal: &Journal,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
+    let (mut tried, mut failed) = (Vec::new(), 0);
+    loop {
+        let before = tried.len();
+        let held = hold(
+            server,
+            options,
+            wanted,
+            plan,
+            &mut signals,
+            &mut tried,
+            journal,
+        );
+        let code = held.await?;
+        if failed == 0 {
+            failed = code;
+        }
+        let last = tried.last().filter(|_| tried.len() > before);
+        let more = last.zip(wanted.slots());
+        let more = more.is_some_and(|(slot, slots)| !slots.ends_with(slot));
+        if !more || signals.stop() || code > SIGNALLED {
+            return Ok(failed);
+        }
+    }
+}
+
+/// Holds the lock for one program. A slot that it ended for is put to those that were tried.
+async fn hold(
+    server: &Server,
+    options: &Run,
+    wanted: &Wanted,
+    plan: Plan,
+    signals: &mut Signals,
+    tried: &mut Vec<String>,
+    journal: &Journal,
+) -> Result<u8, Failure> {
     let outage = Outage::new(wanted.wait, journal);
     // It starts while the lock is waited for.
     let watcher = Watcher::start()?;
@@ -89,10 +129,10 @@ async fn hold(
             farewell(&client).await;
             return Ok(signalled(signal));
         }
-        outcome = acquire(wanted, &client, &outage, options.ttl, &other_limit, journal) => outcome,
+        outcome = acquire(wanted, &client, &outage, options.ttl, &other_limit, tried, journal) => outcome,
     };
     other_limit.tell(wanted, journal);
-    let held = match outcome {
+    let (held, turn) = match outcome {
         Ok(held) => held,
         Err(refused) => {
             let ended = give_up(refused, &client, wanted, options, journal).await;
@@ -100,7 +140,8 @@ async fn hold(
             return ended;
         }
     };
-    let variables = variables(&held.leases, wanted, options, journal);
+    let slot = turn.as_ref().map(|turn| &*turn.slot);
+    let variables = variables(&held.leases, wanted, slot, options, journal);
     let job = match Job::start(&options.program, &variables, watcher) {
         Ok(job) => job,
         Err(failure) => {
@@ -108,16 +149,22 @@ async fn hold(
             return Err(failure);
         }
     };
-    let guard = Guard::new(plan, options.keep, &held.leases, journal, &mut signals);
+    let guard = Guard::new(plan, options.keep, &held.leases, journal, signals);
     let end = guard.watch(job).await;
+    if let (Ok(End::Ended(code)), Some(turn)) = (&end, turn) {
+        tried.push(turn.slot.clone());
+        turn.end(*code, server.label()?, wanted, &held)?;
+    }
     finish(end, held, &client, journal).await
 }
 
 /// Why there is no lock.
 enum Refused {
     Lock(Error),
-    /// There is no run around this one any more.
-    Outlived(Failure),
+    /// There is no run around this one any more, or the history of the job cannot be had.
+    Failed(Failure),
+    /// No slot is to be run.
+    NotDue(Due),
 }
 
 impl From<Error> for Refused {
@@ -137,15 +184,20 @@ async fn give_up(
     let name = match refused {
         Refused::Lock(Error::Timeout { name, .. } | Error::QueueFull { name, .. }) => name,
         Refused::Lock(error) => return Err(error.into()),
-        Refused::Outlived(failure) => return Err(failure),
+        Refused::Failed(failure) => return Err(failure),
+        Refused::NotDue(due) => return Ok(turn::not_due(due, wanted, options, journal)),
     };
     let text = conflict(client, &name, wanted, journal).await?;
+    Ok(tell_conflict(&text, options, journal))
+}
+
+fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
     // Nobody wants a mail from cron for what is all right.
     match options.conflict_exit_code {
-        0 => journal.remark(&text),
-        _ => journal.say(&text),
+        0 => journal.remark(text),
+        _ => journal.say(text),
     }
-    Ok(options.conflict_exit_code)
+    options.conflict_exit_code
 }
 
 /// The limit of the semaphore that others hold with, if it is another one than asked for; 0 if there is nothing to tell.
@@ -180,8 +232,9 @@ async fn acquire(
     outage: &Outage<'_>,
     ttl: Duration,
     other_limit: &OtherLimit,
+    tried: &[String],
     journal: &Journal,
-) -> Result<Held, Refused> {
+) -> Result<(Held, Option<Turn>), Refused> {
     const PATIENCE: Duration = Duration::from_millis(500);
     let remark = async {
         tokio::time::sleep(PATIENCE).await;
@@ -192,13 +245,19 @@ async fn acquire(
     };
     let held = async {
         if let Some(failure) = wanted.outlived_by_now(client).await {
-            return Err(Refused::Outlived(failure));
+            return Err(Refused::Failed(failure));
         }
+        let turn = async || {
+            let turn = Turn::next(wanted, client, outage, tried).await;
+            turn.map_err(Refused::Failed)?.map_err(Refused::NotDue)
+        };
+        // Whoever finds the slot done needs no lock, and is in nobody's way.
+        turn().await?;
         let held = wanted.acquire(client, outage.left()).await?;
+        // Dropped, and so let go, unless it is of use.
         match wanted.outlived(&held.leases) {
-            // Dropped, and so let go.
-            Some(failure) => Err(Refused::Outlived(failure)),
-            None => Ok(held),
+            Some(failure) => Err(Refused::Failed(failure)),
+            None => Ok((held, turn().await?)),
         }
     };
     tokio::select! {
@@ -258,6 +317,7 @@ async fn conflict(
 fn variables(
     leases: &[Lease],
     wanted: &Wanted,
+    slot: Option<&str>,
     options: &Run,
     journal: &Journal,
 ) -> Vec<(&'static str, Option<String>)> {
@@ -277,6 +337,7 @@ fn variables(
             kind: lease.kind().as_str(),
             mode: mode.filter(|_| permits.is_none()),
             permits,
+            slot,
             owner: &owner,
             fence: lease.fencing_token().get(),
             ttl_ms,
@@ -294,6 +355,7 @@ fn variables(
         // Those of a run around this one say nothing of this lock.
         ("LOCKKEEPER_MODE", mode.map(str::to_owned)),
         ("LOCKKEEPER_PERMITS", permits.map(|it| it.to_string())),
+        ("LOCKKEEPER_SLOT", slot.map(str::to_owned)),
         ("LOCKKEEPER_OWNER", Some(owner)),
         ("LOCKKEEPER_FENCE", Some(fence)),
         ("LOCKKEEPER_TTL_MS", Some(ttl_ms.to_string())),
@@ -324,7 +386,17 @@ async fn finish(
             return Err(failure);
         }
     };
-    let released = held.release().await;
+    let job = held.job();
+    let released = match (held.release().await, job) {
+        (Err(error), Some(lease)) if was_lost(&error) => {
+            let fence = lease.fencing_token().get();
+            match is_stored(client, lease.name(), fence).await {
+                true => Ok(Duration::ZERO),
+                false => Err(error),
+            }
+        }
+        (released, _) => released,
+    };
     let code = match released {
         Ok(kept) => {
             let kept_ms = millis(kept);

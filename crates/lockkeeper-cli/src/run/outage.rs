@@ -47,18 +47,27 @@ impl<'a> Outage<'a> {
         server: &Server,
         settings: &ClientBuilder,
     ) -> Result<Client, Failure> {
-        let mut connected = server.connect(settings.clone()).await;
+        self.ride_out(async || server.connect(settings.clone()).await)
+            .await
+    }
+
+    /// Asks, and while the wait lasts asks a server again that is out of reach.
+    pub(crate) async fn ride_out<T>(
+        &self,
+        ask: impl AsyncFn() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut answer = ask().await;
         loop {
             let left = self.left().unwrap_or_default();
-            match connected {
+            match answer {
                 Err(failure) if failure.transient && !left.is_zero() => {
                     self.tell(failure.message());
                     tokio::time::sleep(AGAIN.min(left)).await;
                     let left = self.left().unwrap_or_default();
-                    let again = tokio::time::timeout(left, server.connect(settings.clone()));
-                    connected = again.await.unwrap_or(Err(failure));
+                    let again = tokio::time::timeout(left, ask());
+                    answer = again.await.unwrap_or(Err(failure));
                 }
-                connected => return connected,
+                answer => return answer,
             }
         }
     }

@@ -22,6 +22,8 @@ const PASSED_ON: [Signal; 6] = [
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     children: unix::Signal,
+    /// Whether one came that asks to stop.
+    stop: bool,
 }
 
 impl Signals {
@@ -38,26 +40,47 @@ impl Signals {
             .collect::<std::io::Result<_>>();
         let children = unix::signal(SignalKind::child());
         match (heard, children) {
-            (Ok(heard), Ok(children)) => Ok(Self { heard, children }),
+            (Ok(heard), Ok(children)) => Ok(Self {
+                heard,
+                children,
+                stop: false,
+            }),
             (Err(error), _) | (_, Err(error)) => Err(Failure::system("listen for signals", &error)),
         }
     }
 
     /// The next signal that is to be passed on.
     pub(crate) async fn next(&mut self) -> Signal {
-        std::future::poll_fn(|context| poll_any(&mut self.heard, context)).await
+        let signal = std::future::poll_fn(|context| poll_any(&mut self.heard, context)).await;
+        self.note(signal);
+        signal
     }
 
     /// The next signal that is to be passed on; `None` if instead something has become of a child.
     pub(crate) async fn next_or_child(&mut self) -> Option<Signal> {
-        let Self { heard, children } = self;
-        std::future::poll_fn(|context| {
+        let Self {
+            heard, children, ..
+        } = self;
+        let signal = std::future::poll_fn(|context| {
             if children.poll_recv(context).is_ready() {
                 return Poll::Ready(None);
             }
             poll_any(heard, context).map(Some)
         })
-        .await
+        .await;
+        if let Some(signal) = signal {
+            self.note(signal);
+        }
+        signal
+    }
+
+    /// Whether one has come that asks to stop: also a program that ends well by it is to be the last.
+    pub(crate) const fn stop(&self) -> bool {
+        self.stop
+    }
+
+    fn note(&mut self, signal: Signal) {
+        self.stop |= signal != Signal::USR1 && signal != Signal::USR2;
     }
 }
 

@@ -9,6 +9,7 @@ mod input;
 mod inside;
 mod look;
 mod losing;
+mod once;
 mod outage;
 mod permits;
 mod several;

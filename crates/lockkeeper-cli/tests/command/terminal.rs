@@ -159,7 +159,7 @@ async fn a_program_that_is_stopped_from_the_keyboard_goes_on_in_front() -> Resul
 async fn a_program_that_is_stopped_for_too_long_is_killed_when_it_is_to_go_on() -> Result<()> {
     let server = Server::start().await?;
     let program = "echo ready; while read -r line; do echo \"got $line\"; done";
-    let run = "run --ttl 1s --grace 200ms --lock name";
+    let run = "run --ttl 3s --grace 200ms --lock name";
     let script = format!(
         "set -m; \"$0\" {run} -- sh -c '{program}'; echo stopped; read -r x; fg; echo \"code $?\""
     );

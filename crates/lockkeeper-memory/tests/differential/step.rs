@@ -300,7 +300,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
                     "once",
                 ],
             ),
-            "share" | "old_share" => one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2"]),
+            "share" | "old_share" => {
+                one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2", "3/2"])
+            }
             "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
             "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
             "id" => one(random, &["f", "g", "h"]),

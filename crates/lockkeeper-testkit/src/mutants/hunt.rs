@@ -65,6 +65,7 @@ impl Hunt {
         let searches = searched::all().into_iter();
         let searches = searches.map(|it| hunt(it.mistake, Some(it.kind), Way::Search(it)));
         let scripts = lua::FAIR.iter().chain(lua::RWLOCK).chain(lua::SEMAPHORE);
+        let scripts = scripts.chain(lua::ONCE);
         let scripts = scripts.map(|it| hunt(Mistake::Script(it), Some(it.kind()), Way::Histories));
         let defects = Defect::ALL.into_iter();
         let defects = defects.map(|it| hunt(Mistake::Engine(it), None, Way::Histories));
@@ -102,6 +103,9 @@ impl Hunt {
             }
             (_, Mistake::Script(mutant)) if mutant.kind() == "semaphore" => {
                 histories::find_patched(Workload::Semaphore, mutant)?
+            }
+            (_, Mistake::Script(mutant)) if mutant.kind() == "once" => {
+                histories::find_patched(Workload::Once, mutant)?
             }
             (_, Mistake::Script(mutant)) => histories::find_patched(Workload::RwLock, mutant)?,
         };

@@ -6,8 +6,8 @@
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
 
-mod latch;
 mod election;
+mod latch;
 mod majority;
 mod modes;
 mod once;
@@ -16,6 +16,7 @@ mod several;
 
 pub use majority::REDLOCK;
 pub use modes::RWLOCK;
+pub use once::ONCE;
 pub use permits::SEMAPHORE;
 pub use several::MULTI;
 
@@ -172,7 +173,7 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let searched = modes::SEARCHED
         .iter()
         .chain(permits::SEARCHED)
-        .chain(once::SEARCHED)
+        .chain(ONCE)
         .chain(latch::SEARCHED)
         .chain(election::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)

@@ -1,12 +1,13 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
 //! Here is which leases are valid, and which tokens they were given. [`laws`] is about what may be sent, [`majority`] about what
-//! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`tokens`] about their order, [`turns`] about that of a queue.
+//! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`results`] about what has come of work, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
 mod majority;
 mod permits;
 mod progress;
+mod results;
 mod tokens;
 mod turns;
 
@@ -135,6 +136,8 @@ pub(super) struct Checks {
     ever: BTreeSet<(String, u64)>,
     /// The grants of a name that nobody has heard of yet, and since when.
     unheard: Vec<Vec<(Standing, Duration)>>,
+    /// What has come of work, ever, by name and token.
+    results: BTreeMap<(usize, u64), String>,
     /// What a majority of the servers has granted.
     majorities: Majorities,
 }
@@ -208,6 +211,7 @@ impl Checks {
         }
         for item in items(call, reply) {
             if let Some(name) = self.name_of(place, item.main) {
+                self.look_at_result(name, &item, server, call, now);
                 self.answered((client, place), name, &item, server, call, now);
             }
         }

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper::{
-    Client, FairLock, Mutex, ReadGuard, ReentrantLock, Result, RwLock, Semaphore, Target, Upgrade,
-    WriteGuard,
+    Client, FairLock, Mutex, Once, ReadGuard, ReentrantLock, Result, RwLock, Semaphore, Target,
+    Upgrade, WriteGuard,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_core::{Hold, Name};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_once::ByHand;
+
+use super::plan::Plan;
 
 /// How often a waiter in a queue heartbeats in the time for which one heartbeat counts.
 const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
@@ -34,6 +37,8 @@ pub(super) enum KindModel {
     RwLock,
     /// So many permits at a time; first come, first served.
     Semaphore,
+    /// Work that is done once: one claim at a time that does it, unless a result is stored.
+    Once,
     /// What one server has of a Redlock. That a few have a claim proves nothing: a majority decides who is granted, and with
     /// which token.
     RedlockPart,
@@ -101,13 +106,29 @@ impl KindModel {
         }
     }
 
+    /// A run of work that is done once, or sometimes again as the command does it; `None` of a lock, for which nothing is drawn.
+    pub(super) fn work(
+        self,
+        client: &Client,
+        name: &str,
+        plan: &Plan,
+        random: &mut Rng,
+    ) -> Result<Option<ByHand>> {
+        let work = || {
+            let work = Once::new(client, name).keep_for(plan.keep_for(random));
+            work.by_hand(random.u8(..4) == 0)
+        };
+        (self == Self::Once).then(work).transpose()
+    }
+
     /// The lock called `name`; to read, if it has modes and is to; of so many permits, if it has some.
     pub(super) fn target(self, client: &Client, name: &str, reads: bool, permits: u32) -> Target {
         match self {
             Self::Semaphore => Semaphore::new(client, name, LIMIT)
                 .permits(permits)
                 .target(),
-            Self::Mutex | Self::RedlockPart => Mutex::new(client, name).target(),
+            // Of work it is what excludes a run of it.
+            Self::Mutex | Self::Once | Self::RedlockPart => Mutex::new(client, name).target(),
             Self::Reentrant => ReentrantLock::new(client, name).target(),
             Self::Fair => FairLock::new(client, name).target(),
             Self::RwLock if reads => RwLock::new(client, name).reader().target(),
@@ -117,7 +138,12 @@ impl KindModel {
 
     /// Whether its claims wait in a queue on the server.
     pub(super) fn queues(self) -> bool {
-        self != Self::RedlockPart
+        !self.is_polled()
+    }
+
+    /// Whether whoever waits asks again when it is told, and nothing of it is on the server.
+    const fn is_polled(self) -> bool {
+        matches!(self, Self::Once | Self::RedlockPart)
     }
 
     /// Whether its guards have modes, between which they change.
@@ -129,7 +155,7 @@ impl KindModel {
     pub(super) async fn again(self, held: Held, random: &mut Rng) -> (Held, Result<Option<Held>>) {
         let Held { hold, reads } = held;
         let (hold, again) = match self {
-            Self::Mutex | Self::Semaphore | Self::RedlockPart => {
+            Self::Mutex | Self::Semaphore | Self::Once | Self::RedlockPart => {
                 return (Held { hold, reads }, Ok(None));
             }
             Self::RwLock if !reads && !random.bool() => {
@@ -166,7 +192,7 @@ impl KindModel {
     /// came in by the new one. Among owners nothing is allowed by that.
     pub(super) fn together(self, one: &Standing, other: &Standing) -> bool {
         match self {
-            Self::Mutex | Self::RedlockPart => false,
+            Self::Mutex | Self::Once | Self::RedlockPart => false,
             // All of them together are looked at, by the limit.
             Self::Semaphore => true,
             Self::Reentrant | Self::Fair => one.is_one_with(other),
@@ -185,9 +211,11 @@ impl KindModel {
         let repeats = last.token == next.token && last.claim == next.claim;
         match self {
             // Repeated while its lease lasts, a request has the same answer.
-            Self::Mutex if last.claim == next.claim && next.from < last.until => repeats,
+            Self::Mutex | Self::Once if last.claim == next.claim && next.from < last.until => {
+                repeats
+            }
             // A claim that is granted again has the token that was written back meanwhile.
-            Self::Mutex | Self::RedlockPart => is_larger || repeats,
+            Self::Mutex | Self::Once | Self::RedlockPart => is_larger || repeats,
             Self::Reentrant | Self::Fair => is_larger || joins,
             // That new tokens are the largest, and that each is one claim's, is said of all of them.
             Self::Semaphore => true,
@@ -212,7 +240,7 @@ impl KindModel {
     /// if it had been told, unless the kind has a reason.
     pub(super) const fn unheard(self, heartbeat: Duration) -> Duration {
         match self {
-            Self::RedlockPart => Duration::ZERO,
+            _ if self.is_polled() => Duration::ZERO,
             // Nobody but the next heartbeat notices the end of a lease.
             _ => heartbeat,
         }
@@ -222,7 +250,7 @@ impl KindModel {
     /// arrived, unless the kind has a reason.
     pub(super) fn abandoned(self, heartbeat: Duration) -> Duration {
         match self {
-            Self::RedlockPart => Duration::ZERO,
+            _ if self.is_polled() => Duration::ZERO,
             // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; granted in that
             // time, it holds for another.
             _ => heartbeat * HEARTBEATS_PER_WAITER_TTL,
@@ -233,7 +261,7 @@ impl KindModel {
     /// the one that is granted.
     pub(super) fn standing(self, server: &MemoryStore, main: &str) -> Vec<Standing> {
         match self {
-            Self::RedlockPart => Vec::new(),
+            _ if self.is_polled() => Vec::new(),
             _ => standing(server, main),
         }
     }
@@ -245,7 +273,7 @@ impl KindModel {
     }
 
     /// Whether a name that `holders` hold is there for the next waiter. A reader in front of the queue is let in unless somebody
-    /// writes or the readers are to release, and one for permits if so many are left.
+    /// writes or the readers are to release, and one for permits if so many are left. Work that has a result is nobody's to do.
     pub(super) fn is_free(self, server: &MemoryStore, main: &str, holders: &[String]) -> bool {
         let first = || waiters(server, main).into_iter().next();
         let first_reads = || first().is_some_and(|member| !member.starts_with('x'));
@@ -255,6 +283,9 @@ impl KindModel {
             let limit = self.limit(server, main);
             wanted > 0 && limit.is_some_and(|limit| held + wanted <= limit)
         };
+        if self == Self::Once && self.result(server, main).is_some() {
+            return false;
+        }
         if self == Self::Semaphore && first_fits() {
             return !text(server, main).contains(" -r");
         }
@@ -275,6 +306,16 @@ impl KindModel {
             _ => return None,
         };
         parts.split_once('/')?.1.parse().ok()
+    }
+
+    /// What has come of the work whose main key this is: its claim, its token and its result.
+    pub(super) fn result(self, server: &MemoryStore, main: &str) -> Option<(String, u64, String)> {
+        let fields = ["HMGET", &part(main, "record"), "claim", "token", "value"];
+        let Ok(Value::List(fields)) = server.execute(&fields) else {
+            return None;
+        };
+        let text = |at: usize| fields.get(at).and_then(Value::as_str).map(str::to_owned);
+        Some((text(0)?, text(1)?.parse().ok()?, text(2)?))
     }
 
     /// Whether a claim waits in the queue of the name whose main key this is.

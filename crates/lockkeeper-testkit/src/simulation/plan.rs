@@ -315,6 +315,11 @@ impl Plan {
         self.ttl.mul_f64(0.4)
     }
 
+    /// For how long the result of work is kept: less than a request may be late, or than a lease lasts, or longer than both.
+    pub(super) fn keep_for(&self, random: &mut Rng) -> Duration {
+        self.ttl.mul_f64([0.1, 0.5, 1.5][random.usize(..3)])
+    }
+
     /// How often a waiter in a queue says that it is alive.
     pub(super) fn heartbeat(&self) -> Duration {
         self.waiter_ttl / 3

@@ -8,6 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lockkeeper::{Acquire, Error, Lease, LeaseState, LossReason, Owner, Released, Tries};
 use lockkeeper_core::Hold;
+use lockkeeper_once::ByHand;
 use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
@@ -42,6 +43,8 @@ struct Kept<'a> {
     shared: bool,
     /// It is kept until it is lost, and longer.
     to_the_end: bool,
+    /// What it does, of work that is done once.
+    work: Option<&'a ByHand>,
 }
 
 type Turned<T = ()> = Result<T, Closed>;
@@ -144,6 +147,7 @@ impl Worker {
                     steady: tries || renewed && !limited,
                     shared,
                     to_the_end: !tries && !renewed && self.random.bool(),
+                    work: request.work.as_ref(),
                 };
                 self.keep(kept, hold).await
             }
@@ -197,6 +201,7 @@ impl Worker {
         alone &= guards.len() == 1;
         while !guards.is_empty() {
             let guard = guards.swap_remove(self.random.usize(..guards.len()));
+            self.finish(kept.work, &guard.hold);
             self.release(kept.aim, guard.hold, alone).await?;
         }
         Ok(())
@@ -302,6 +307,17 @@ impl Worker {
         }
     }
 
+    /// Work succeeds more often than not, and then its release is to store what it has made: its token, which nobody else has.
+    fn finish(&mut self, work: Option<&ByHand>, hold: &Hold) {
+        let Some(work) = work.filter(|_| self.random.u8(..4) > 0) else {
+            return;
+        };
+        let token = hold.fencing_token();
+        self.tell(format_args!("has done its work by {token}"));
+        // Its only error is that it is too large.
+        let _ = work.store(token, token.to_string().as_bytes());
+    }
+
     async fn release(&mut self, aim: Aim, guard: Hold, alone: bool) -> Turned {
         let owner = format!("{}/", guard.owner());
         let began = self.world().now();
@@ -352,6 +368,7 @@ impl Worker {
                     steady: true,
                     shared: false,
                     to_the_end: false,
+                    work: None,
                 };
                 let held = Held { hold, reads: false };
                 self.given(kept, &held);
@@ -401,6 +418,10 @@ impl Worker {
             (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
             (Aim::One(name), Error::OverLimit { .. }) => {
                 world.places()[name].model == KindModel::Semaphore
+            }
+            (Aim::One(name), Error::Done { record, .. }) => {
+                world.check(|checks| checks.receives(name, record));
+                true
             }
             (Aim::One(name), Error::QueueFull { .. }) => world.places()[name].model.queues(),
             // Servers that have lost their data take no part for one ttl.

@@ -28,6 +28,8 @@ pub enum Workload {
     RwLock,
     /// Semaphores of one server, whose limits are set in some histories.
     Semaphore,
+    /// Work of one server that is done once, whose results are kept for a short time.
+    Once,
     /// A Redlock over five servers.
     Redlock,
     /// Locks of every kind on five servers: names that are taken one by one, and any of them together by multi-locks, on
@@ -37,12 +39,13 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Mutex,
         Self::Reentrant,
         Self::Fair,
         Self::RwLock,
         Self::Semaphore,
+        Self::Once,
         Self::Redlock,
         Self::Mixed,
     ];
@@ -56,6 +59,7 @@ impl Workload {
             Self::Fair => "fair",
             Self::RwLock => "rwlock",
             Self::Semaphore => "semaphore",
+            Self::Once => "once",
             Self::Redlock => "redlock",
             Self::Mixed => "mixed",
         }
@@ -69,6 +73,7 @@ impl Workload {
             Self::Fair => Some(KindModel::Fair),
             Self::RwLock => Some(KindModel::RwLock),
             Self::Semaphore => Some(KindModel::Semaphore),
+            Self::Once => Some(KindModel::Once),
             Self::Redlock | Self::Mixed => None,
         }
     }

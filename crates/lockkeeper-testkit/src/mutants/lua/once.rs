@@ -4,8 +4,8 @@ use lockkeeper_lua::once;
 
 use super::{Mutant, Where, mutant};
 
-/// Those that the search must find.
-pub(super) const SEARCHED: &[Mutant] = &[
+/// Mutants of the scripts of work that is done once, which the simulation must find too.
+pub const ONCE: &[Mutant] = &[
     mutant(
         "once_acquire_does_not_look_at_the_record",
         &once::ACQUIRE,

@@ -2,6 +2,7 @@
 
 use lockkeeper::{Acquire, Error, Lock as _, MultiLock, Owner, Redlock};
 use lockkeeper_core::{Hold, Plan};
+use lockkeeper_once::ByHand;
 
 use super::Worker;
 use crate::simulation::host::Wish;
@@ -22,6 +23,8 @@ pub(super) enum Aim {
 pub(super) struct Request {
     pub(super) plan: Plan,
     pub(super) owner: Owner,
+    /// Of work that is done once: the run of it.
+    pub(super) work: Option<ByHand>,
     /// The numbers of the names that are taken to read.
     pub(super) reads: Vec<usize>,
     pub(super) wishes: Vec<Wish>,
@@ -84,10 +87,16 @@ impl Worker {
                 let client = &self.host.clients[server];
                 let permits = model.permits(&mut self.random);
                 let name_of = &self.host.world.places()[name].name;
-                let target = model.target(client, name_of, reads, permits);
+                let plan = &self.host.world.plan;
+                let work = model.work(client, name_of, plan, &mut self.random)?;
+                let target = match &work {
+                    Some(work) => work.target(),
+                    None => model.target(client, name_of, reads, permits),
+                };
                 Ok(Request {
                     plan: target.into(),
                     owner,
+                    work,
                     reads: reads.then_some(name).into_iter().collect(),
                     wishes: vec![Wish::new(&self.host, name, owner, !tries)],
                 })
@@ -108,6 +117,7 @@ impl Worker {
                     wishes: wishes.collect(),
                     plan: Redlock::new(&self.host.clients, REDLOCK)?.plan(),
                     owner,
+                    work: None,
                     reads: Vec::new(),
                 })
             }
@@ -137,6 +147,7 @@ impl Worker {
         Ok(Request {
             plan: MultiLock::new(members)?.plan(),
             owner: one,
+            work: None,
             reads,
             wishes,
         })

@@ -1,0 +1,110 @@
+//! A slot of a job whose program runs for it.
+
+use std::time::SystemTime;
+
+use lockkeeper::Client;
+
+use super::journal::{Event, Journal, millis};
+use super::outage::Outage;
+use super::tell_conflict;
+use crate::args::Run;
+use crate::exit::Failure;
+use crate::history::{Entry, History};
+use crate::kind::{Held, Wanted};
+use crate::out;
+use crate::slots::Due;
+
+/// See the module.
+pub(crate) struct Turn {
+    pub(crate) slot: String,
+    /// As it stands while the lock is held.
+    history: History,
+    start: SystemTime,
+}
+
+impl Turn {
+    /// The slot that is due now, after those that this run has tried; `None` if the program is to run whenever it has the lock, an error of
+    /// what else is due.
+    pub(crate) async fn next(
+        wanted: &Wanted,
+        client: &Client,
+        outage: &Outage<'_>,
+        tried: &[String],
+    ) -> Result<Result<Option<Self>, Due>, Failure> {
+        let (Some(slots), [name, ..]) = (wanted.slots(), wanted.names()) else {
+            return Ok(Ok(None));
+        };
+        let history = outage.ride_out(async || History::read(client, name).await);
+        let (history, start) = (history.await?, SystemTime::now());
+        Ok(match slots.due(&history, tried, start) {
+            Due::Run(slot) => Ok(Some(Self {
+                slot,
+                history,
+                start,
+            })),
+            due => Err(due),
+        })
+    }
+
+    /// The program has ended with this exit code: the release of the lock is to store that.
+    pub(crate) fn end(
+        self,
+        code: u8,
+        label: String,
+        wanted: &Wanted,
+        held: &Held,
+    ) -> Result<(), Failure> {
+        let now = SystemTime::now();
+        let [start, end] = [self.start, now].map(humantime::format_rfc3339_millis);
+        let fence = held.leases.first().map(|lease| lease.fencing_token().get());
+        let entry = Entry {
+            slot: self.slot,
+            code,
+            start: start.to_string(),
+            end: end.to_string(),
+            label,
+            fence: fence.unwrap_or_default(),
+            runs: 1,
+        };
+        let keep = wanted.slots().map(|slots| slots.keep).unwrap_or_default();
+        let history = self.history.with(entry, keep, now);
+        Ok(held.store(&history.into_json()?)?)
+    }
+}
+
+/// Says why nothing is run for a slot; the exit code.
+pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journal) -> u8 {
+    let name = &*wanted.names()[0];
+    match due {
+        Due::Run(_) => 0,
+        Due::Done(entry) => {
+            let (slot, end, by) = (&*entry.slot, &entry.end, &entry.label);
+            journal.remark(&format!(
+                "{name:?}: the slot {slot:?} is done, at {end} by {by}"
+            ));
+            journal.tell(&Event::Done { name, slot });
+            0
+        }
+        Due::Later(entry, left) => {
+            let (slot, by, code) = (&*entry.slot, &entry.label, entry.code);
+            let left_ms = millis(left);
+            journal.tell(&Event::Later {
+                name,
+                slot,
+                left_ms,
+            });
+            let left = out::duration(left);
+            let text = format!(
+                "{name:?}: the slot {slot:?} has failed with exit code {code} on {by}, and is tried again in {left}"
+            );
+            tell_conflict(&text, options, journal)
+        }
+    }
+}
+
+/// Whether the end of a program is stored that held with this token: the answer to the release may have been lost, and another run may have
+/// come since.
+pub(crate) async fn is_stored(client: &Client, name: &str, fence: u64) -> bool {
+    let history = History::read(client, name).await;
+    history.is_ok_and(|it| it.entries().iter().any(|entry| entry.fence == fence))
+}

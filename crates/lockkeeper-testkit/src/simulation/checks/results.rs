@@ -1,0 +1,92 @@
+//! Results of work that is done once: one is stored by a claim that holds, the last that was granted, or not at all; nobody is granted what is
+//! done; and what callers receive was stored.
+
+use std::time::Duration;
+
+use lockkeeper::Record;
+use lockkeeper_core::store::Call;
+use lockkeeper_lua::{Status, once};
+use lockkeeper_memory::MemoryStore;
+
+use super::laws::Item;
+use super::{Checks, labelled};
+use crate::simulation::kind::KindModel;
+use crate::simulation::place::Place;
+use crate::simulation::trace::short;
+
+impl Checks {
+    /// A script was executed on work: `server` is as it left it.
+    pub(super) fn look_at_result(
+        &mut self,
+        name: usize,
+        item: &Item<'_>,
+        server: &MemoryStore,
+        call: &Call,
+        now: Duration,
+    ) {
+        let Place { model, main, .. } = &self.places[name];
+        if *model != KindModel::Once {
+            return;
+        }
+        let (script, claim) = (call.item.script.name, item.claim);
+        let stands = model.result(server, main);
+        let token = labelled(call, "token")
+            .first()
+            .and_then(|it| it.parse().ok());
+        let violation = match (stands, item.status, token) {
+            (Some(_), Some(Status::Granted), Some(0)) if script == once::ACQUIRE.name => {
+                Some("a run of work that is done")
+            }
+            (Some((by, token, value)), Some(Status::Released), _) if by == claim => {
+                self.stored(name, claim, (token, value), now)
+            }
+            (Some((by, ..)), Some(Status::Gone), _)
+                if script == once::STORE.name && by == claim =>
+            {
+                Some("a result that is disowned")
+            }
+            (_, Some(Status::Released), _) if script == once::STORE.name => {
+                Some("a result that is not there")
+            }
+            _ => None,
+        };
+        if let Some(rule) = violation {
+            self.violate(rule, format!("{} in name{name}", short(claim)));
+        }
+    }
+
+    /// This claim has stored a result, or has been told again that it has.
+    fn stored(
+        &mut self,
+        name: usize,
+        claim: &str,
+        (token, value): (u64, String),
+        now: Duration,
+    ) -> Option<&'static str> {
+        if self.results.insert((name, token), value).is_some() {
+            return None;
+        }
+        let armed = self.armed.get(&self.id(name, claim));
+        let granted = self.firsts.get(&(name, token));
+        let last = self.last.get(&name);
+        if granted.is_none_or(|grant| grant.claim != claim) {
+            Some("a result of one that was not granted")
+        } else if !self.forgets && last.is_some_and(|last| last.token != token) {
+            Some("a result that comes too late")
+        } else if self.steady && armed.is_some_and(|armed| self.is_over(*armed, now)) {
+            Some("a result of a claim that had ended")
+        } else {
+            None
+        }
+    }
+
+    /// A caller was given this result.
+    pub(in crate::simulation) fn receives(&mut self, name: usize, record: &Record) {
+        let token = record.token.get();
+        let stored = self.results.get(&(name, token));
+        if stored.is_none() || record.value.as_deref() != stored.map(|value| value.as_bytes()) {
+            let what = format!("that of token {token} in name{name}");
+            self.violate("a result that nobody stored", what);
+        }
+    }
+}
