@@ -26,7 +26,7 @@ struct Arguments {
     /// The first seed; those after it follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, once, redlock or mixed [default: all, in turn].
+    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, election, once, redlock or mixed [default: all, in turn].
     #[arg(long, value_parser = workload)]
     kind: Option<Workload>,
     /// How many threads [default: one for each core].
@@ -159,9 +159,9 @@ fn workload(name: &str) -> Result<Workload> {
 
 fn mutant(name: &str) -> Result<Mutant> {
     let named = |mutant: &Mutant| format!("{mutant:?}") == name;
-    let mut all = Mutant::ALL.into_iter().chain(Mutant::QUORUM);
+    let mut all = Mutant::EVERY.iter().copied();
     all.find(named)
-        .with_context(|| format!("the mutants are {:?} and {:?}", Mutant::ALL, Mutant::QUORUM))
+        .with_context(|| format!("the mutants are {:?}", Mutant::EVERY))
 }
 
 fn beyond(name: &str) -> Result<Beyond> {

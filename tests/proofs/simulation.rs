@@ -69,6 +69,11 @@ fn histories_of_the_semaphore_keep_every_rule() {
 }
 
 #[test]
+fn histories_of_elections_keep_every_rule() {
+    keep_every_rule(Workload::Election, 40);
+}
+
+#[test]
 fn histories_of_work_that_is_done_once_keep_every_rule() {
     keep_every_rule(Workload::Once, 60);
 }
@@ -111,6 +116,12 @@ fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn fifteen_hundred_histories_of_the_semaphore_keep_every_rule() {
     keep_every_rule(Workload::Semaphore, 1_500);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn fifteen_hundred_histories_of_elections_keep_every_rule() {
+    keep_every_rule(Workload::Election, 1_500);
 }
 
 #[test]
@@ -243,7 +254,7 @@ caught! {
 
 /// The same of a defect of locks over several servers, in the histories of a Redlock.
 fn is_caught_in_a_redlock(mutant: Mutant) -> &'static str {
-    is_caught(histories::find_in_majority(mutant), mutant).rule
+    is_caught(histories::find_in(Workload::Redlock, mutant), mutant).rule
 }
 
 #[test]
@@ -275,6 +286,13 @@ fn a_quorum_of_those_that_answered_is_found() {
 fn a_release_of_a_redlock_that_stops_at_the_first_error_is_found() {
     let rule = is_caught_in_a_redlock(Mutant::ReleaseStopsAtFirstError);
     assert_eq!(rule, "a claim nobody wants");
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn a_leader_that_makes_itself_known_only_once_is_found() {
+    let mutant = Mutant::ProclaimedOnce;
+    is_caught(histories::find_in(Workload::Election, mutant), mutant);
 }
 
 /// The rules that the histories of all kinds together find defects by, and the first seeds.
@@ -367,6 +385,12 @@ fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_the_semaphore_is_found() {
     are_caught(Workload::Semaphore, lua::SEMAPHORE);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_mistake_in_a_script_of_an_election_is_found() {
+    are_caught(Workload::Election, lua::ELECTION);
 }
 
 #[test]

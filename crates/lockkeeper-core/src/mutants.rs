@@ -82,6 +82,8 @@ defects! {
     LossOfOneKeepsTheRest,
     /// The old claim of a refused conversion is believed in although another request for it was given up.
     BelieveBesideStrayConversion,
+    /// What a leader is known by is sent once, whether or not that is answered.
+    ProclaimedOnce,
     /// The index of claims follows a claim when that is not locked any more.
     IndexBehindClaim,
     /// A message of a grant that overtakes the answer to wait is forgotten.
@@ -106,6 +108,9 @@ impl Mutant {
         Self::RenewWhileConverting,
         Self::BelieveBesideStrayConversion,
     ];
+
+    /// Those of what leaders proclaim.
+    pub const OF_ELECTIONS: [Self; 1] = [Self::ProclaimedOnce];
 
     /// Those that only threads show.
     pub const OF_THREADS: [Self; 4] = [

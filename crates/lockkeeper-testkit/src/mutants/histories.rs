@@ -76,14 +76,17 @@ pub fn find(mutant: Mutant) -> Result<Option<Broken>> {
     })
 }
 
-/// The first history of a majority of servers in which it does.
+/// The first history of a workload in which it does.
 ///
 /// # Errors
 ///
 /// As for [`run`].
-pub fn find_in_majority(mutant: Mutant) -> Result<Option<Broken>> {
-    let redlock = [Workload::Redlock];
-    first(&redlock, PATIENCE_OF_MAJORITIES, |workload, seed| {
+pub fn find_in(workload: Workload, mutant: Mutant) -> Result<Option<Broken>> {
+    let patience = match workload {
+        Workload::Redlock => PATIENCE_OF_MAJORITIES,
+        _ => PATIENCE,
+    };
+    first(&[workload], patience, |workload, seed| {
         with(mutant, || history(workload, seed))
     })
 }

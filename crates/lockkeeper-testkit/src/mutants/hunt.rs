@@ -25,7 +25,7 @@ pub struct Hunt {
 enum Way {
     Search(Searched),
     Histories,
-    HistoriesOfMajorities,
+    HistoriesOf(Workload),
 }
 
 /// What came of a hunt.
@@ -64,17 +64,30 @@ impl Hunt {
         let hunt = |mistake, kind, way| Self { mistake, kind, way };
         let searches = searched::all().into_iter();
         let searches = searches.map(|it| hunt(it.mistake, Some(it.kind), Way::Search(it)));
-        let scripts = lua::FAIR.iter().chain(lua::RWLOCK).chain(lua::SEMAPHORE);
-        let scripts = scripts.chain(lua::ONCE);
-        let scripts = scripts.map(|it| hunt(Mistake::Script(it), Some(it.kind()), Way::Histories));
+        let scripts = [
+            (Workload::Fair, lua::FAIR),
+            (Workload::RwLock, lua::RWLOCK),
+            (Workload::Semaphore, lua::SEMAPHORE),
+            (Workload::Election, lua::ELECTION),
+            (Workload::Once, lua::ONCE),
+        ];
+        let scripts = scripts.into_iter().flat_map(|(of, mutants)| {
+            let way = move || Way::HistoriesOf(of);
+            let script = move |it| hunt(Mistake::Script(it), Some(of.name()), way());
+            mutants.iter().map(script)
+        });
+        let engine = |of: Workload| {
+            move |it| hunt(Mistake::Engine(it), Some(of.name()), Way::HistoriesOf(of))
+        };
         let defects = Defect::ALL.into_iter();
         let defects = defects.map(|it| hunt(Mistake::Engine(it), None, Way::Histories));
         let majorities = Defect::QUORUM.into_iter().chain([Defect::ReuseClaim]);
-        let majorities = majorities.map(|it| {
-            let mistake = Mistake::Engine(it);
-            hunt(mistake, Some("redlock"), Way::HistoriesOfMajorities)
-        });
+        let majorities = majorities.map(engine(Workload::Redlock));
+        let elections = Defect::OF_ELECTIONS
+            .into_iter()
+            .map(engine(Workload::Election));
         let all = searches.chain(scripts).chain(defects).chain(majorities);
+        let all = all.chain(elections);
         let mut all: Vec<_> = all.collect();
         let mut order: Vec<String> = Vec::new();
         for hunt in &all {
@@ -94,20 +107,16 @@ impl Hunt {
     pub fn run(&self) -> Result<Caught> {
         let broken = match (&self.way, self.mistake) {
             (Way::Search(searched), _) => return in_search(searched),
-            (Way::HistoriesOfMajorities, Mistake::Engine(defect)) => {
-                histories::find_in_majority(defect)?
+            (Way::HistoriesOf(workload), Mistake::Engine(defect)) => {
+                histories::find_in(*workload, defect)?
             }
-            (_, Mistake::Engine(defect)) => histories::find(defect)?,
-            (_, Mistake::Script(mutant)) if mutant.kind() == "fair" => {
-                histories::find_patched(Workload::Fair, mutant)?
+            (Way::HistoriesOf(workload), Mistake::Script(mutant)) => {
+                histories::find_patched(*workload, mutant)?
             }
-            (_, Mistake::Script(mutant)) if mutant.kind() == "semaphore" => {
-                histories::find_patched(Workload::Semaphore, mutant)?
+            (Way::Histories, Mistake::Engine(defect)) => histories::find(defect)?,
+            (Way::Histories, Mistake::Script(mutant)) => {
+                anyhow::bail!("of which kind is {}?", mutant.name)
             }
-            (_, Mistake::Script(mutant)) if mutant.kind() == "once" => {
-                histories::find_patched(Workload::Once, mutant)?
-            }
-            (_, Mistake::Script(mutant)) => histories::find_patched(Workload::RwLock, mutant)?,
         };
         Ok(in_histories(broken))
     }

@@ -14,6 +14,7 @@ mod once;
 mod permits;
 mod several;
 
+pub use election::ELECTION;
 pub use majority::REDLOCK;
 pub use modes::RWLOCK;
 pub use once::ONCE;
@@ -175,6 +176,7 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
         .chain(permits::SEARCHED)
         .chain(ONCE)
         .chain(latch::SEARCHED)
+        .chain(ELECTION)
         .chain(election::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }

@@ -4,6 +4,7 @@
 //! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`results`] about what has come of work, [`tokens`] about their order, [`turns`] about that of a queue.
 
 mod laws;
+mod leaders;
 mod majority;
 mod permits;
 mod progress;
@@ -27,6 +28,7 @@ use super::trace::short;
 
 pub(super) use laws::claims;
 use laws::{Item, Verb, items, labelled, replaced, verb};
+use leaders::Leaders;
 use majority::Majorities;
 use turns::Waiter;
 
@@ -140,6 +142,8 @@ pub(super) struct Checks {
     results: BTreeMap<(usize, u64), String>,
     /// What a majority of the servers has granted.
     majorities: Majorities,
+    /// Who leads, and who observes that.
+    pub(super) leaders: Leaders,
 }
 
 impl Checks {

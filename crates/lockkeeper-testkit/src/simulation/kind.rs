@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper::{
-    Client, FairLock, Mutex, Once, ReadGuard, ReentrantLock, Result, RwLock, Semaphore, Target,
-    Upgrade, WriteGuard,
+    Client, Election, FairLock, Mutex, Once, Owner, ReadGuard, ReentrantLock, Result, RwLock,
+    Semaphore, Target, Upgrade, WriteGuard,
 };
 use lockkeeper_core::store::Value;
 use lockkeeper_core::{Hold, Name};
@@ -37,6 +37,8 @@ pub(super) enum KindModel {
     RwLock,
     /// So many permits at a time; first come, first served.
     Semaphore,
+    /// One leader at a time, whose owner it is known by; first come, first served.
+    Election,
     /// Work that is done once: one claim at a time that does it, unless a result is stored.
     Once,
     /// What one server has of a Redlock. That a few have a claim proves nothing: a majority decides who is granted, and with
@@ -121,9 +123,19 @@ impl KindModel {
         (self == Self::Once).then(work).transpose()
     }
 
-    /// The lock called `name`; to read, if it has modes and is to; of so many permits, if it has some.
-    pub(super) fn target(self, client: &Client, name: &str, reads: bool, permits: u32) -> Target {
+    /// The lock called `name`, for an owner; to read, if it has modes and is to; of so many permits, if it has some.
+    pub(super) fn target(
+        self,
+        client: &Client,
+        name: &str,
+        owner: Owner,
+        reads: bool,
+        permits: u32,
+    ) -> Target {
         match self {
+            Self::Election => Election::new(client, name)
+                .value(owner.to_string())
+                .target(),
             Self::Semaphore => Semaphore::new(client, name, LIMIT)
                 .permits(permits)
                 .target(),
@@ -155,7 +167,7 @@ impl KindModel {
     pub(super) async fn again(self, held: Held, random: &mut Rng) -> (Held, Result<Option<Held>>) {
         let Held { hold, reads } = held;
         let (hold, again) = match self {
-            Self::Mutex | Self::Semaphore | Self::Once | Self::RedlockPart => {
+            Self::Mutex | Self::Semaphore | Self::Election | Self::Once | Self::RedlockPart => {
                 return (Held { hold, reads }, Ok(None));
             }
             Self::RwLock if !reads && !random.bool() => {
@@ -192,7 +204,7 @@ impl KindModel {
     /// came in by the new one. Among owners nothing is allowed by that.
     pub(super) fn together(self, one: &Standing, other: &Standing) -> bool {
         match self {
-            Self::Mutex | Self::Once | Self::RedlockPart => false,
+            Self::Mutex | Self::Election | Self::Once | Self::RedlockPart => false,
             // All of them together are looked at, by the limit.
             Self::Semaphore => true,
             Self::Reentrant | Self::Fair => one.is_one_with(other),
@@ -211,11 +223,13 @@ impl KindModel {
         let repeats = last.token == next.token && last.claim == next.claim;
         match self {
             // Repeated while its lease lasts, a request has the same answer.
-            Self::Mutex | Self::Once if last.claim == next.claim && next.from < last.until => {
+            Self::Mutex | Self::Election | Self::Once
+                if last.claim == next.claim && next.from < last.until =>
+            {
                 repeats
             }
             // A claim that is granted again has the token that was written back meanwhile.
-            Self::Mutex | Self::Once | Self::RedlockPart => is_larger || repeats,
+            Self::Mutex | Self::Election | Self::Once | Self::RedlockPart => is_larger || repeats,
             Self::Reentrant | Self::Fair => is_larger || joins,
             // That new tokens are the largest, and that each is one claim's, is said of all of them.
             Self::Semaphore => true,

@@ -28,6 +28,7 @@ mod host;
 mod kind;
 mod link;
 mod network;
+mod observers;
 mod place;
 mod plan;
 mod run;

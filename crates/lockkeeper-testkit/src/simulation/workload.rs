@@ -7,6 +7,7 @@ use lockkeeper::Client;
 
 use super::host::Host;
 use super::kind::KindModel;
+use super::observers::observe;
 use super::place::{Place, REDLOCK};
 use super::plan::Plan;
 use super::work::Worker;
@@ -28,6 +29,8 @@ pub enum Workload {
     RwLock,
     /// Semaphores of one server, whose limits are set in some histories.
     Semaphore,
+    /// Elections of one server, and those who observe them.
+    Election,
     /// Work of one server that is done once, whose results are kept for a short time.
     Once,
     /// A Redlock over five servers.
@@ -39,12 +42,13 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Mutex,
         Self::Reentrant,
         Self::Fair,
         Self::RwLock,
         Self::Semaphore,
+        Self::Election,
         Self::Once,
         Self::Redlock,
         Self::Mixed,
@@ -59,6 +63,7 @@ impl Workload {
             Self::Fair => "fair",
             Self::RwLock => "rwlock",
             Self::Semaphore => "semaphore",
+            Self::Election => "election",
             Self::Once => "once",
             Self::Redlock => "redlock",
             Self::Mixed => "mixed",
@@ -73,6 +78,7 @@ impl Workload {
             Self::Fair => Some(KindModel::Fair),
             Self::RwLock => Some(KindModel::RwLock),
             Self::Semaphore => Some(KindModel::Semaphore),
+            Self::Election => Some(KindModel::Election),
             Self::Once => Some(KindModel::Once),
             Self::Redlock | Self::Mixed => None,
         }
@@ -116,7 +122,12 @@ impl Workload {
             let worker = Worker::new(self, host.clone(), owners.clone(), random);
             Box::pin(worker.run()) as Job
         };
-        (0..host.world.plan.tasks).map(job).collect()
+        let mut jobs: Vec<Job> = (0..host.world.plan.tasks).map(job).collect();
+        if self == Self::Election {
+            let observed = 0..host.world.plan.names;
+            jobs.extend(observed.map(|name| Box::pin(observe(host.clone(), name)) as Job));
+        }
+        jobs
     }
 }
 

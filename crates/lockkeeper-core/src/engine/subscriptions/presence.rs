@@ -68,7 +68,7 @@ pub(super) async fn proclaim(part: Arc<Part>) {
     while part.validity().0.holds() {
         match part.requester.proclaim(&part).await {
             Ok(()) => return,
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_transient() && !mutant!(ProclaimedOnce) => {
                 tracing::debug!(claim = %part.id, %error, "could not proclaim; trying again");
             }
             Err(error) => {

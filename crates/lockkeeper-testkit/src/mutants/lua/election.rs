@@ -4,15 +4,8 @@ use lockkeeper_lua::election;
 
 use super::{Mutant, Where, mutant};
 
-/// Those that the search must find.
-pub(super) const SEARCHED: &[Mutant] = &[
-    mutant(
-        "election_proclaim_does_not_look_at_the_claim",
-        &election::PROCLAIM,
-        "if ends <= name.now or flag == 'c' or name.token ~= ARGV[3] then",
-        "if not name.found then",
-        Where::Election,
-    ),
+/// Those of its own scripts, which the search and the simulation must find.
+pub const ELECTION: &[Mutant] = &[
     mutant(
         "election_proclaim_writes_nothing_if_others_wait",
         &election::PROCLAIM,
@@ -39,6 +32,17 @@ pub(super) const SEARCHED: &[Mutant] = &[
         &election::LEADER,
         "if term == name.token and",
         "if term and",
+        Where::Election,
+    ),
+];
+
+/// Those that the search alone must find: they take a request that is later than any in a history, or a lease whose key outlives it.
+pub(super) const SEARCHED: &[Mutant] = &[
+    mutant(
+        "election_proclaim_does_not_look_at_the_claim",
+        &election::PROCLAIM,
+        "if ends <= name.now or flag == 'c' or name.token ~= ARGV[3] then",
+        "if not name.found then",
         Where::Election,
     ),
     mutant(

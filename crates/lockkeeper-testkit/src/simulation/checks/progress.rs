@@ -12,7 +12,7 @@ use crate::simulation::trace::short;
 
 /// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
 /// nothing goes wrong any more, beyond what the kind allows: a few round trips and the jitter of waiters.
-const PROMPTLY: Duration = Duration::from_millis(300);
+pub(super) const PROMPTLY: Duration = Duration::from_millis(300);
 
 impl Checks {
     /// Somebody acquires, and perhaps waits.
@@ -118,6 +118,7 @@ impl Checks {
             let server = &servers[*server];
             let free = model.is_free(server, main, &holders);
             self.look_for_conflict(name, server);
+            self.look_for_the_uninformed(name, server, now, calm);
             self.look_for_the_undying(name, &holders, now);
             self.look_for_progress(name, free, &holders, now, calm);
             self.look_for_the_unheard(name, &holders, now, calm);

@@ -91,7 +91,7 @@ impl Worker {
                 let work = model.work(client, name_of, plan, &mut self.random)?;
                 let target = match &work {
                     Some(work) => work.target(),
-                    None => model.target(client, name_of, reads, permits),
+                    None => model.target(client, name_of, owner, reads, permits),
                 };
                 Ok(Request {
                     plan: target.into(),
@@ -140,7 +140,7 @@ impl Worker {
             let owner = if foreign { one } else { client.new_owner() };
             let to_read = may_read && place.model.has_modes() && random.bool();
             reads.extend(to_read.then_some(name));
-            let member = place.model.target(client, &place.name, to_read, 1);
+            let member = place.model.target(client, &place.name, owner, to_read, 1);
             members.push(member.owner(&owner));
             wishes.push(Wish::in_one_of_several(host, name, owner));
         }

@@ -1,0 +1,55 @@
+//! Those who observe who leads.
+
+use lockkeeper::Election;
+use tokio::time::sleep;
+
+use super::host::Host;
+use super::place::Place;
+use super::world::World;
+
+/// One who observes, as the checkers know it. Dropped, it does so no longer.
+struct Observer<'a> {
+    world: &'a World,
+    link: usize,
+    name: usize,
+}
+
+impl Drop for Observer<'_> {
+    fn drop(&mut self) {
+        let (name, link) = (self.name, self.link);
+        self.world
+            .check(|checks| checks.leaders.observes_no_more(name, link));
+    }
+}
+
+/// Observes who leads under a name until the history ends or the client is closed.
+pub(super) async fn observe(host: Host, name: usize) {
+    let (world, link) = (&*host.world, host.link_of(name));
+    let Place {
+        server, name: text, ..
+    } = &world.places()[name];
+    let mut leaders = Election::new(&host.clients[*server], text).observe();
+    let began = world.now();
+    world.check(|checks| checks.leaders.observes(name, link, began));
+    let _observer = Observer { world, link, name };
+    while !world.is_ending() {
+        let told = tokio::select! {
+            biased;
+            told = leaders.next() => told,
+            () = sleep(world.plan.heartbeat()) => continue,
+        };
+        match told {
+            Some(Ok(leader)) => {
+                let leader = leader.as_ref();
+                let seen = leader.map(|it| (it.term, it.value.as_str()));
+                world.tell(format_args!("c{link} sees name{name} led by {seen:?}"));
+                world.check(|checks| checks.observed(name, link, leader));
+            }
+            Some(Err(error)) => {
+                let _ = host.judge(&error, began);
+                return;
+            }
+            None => return,
+        }
+    }
+}
