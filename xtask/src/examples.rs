@@ -1,7 +1,12 @@
 //! `cargo xtask examples`: every example, inside its own process and on a real server. Each fails if its story does not come true.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -15,6 +20,9 @@ use crate::tools;
 /// The one that needs servers of its own, which must have been up for a ttl: it comes last.
 const LAST: &str = "redlock";
 
+/// How many run at a time, for each core.
+const PER_CORE: usize = 2;
+
 /// What to run.
 #[derive(Debug, Args, Default)]
 pub(crate) struct Options {
@@ -26,7 +34,6 @@ pub(crate) struct Options {
 /// The one that runs on a cluster too.
 const ON_A_CLUSTER: &str = "cluster";
 
-/// Stops at the first that fails.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
     // Asked for alone they would be built as tests.
@@ -42,37 +49,102 @@ pub(crate) fn run_built(steps: &mut Steps, built: &Built, only: Option<&str>) ->
     if examples.is_empty() {
         bail!("there is no such example");
     }
+    // Those of the one that comes last: they must have been up for a ttl.
     let servers = (0..3)
         .map(|_| Server::start())
         .collect::<Result<Vec<_>>>()?;
+    let mut stories: Vec<Story<'_>> = Vec::new();
     for (name, path) in &examples {
-        steps.run(&format!("example {name}"), || example(path, &[]))?;
+        stories.push((name.clone(), path, Box::new(|| Ok(Vec::new()))));
+        if name != LAST {
+            let server = || Ok(vec![Served::Alone(Server::start()?)]);
+            stories.push((format!("{name} on a server"), path, Box::new(server)));
+        }
+        if name == ON_A_CLUSTER {
+            let cluster = || Ok(vec![Served::Cluster(Cluster::start()?)]);
+            stories.push((
+                format!("{name} on a cluster of six"),
+                path,
+                Box::new(cluster),
+            ));
+        }
     }
-    for (name, path) in &examples {
-        let used = if name == LAST {
-            &*servers
-        } else {
-            &servers[..1]
-        };
-        let urls: Vec<_> = used.iter().map(Server::url).collect();
-        steps.run(&format!("example {name} on a server"), || {
-            example(path, &urls)
-        })?;
-    }
-    if let Some((_, path)) = examples.iter().find(|(name, _)| name == ON_A_CLUSTER) {
-        steps.run("example cluster on a cluster of six", || {
-            let cluster = Cluster::start()?;
-            example(path, &[cluster.url()])
+    steps.run("examples", || tell_all(&stories))?;
+    if let Some((name, path)) = examples.iter().find(|(name, _)| name == LAST) {
+        let urls: Vec<_> = servers.iter().map(Server::url).collect();
+        steps.run(&format!("example {name} on three servers"), || {
+            execute(&mut example(path, &urls))
         })?;
     }
     Ok(())
 }
 
-fn example(path: &Path, urls: &[String]) -> Result<()> {
+/// What an example runs on, for as long as it does.
+enum Served {
+    Alone(Server),
+    Cluster(Cluster),
+}
+
+impl Served {
+    fn url(&self) -> String {
+        match self {
+            Self::Alone(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+}
+
+/// An example, by its name and its program, and what starts that which it runs on: nothing, inside its own process.
+type Story<'a> = (
+    String,
+    &'a Path,
+    Box<dyn Fn() -> Result<Vec<Served>> + Sync>,
+);
+
+/// Runs all, some at a time, for most of them wait. What each says is printed in one piece.
+fn tell_all(stories: &[Story<'_>]) -> Result<()> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Result<()> {
+        while let Some((name, path, start)) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let served = start()?;
+            let urls: Vec<_> = served.iter().map(Served::url).collect();
+            let begun = Instant::now();
+            let told = example(path, &urls).output()?;
+            let (took, out) = (begun.elapsed(), String::from_utf8_lossy(&told.stdout));
+            let err = String::from_utf8_lossy(&told.stderr);
+            println!(
+                "\n== example {name}, {:.1} s\n{out}{err}",
+                took.as_secs_f64()
+            );
+            if !told.status.success() {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.push(format!("{name}: {}", told.status));
+            }
+        }
+        Ok(())
+    };
+    let workers = PER_CORE * available_parallelism().map_or(1, NonZeroUsize::get);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| match worker.join() {
+                Ok(outcome) => outcome,
+                Err(_) => bail!("a thread that runs examples has panicked"),
+            })
+    })?;
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !failed.is_empty() {
+        bail!("examples failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn example(path: &Path, urls: &[String]) -> Command {
     let mut command = Command::new(path);
     command.current_dir(root());
     for url in urls {
         command.args(["--url", url]);
     }
-    execute(&mut command)
+    command
 }

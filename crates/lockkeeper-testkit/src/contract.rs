@@ -103,12 +103,17 @@ macro_rules! common_contract {
             another_kinds_data_is_refused
             a_free_lock_leaves_only_its_counter_behind
         );
+        $crate::common_contract!(@test $subject, $site, [$($runtime)*],
+            #[ignore = "long: `cargo xtask prove` runs it"]
+            tokens_increase_over_ten_thousand_grants
+        );
     };
     (@tests $subject:ty, $site:expr, $runtime:tt, $($test:ident)*) => {
         $($crate::common_contract!(@test $subject, $site, $runtime, $test);)*
     };
-    (@test $subject:ty, $site:expr, [$($runtime:tt)*], $test:ident) => {
+    (@test $subject:ty, $site:expr, [$($runtime:tt)*], $(#[$attribute:meta])* $test:ident) => {
         #[tokio::test($($runtime)*)]
+        $(#[$attribute])*
         async fn $test() -> anyhow::Result<()> {
             let limit = std::time::Duration::from_secs(600);
             let site = $site;
