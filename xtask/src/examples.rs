@@ -36,23 +36,30 @@ const ON_A_CLUSTER: &str = "cluster";
 
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
+    let servers = servers()?;
     // Asked for alone they would be built as tests.
     let built = steps.run("build all tests and examples", || programs::build(&[], &[]))?;
-    run_built(steps, &built, options.only.as_deref())
+    run_built(steps, &built, &servers, options.only.as_deref())
+}
+
+/// Those of the example that comes last, which are to be up for a ttl by then: whoever has something else to do before starts them first.
+pub(crate) fn servers() -> Result<Vec<Server>> {
+    (0..3).map(|_| Server::start()).collect()
 }
 
 /// As [`run`], of what is built: all of them, or `only` this one.
-pub(crate) fn run_built(steps: &mut Steps, built: &Built, only: Option<&str>) -> Result<()> {
+pub(crate) fn run_built(
+    steps: &mut Steps,
+    built: &Built,
+    servers: &[Server],
+    only: Option<&str>,
+) -> Result<()> {
     let mut examples: Vec<_> = built.examples.iter().collect();
     examples.retain(|(name, _)| only.is_none_or(|only| name == only));
     examples.sort_by_key(|(name, _)| (name == LAST, name));
     if examples.is_empty() {
         bail!("there is no such example");
     }
-    // Those of the one that comes last: they must have been up for a ttl.
-    let servers = (0..3)
-        .map(|_| Server::start())
-        .collect::<Result<Vec<_>>>()?;
     let mut stories: Vec<Story<'_>> = Vec::new();
     for (name, path) in &examples {
         stories.push((name.clone(), path, Box::new(|| Ok(Vec::new()))));

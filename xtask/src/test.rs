@@ -47,6 +47,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             _ => Ok(()),
         };
     }
+    let servers = examples::servers()?;
     steps.run("examples in the documentation", || {
         let mut command = cargo();
         // The engine built once more has the same examples, which name the other one.
@@ -56,5 +57,5 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             .args(once);
         execute(&mut command)
     })?;
-    examples::run_built(steps, &built, None)
+    examples::run_built(steps, &built, &servers, None)
 }
