@@ -77,7 +77,8 @@ pub struct Inspection {
     /// Of a semaphore that anybody holds: how many permits there are. Of a latch: how many counts open it.
     pub limit: Option<u32>,
     /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
-    /// to 5 s after the last has stopped waiting. `None` if the server does not say.
+    /// to 5 s after the last has stopped waiting. `None` if the server does not say; Valkey 9.1 says a wrong number when exactly
+    /// eight clients listen.
     pub waiters: Option<u64>,
 }
 
