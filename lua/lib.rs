@@ -110,8 +110,8 @@ pub mod lock {
     pub const CONVERT: Script = script!(
         "lock/convert",
         with [
-            "clock", "token", "client", "lease", "wake", "value", "members", "standing", "holding", "admit", "settle",
-            "queue", "waiters", "place", "turns"
+            "clock", "token", "take_over", "client", "lease", "wake", "value", "members", "standing", "holding", "admit",
+            "settle", "queue", "waiters", "place", "turns"
         ],
         keys ["main", "counter", "tombstone", "holders", "queue", "state", "old_tombstone"],
         args [

@@ -57,9 +57,10 @@ const ANSWERING: [(&str, &str); 3] = [
 ];
 
 /// Texts that run as a part of a script, before its own or behind it: a fragment that is its beginning, the script that it stands before.
-const PARTS: [(&str, &str); 3] = [
+const PARTS: [(&str, &str); 4] = [
     ("lock/acquire", include_str!("shared/take_free.lua")),
     ("once/acquire", include_str!("shared/take_free.lua")),
+    ("lock/convert", include_str!("shared/take_over.lua")),
     ("once/acquire", include_str!("lock/acquire.lua")),
 ];
 

@@ -21,6 +21,27 @@ pub const RWLOCK: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
+        "rwlock_conversion_of_one_alone_ignores_the_tombstone",
+        &lock::CONVERT,
+        "alone and redis.call('EXISTS', KEYS[3]) == 0 and redis.call",
+        "alone and redis.call",
+        Where::Conversions,
+    ),
+    mutant(
+        "rwlock_conversion_of_one_alone_needs_no_old_claim",
+        &lock::CONVERT,
+        "type(value) == 'string' and string.find(value, old, 1, true) == 1 and string.find(value, '^%d+$', #old + 1)",
+        "type(value) == 'string'",
+        Where::Conversions,
+    ),
+    mutant(
+        "rwlock_conversion_of_one_alone_keeps_the_token",
+        &lock::CONVERT,
+        "    local token = draw_again(KEYS[2], ARGV[4]) or draw_token(KEYS[2], ARGV[4], server_now())\n",
+        "    local token = string.sub(value, #old + 1)\n",
+        Where::Conversions,
+    ),
+    mutant(
         "rwlock_conversion_keeps_the_old_claim",
         &lock::CONVERT,
         "  dismiss(name, old_share, old, 0)\n",
