@@ -35,6 +35,7 @@ pub struct Name {
     main: Arc<str>,
     /// Where in `main` the user's part begins.
     user: usize,
+    slot: usize,
 }
 
 impl Name {
@@ -75,10 +76,10 @@ impl Name {
                 "{main:?} begins with {DERIVED:?}, which is kept for derived keys: choose another namespace or name"
             )));
         }
-        let user = main.len() - name.len();
         Ok(Self {
+            user: main.len() - name.len(),
+            slot: slot_of(&main),
             main: main.into(),
-            user,
         })
     }
 
@@ -145,8 +146,8 @@ impl Name {
     }
 
     /// The slot of a cluster in which all keys of the name lie.
-    pub(crate) fn slot(&self) -> usize {
-        slot_of(&self.main)
+    pub(crate) const fn slot(&self) -> usize {
+        self.slot
     }
 
     /// The tombstone of a release that overtook an acquire of this claim.
