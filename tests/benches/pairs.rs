@@ -212,9 +212,9 @@ pub(crate) fn arguments(item: ScriptCall, request: u64) -> Vec<FredValue> {
         FredValue::from_static_str(sha1),
         FredValue::from(item.keys.len().to_string()),
     ];
-    arguments.extend(item.keys.into_iter().map(FredValue::from));
+    arguments.extend(item.keys.iter().map(FredValue::from));
     arguments.push(FredValue::from(request.to_string()));
-    arguments.extend(item.args.into_iter().map(FredValue::from));
+    arguments.extend(item.args.iter().map(FredValue::from));
     arguments
 }
 

@@ -84,7 +84,7 @@ impl Store for Babbler {
             self.draw(|random| random.u64(1..400)),
         ))
         .await;
-        let claim = call.item.args.first().cloned().unwrap_or_default();
+        let claim = call.item.args.first().unwrap_or_default().to_owned();
         for channel in self.channels() {
             if self.draw(Rng::bool) {
                 self.say(&channel, &claim);

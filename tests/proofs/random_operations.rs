@@ -96,7 +96,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
             }
             4 => lock.renew(ask(ttl).on_inflated(random(2) == 0)),
             5 | 6 => lock.release(ask(1000).cooling_down(Duration::from_millis(keep)), true),
-            7 => ScriptCall::new(&name::REVOKE, keys(), []),
+            7 => ScriptCall::new(&name::REVOKE, keys(), ScriptCall::NONE),
             _ => ScriptCall::new(
                 &name::FREE,
                 keys(),

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use anyhow::{Result, ensure};
 use lockkeeper_core::FencingToken;
-use lockkeeper_core::protocol::{Protocol as _, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{Protocol as _, RequestContext};
 use lockkeeper_lua::once;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
@@ -64,10 +64,10 @@ impl Work {
     async fn repeat(&self, who: Who, token: i64) -> Result<String> {
         let id = who.id()?;
         let token = Some(FencingToken::new(token.try_into()?)).filter(|token| token.get() > 0);
-        let call = lock_on("name", "once")?.acquire(RequestContext::new(&id, TTL, 0, token));
-        let keys = call.keys.into_iter().chain([RECORD.to_owned()]);
-        self.call(ScriptCall::new(&once::ACQUIRE, keys, call.args))
-            .await
+        let mut call = lock_on("name", "once")?.acquire(RequestContext::new(&id, TTL, 0, token));
+        call.script = &once::ACQUIRE;
+        call.keys.push(RECORD);
+        self.call(call).await
     }
 
     async fn begin(&self, who: Who) -> Result<i64> {

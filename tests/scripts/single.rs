@@ -138,8 +138,8 @@ fn usual(claim: &ClaimId) -> RequestContext<'_> {
 /// Many items of one batch script as one run of it, as the engine joins them, whose way to do so is not public.
 fn joined(items: impl IntoIterator<Item = ScriptCall>) -> Result<ScriptCall> {
     let joined = items.into_iter().reduce(|mut batch, item| {
-        batch.keys.extend(item.keys);
-        batch.args.extend(item.args);
+        batch.keys.append(&item.keys);
+        batch.args.append(&item.args);
         batch
     });
     joined.context("no items")

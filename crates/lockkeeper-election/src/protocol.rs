@@ -1,10 +1,11 @@
 //! What an election asks of the server: the requests of any lock with a queue, and what its leader says of itself.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use lockkeeper_core::Name;
 use lockkeeper_core::protocol::{
-    Joint, Kind, LockProtocol, Protocol, Queue, RequestContext, ScriptCall,
+    Joint, Kind, LockProtocol, Protocol, Queue, RequestContext, ScriptCall, Texts,
 };
 use lockkeeper_lua::{election, lock};
 
@@ -21,6 +22,14 @@ pub(crate) fn proclaim(
     label: Option<&str>,
     value: &str,
 ) -> ScriptCall {
+    let args: [&dyn Display; 6] = [
+        ask.claim,
+        &ask.token(),
+        &number,
+        &label.unwrap_or_default(),
+        &value,
+        &name.grants(),
+    ];
     ScriptCall::new(
         &election::PROCLAIM,
         [
@@ -29,19 +38,13 @@ pub(crate) fn proclaim(
             name.part("queue"),
             name.part("state"),
         ],
-        [
-            ask.claim.as_str().to_owned(),
-            ask.token(),
-            number.to_string(),
-            label.unwrap_or_default().to_owned(),
-            value.to_owned(),
-            name.grants(),
-        ],
+        args,
     )
 }
 
 /// Lets the candidate with this claim be the next.
 pub(crate) fn prefer(name: &Name, ask: RequestContext<'_>, next: &str) -> ScriptCall {
+    let args: [&dyn Display; 3] = [ask.claim, &ask.waiter_ttl_ms(), &next];
     ScriptCall::new(
         &election::PREFER,
         [
@@ -50,11 +53,7 @@ pub(crate) fn prefer(name: &Name, ask: RequestContext<'_>, next: &str) -> Script
             name.part("queue"),
             name.part("state"),
         ],
-        [
-            ask.claim.as_str().to_owned(),
-            ask.waiter_ttl_ms(),
-            next.to_owned(),
-        ],
+        args,
     )
 }
 
@@ -103,7 +102,8 @@ impl Protocol for ElectionProtocol {
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let mut call = self.lock.renew(ask);
         if call.script == &lock::RENEW_INFLATED {
-            call.keys[2] = self.name().part("state");
+            let state = self.name().part("state");
+            call.keys = Texts::of(call.keys.iter().take(2).chain([&*state]));
         }
         call
     }

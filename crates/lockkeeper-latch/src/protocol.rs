@@ -27,7 +27,7 @@ pub(crate) fn keys(name: &Name) -> [String; 2] {
 
 /// Asks what has come of the latch called `name`.
 pub(crate) fn look(name: &Name) -> ScriptCall {
-    ScriptCall::new(&latch::LOOK, keys(name), [])
+    ScriptCall::new(&latch::LOOK, keys(name), ScriptCall::NONE)
 }
 
 impl Protocol for LatchProtocol {

@@ -233,11 +233,9 @@ impl MemoryStore {
     fn run(&self, call: &Call) -> Result<(Reply, bool), StoreError> {
         let request = call.request.to_string();
         let script = call.item.script;
-        let keys: Vec<&str> = call.item.keys.iter().map(String::as_str).collect();
-        let args: Vec<&str> = std::iter::once(&request)
-            .chain(&call.item.args)
-            .map(String::as_str)
-            .collect();
+        let keys: Vec<&str> = call.item.keys.iter().collect();
+        let request = std::iter::once(&*request);
+        let args: Vec<&str> = request.chain(call.item.args.iter()).collect();
         let mut state = self.server.at_present();
         if !state.database.bus.is_connected(self.connection) {
             return Err(closed());

@@ -1,6 +1,7 @@
 //! What work that is done once asks of the server: the requests of any lock, but that an acquire may find the work done, and that a release may
 //! bring what has come of it.
 
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -91,12 +92,12 @@ impl Protocol for OnceProtocol {
     }
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let call = self.lock.acquire(ask);
-        if self.again {
-            return call;
+        let mut call = self.lock.acquire(ask);
+        if !self.again {
+            call.script = &once::ACQUIRE;
+            call.keys.push(self.record_key());
         }
-        let keys = call.keys.into_iter().chain([self.record_key()]);
-        ScriptCall::new(&once::ACQUIRE, keys, call.args)
+        call
     }
 
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
@@ -107,10 +108,17 @@ impl Protocol for OnceProtocol {
         let Some(to_store) = self.to_store.get() else {
             return self.lock.release(ask, overtakes);
         };
-        let tombstone_ttl = match overtakes {
-            true => ask.ttl_ms(),
-            false => "0".to_owned(),
-        };
+        let tombstone_ttl = if overtakes { ask.ttl_ms() } else { 0 };
+        let args: [&dyn Display; 8] = [
+            ask.claim,
+            &to_store.token,
+            &self.name.wakes(),
+            &tombstone_ttl,
+            &to_store.keep_for.as_millis(),
+            &to_store.form,
+            &to_store.fingerprint,
+            &to_store.value,
+        ];
         ScriptCall::new(
             &once::STORE,
             [
@@ -118,16 +126,7 @@ impl Protocol for OnceProtocol {
                 self.name.tombstone(ask.claim),
                 self.record_key(),
             ],
-            [
-                ask.claim.as_str().to_owned(),
-                to_store.token.get().to_string(),
-                self.name.wakes(),
-                tombstone_ttl,
-                to_store.keep_for.as_millis().to_string(),
-                to_store.form.to_owned(),
-                to_store.fingerprint.clone(),
-                to_store.value.clone(),
-            ],
+            args,
         )
     }
 

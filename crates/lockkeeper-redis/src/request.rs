@@ -64,11 +64,11 @@ pub(crate) fn slot(item: &ScriptCall) -> u16 {
 fn arguments(script: &'static str, request: Request, item: &ScriptCall) -> Vec<FredValue> {
     let (count, request) = (item.keys.len().to_string(), request.to_string());
     let texts = || {
-        let keys = std::iter::once(&count).chain(&item.keys);
-        keys.chain(std::iter::once(&request)).chain(&item.args)
+        let keys = std::iter::once(&*count).chain(item.keys.iter());
+        let args = std::iter::once(&*request).chain(item.args.iter());
+        keys.chain(args)
     };
-    let mut buffer = String::with_capacity(texts().map(String::len).sum());
-    buffer.extend(texts().map(String::as_str));
+    let buffer = [&*count, item.keys.joined(), &*request, item.args.joined()].concat();
     let mut rest = Bytes::from(buffer);
     let mut arguments = Vec::with_capacity(1 + texts().count());
     arguments.push(FredValue::from_static_str(script));

@@ -1,3 +1,4 @@
+use std::fmt::Display;
 use std::time::Duration;
 
 use lockkeeper_core::protocol::{
@@ -47,6 +48,13 @@ impl Protocol for RedlockProtocol {
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let longest = self.longest.as_micros().div_ceil(1000);
+        let args: [&dyn Display; 5] = [
+            ask.claim,
+            &ask.ttl_ms(),
+            &ask.proposal,
+            &longest,
+            &u8::from(ask.polled),
+        ];
         ScriptCall::new(
             &redlock::ACQUIRE,
             [
@@ -54,13 +62,7 @@ impl Protocol for RedlockProtocol {
                 self.name.counter(),
                 self.name.tombstone(ask.claim),
             ],
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                ask.proposal.to_string(),
-                longest.to_string(),
-                u8::from(ask.polled).to_string(),
-            ],
+            args,
         )
     }
 

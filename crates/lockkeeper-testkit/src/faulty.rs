@@ -167,7 +167,7 @@ impl FaultyStore {
         state.seen.push(Sent {
             script: name,
             form: call.form,
-            keys: call.item.keys.clone(),
+            keys: call.item.keys.iter().map(str::to_owned).collect(),
         });
         let key = call.item.keys.first();
         let dead = |silent: &String| key.is_some_and(|key| key.contains(silent.as_str()));

@@ -165,8 +165,8 @@ impl Lock {
         items: impl IntoIterator<Item = ScriptCall>,
     ) -> Result<Vec<String>> {
         let batch = items.into_iter().reduce(|mut batch, item| {
-            batch.keys.extend(item.keys);
-            batch.args.extend(item.args);
+            batch.keys.append(&item.keys);
+            batch.args.append(&item.args);
             batch
         });
         let reply = self.call(batch.context("no items")?).await?;

@@ -282,7 +282,7 @@ fn holder(fields: &Value) -> Option<Holder> {
 
 /// As whom a client has introduced itself.
 async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
-    let item = || ScriptCall::new(&client::LABEL, [client_key.to_owned()], []);
+    let item = || ScriptCall::new(&client::LABEL, [client_key], ScriptCall::NONE);
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     match reply.status() {
         Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(as_label)),
@@ -301,7 +301,7 @@ fn as_label(text: &str) -> String {
 
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
-    let item = || ScriptCall::new(&name::REVOKE, keys_of(name), []);
+    let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
     let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
     let told = match reply.status() {
         Status::Free => Some(0),

@@ -71,8 +71,8 @@ impl Names {
             return Ok(None);
         };
         let item = || {
-            let args = [self.cursor.clone(), self.keys.clone(), PAGE.to_owned()];
-            ScriptCall::new(&server::SCAN, [], args).on(*server)
+            let args = [&*self.cursor, &*self.keys, PAGE];
+            ScriptCall::new(&server::SCAN, ScriptCall::NONE, args).on(*server)
         };
         let engine = Arc::clone(&self.engine);
         let reply = ask(&engine, "list locks", item).await?;
@@ -153,7 +153,7 @@ pub struct ServerFacts {
 }
 
 pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
-    let item = || ScriptCall::new(&server::DESCRIBE, [], []);
+    let item = || ScriptCall::new(&server::DESCRIBE, ScriptCall::NONE, ScriptCall::NONE);
     let reply = ask(engine, "describe the server", item).await?;
     let part = |index: usize| u64::try_from(reply.field(index)?.as_i64()?).ok();
     let clock = || {

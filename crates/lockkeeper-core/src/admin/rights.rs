@@ -47,8 +47,8 @@ impl Question {
     pub(crate) async fn put(&self) -> Result<Vec<String>> {
         let item = || {
             let channels = self.channels.iter().map(|(channel, _)| channel);
-            let args = [&self.main].into_iter().chain(channels).cloned();
-            ScriptCall::new(&server::RIGHTS, [], args)
+            let args = [&self.main].into_iter().chain(channels);
+            ScriptCall::new(&server::RIGHTS, ScriptCall::NONE, args)
         };
         let reply = self.requester.run(item, self.timeout).await;
         let reply = reply.map_err(|error| Error::backend("ask for rights", error))?;

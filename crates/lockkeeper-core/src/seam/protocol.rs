@@ -5,9 +5,10 @@
 
 mod lock;
 mod record;
+mod texts;
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use lockkeeper_lua::{Script, Status};
@@ -18,6 +19,7 @@ use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;
 
 pub use lock::{LockProtocol, Share};
+pub use texts::Texts;
 
 pub use crate::words::answer::{Answer, Verb};
 pub use crate::words::kind::Kind;
@@ -32,29 +34,32 @@ pub struct ScriptCall {
     /// What to run.
     pub script: &'static Script,
     /// `KEYS`.
-    pub keys: Vec<String>,
+    pub keys: Texts,
     /// `ARGV` from its second on.
-    pub args: Vec<String>,
+    pub args: Texts,
     /// Of a script without keys: where it runs, one of [`Store::servers`](crate::seam::store::Store::servers); any of them if
     /// that is `None`.
     pub server: Option<u32>,
 }
 
 impl ScriptCall {
-    /// A run of `script`.
+    /// No keys, or no arguments.
+    pub const NONE: [&'static str; 0] = [];
+
+    /// A run of `script`; keys and arguments are sent as they are displayed.
     ///
     /// # Panics
     ///
     /// In debug builds, if the numbers of keys and arguments are not those that the script's contract names.
     pub fn new<K, A>(script: &'static Script, keys: K, args: A) -> Self
     where
-        K: IntoIterator<Item = String>,
-        A: IntoIterator<Item = String>,
+        K: IntoIterator<Item: Display>,
+        A: IntoIterator<Item: Display>,
     {
         let item = Self {
             script,
-            keys: keys.into_iter().collect(),
-            args: args.into_iter().collect(),
+            keys: Texts::of(keys),
+            args: Texts::of(args),
             server: None,
         };
         debug_assert_eq!(item.keys.len(), script.keys.len(), "{}: KEYS", script.name);
@@ -80,8 +85,8 @@ impl ScriptCall {
         let first = items.next()?;
         items.try_fold(first, |mut batch, item| {
             debug_assert!(batch.script.batch);
-            batch.keys.extend(item.keys);
-            batch.args.extend(item.args);
+            batch.keys.append(&item.keys);
+            batch.args.append(&item.args);
             (batch.script == item.script).then_some(batch)
         })
     }
@@ -165,14 +170,13 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The waiter's ttl as a script takes it, whole milliseconds.
-    pub fn waiter_ttl_ms(&self) -> String {
-        self.waiter_ttl.as_millis().to_string()
+    pub const fn waiter_ttl_ms(&self) -> u128 {
+        self.waiter_ttl.as_millis()
     }
 
     /// The limit of the queue as a script takes it: -1 for none.
-    pub fn queue_limit(&self) -> String {
-        self.queue_limit
-            .map_or_else(|| "-1".to_owned(), |limit| limit.to_string())
+    pub fn queue_limit(&self) -> i128 {
+        self.queue_limit.map_or(-1, i128::from)
     }
 
     /// The same for a leave that keeps the name from others for so long.
@@ -183,18 +187,18 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The time to keep as a script takes it: whole milliseconds, never less.
-    pub fn cooldown_ms(&self) -> String {
-        self.cooldown.as_micros().div_ceil(1000).to_string()
+    pub const fn cooldown_ms(&self) -> u128 {
+        self.cooldown.as_micros().div_ceil(1000)
     }
 
     /// The token as a script takes it: 0 for none.
-    pub fn token(&self) -> String {
-        self.token.map_or(0, FencingToken::get).to_string()
+    pub fn token(&self) -> u64 {
+        self.token.map_or(0, FencingToken::get)
     }
 
     /// The ttl as a script takes it, whole milliseconds.
-    pub fn ttl_ms(&self) -> String {
-        self.ttl.as_millis().to_string()
+    pub const fn ttl_ms(&self) -> u128 {
+        self.ttl.as_millis()
     }
 }
 

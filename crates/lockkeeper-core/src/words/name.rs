@@ -114,13 +114,12 @@ impl Name {
     /// It is made anew for each request that names it. A lease that is held and renewed names its main key alone, and
     /// there may be a hundred thousand of those: what they do not keep is memory saved.
     pub fn part(&self, part: &str) -> String {
-        match hash_tag(&self.main) {
-            None => [DERIVED, part, ":{", &self.main, "}"].concat(),
-            Some(tag) => {
-                let main = self.main.replace('{', "{{");
-                [DERIVED, part, ".{", tag, "}:{", &main, "}"].concat()
-            }
-        }
+        self.key(part).to_string()
+    }
+
+    /// The same, to be written where it is to stand, as the others of this ending.
+    pub(crate) const fn key<'a>(&'a self, part: &'a str) -> Derived<'a> {
+        Derived::Part(self, part)
     }
 
     /// The channel on which the waiters of this name are told to look.
@@ -136,13 +135,11 @@ impl Name {
     /// The counter from which the name draws its tokens: one for all names of a slot whose main keys have the same text before their
     /// first colon. Of a namespace that is not empty this is the namespace: no other one's rights reach its counters.
     pub fn counter(&self) -> String {
-        let (first, _) = self.main.split_once(':').unwrap_or_default();
-        let prefix = match first.contains(['{', '}']) {
-            true => ":".to_owned(),
-            false => format!("{first}:"),
-        };
-        let number = number_behind(&prefix, self.slot());
-        format!("{DERIVED}fence:{{{prefix}{number}}}")
+        self.counter_key().to_string()
+    }
+
+    pub(crate) const fn counter_key(&self) -> Derived<'_> {
+        Derived::Counter(self)
     }
 
     /// The slot of a cluster in which all keys of the name lie.
@@ -152,7 +149,39 @@ impl Name {
 
     /// The tombstone of a release that overtook an acquire of this claim.
     pub fn tombstone(&self, claim: &ClaimId) -> String {
-        self.part("gone") + ":" + claim.as_str()
+        self.tombstone_key(claim).to_string()
+    }
+
+    pub(crate) const fn tombstone_key<'a>(&'a self, claim: &'a ClaimId) -> Derived<'a> {
+        Derived::Tombstone(self, claim)
+    }
+}
+
+/// A key or a channel of a name other than its main key, written where it is displayed.
+pub(crate) enum Derived<'a> {
+    Part(&'a Name, &'a str),
+    Counter(&'a Name),
+    Tombstone(&'a Name, &'a ClaimId),
+}
+
+impl fmt::Display for Derived<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(Name { main, .. }, part) => match hash_tag(main) {
+                None => write!(f, "{DERIVED}{part}:{{{main}}}"),
+                Some(tag) => {
+                    let main = main.replace('{', "{{");
+                    write!(f, "{DERIVED}{part}.{{{tag}}}:{{{main}}}")
+                }
+            },
+            Self::Counter(Name { main, slot, .. }) => {
+                let (first, _) = main.split_once(':').unwrap_or_default();
+                let first = if first.contains(['{', '}']) { "" } else { first };
+                let number = number_behind([first, ":"], *slot);
+                write!(f, "{DERIVED}fence:{{{first}:{number:06}}}")
+            }
+            Self::Tombstone(name, claim) => write!(f, "{}:{claim}", name.key("gone")),
+        }
     }
 }
 

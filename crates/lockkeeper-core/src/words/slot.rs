@@ -10,8 +10,9 @@ pub(crate) fn slot_of(key: &str) -> usize {
     hashed(hash_tag(key).unwrap_or(key))
 }
 
+const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
+
 fn hashed(text: &str) -> usize {
-    const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
     usize::from(CRC.checksum(text.as_bytes())) % SLOTS
 }
 
@@ -24,7 +25,7 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 
 /// The smallest number of six digits that belongs to this slot when it is written behind `prefix`: a hash tag for keys of the slot. Every
 /// client must come to the same one.
-pub(crate) fn number_behind(prefix: &str, slot: usize) -> String {
+pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: usize) -> u32 {
     static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {
         let (mut numbers, mut missing) = (vec![None; SLOTS], SLOTS);
@@ -40,8 +41,12 @@ pub(crate) fn number_behind(prefix: &str, slot: usize) -> String {
         numbers.into_iter().flatten().collect()
     });
     // The checksum is linear: that of a text is that of its beginning, followed by zeros, combined with that of its end.
-    let rest = hashed(&format!("{prefix}\0\0\0\0\0\0")) ^ slot;
-    format!("{:06}", numbers[rest % SLOTS])
+    let mut beginning = CRC.digest();
+    for text in prefix.into_iter().chain(["\0\0\0\0\0\0"]) {
+        beginning.update(text.as_bytes());
+    }
+    let rest = usize::from(beginning.finalize()) ^ slot;
+    numbers[rest % SLOTS]
 }
 
 #[cfg(test)]
@@ -60,13 +65,12 @@ mod tests {
     fn every_slot_has_a_number_behind_every_prefix() {
         for prefix in ["", "lockkeeper:", "a-long.prefix:"] {
             for slot in 0..SLOTS {
-                let tag = format!("{prefix}{}", number_behind(prefix, slot));
+                let tag = format!("{prefix}{:06}", number_behind([prefix], slot));
                 assert_eq!(slot_of(&format!("lockkeeper.fence:{{{tag}}}")), slot);
             }
         }
         // The smallest, by trying one after the other.
         let first = (0..).find(|number| slot_of(&format!("shop:{number:06}")) == 77);
-        let first = first.map(|number: u32| format!("{number:06}"));
-        assert_eq!(first, Some(number_behind("shop:", 77)));
+        assert_eq!(first, Some(number_behind(["shop", ":"], 77)));
     }
 }

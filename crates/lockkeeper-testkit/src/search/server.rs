@@ -138,9 +138,9 @@ impl Server {
         let (keys, request) = (call.keys.len().to_string(), request.to_string());
         let run = |name: &str, script: &str| {
             let words = [name, script, keys.as_str()].into_iter();
-            let words = words.chain(call.keys.iter().map(String::as_str));
+            let words = words.chain(call.keys.iter());
             let words = words.chain(iter::once(request.as_str()));
-            let words = words.chain(call.args.iter().map(String::as_str));
+            let words = words.chain(call.args.iter());
             self.execute(&words.collect::<Vec<_>>())
         };
         let patch = self.patch.as_ref();

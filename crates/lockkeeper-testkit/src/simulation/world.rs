@@ -102,9 +102,9 @@ impl World {
         };
         let (keys, request) = (call.item.keys.len().to_string(), call.request.to_string());
         let mut command = vec!["EVAL", source, &keys];
-        command.extend(call.item.keys.iter().map(String::as_str));
+        command.extend(call.item.keys.iter());
         command.push(&request);
-        command.extend(call.item.args.iter().map(String::as_str));
+        command.extend(call.item.args.iter());
         let value = server.execute(&command)?;
         Reply::read(call.request, value)
             .map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))

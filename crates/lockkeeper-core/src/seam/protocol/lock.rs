@@ -1,15 +1,16 @@
 //! The protocol of every kind that one server decides: claims hold shares of a name, alone or beside one another.
 
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lua::{lock, multi};
+use lockkeeper_lua::{Script, lock, multi};
 
 use crate::seam::protocol::{
     Conversion, Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
 };
-use crate::words::name::Name;
+use crate::words::name::{Derived, Name};
 use crate::words::owner::ClaimId;
 
 /// How much of a name a claim takes.
@@ -29,13 +30,13 @@ pub enum Share {
     },
 }
 
-impl Share {
-    /// The share as a script takes it.
-    fn text(self) -> String {
+/// As a script takes it.
+impl Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole => "x".to_owned(),
-            Self::Parts(parts) => parts.to_string(),
-            Self::Permits { permits, limit } => format!("{permits}/{limit}"),
+            Self::Whole => f.write_str("x"),
+            Self::Parts(parts) => parts.fmt(f),
+            Self::Permits { permits, limit } => write!(f, "{permits}/{limit}"),
         }
     }
 }
@@ -115,43 +116,55 @@ impl LockProtocol {
         self
     }
 
-    fn main(&self) -> String {
-        self.name.main().to_owned()
+    fn channel(&self) -> Derived<'_> {
+        self.name.key(match self.queues {
+            true => "grant",
+            false => "wake",
+        })
     }
 
-    /// The keys of everything that may change who holds and who waits.
-    fn keys(&self, claim: &ClaimId) -> [String; 6] {
-        [
-            self.main(),
-            self.name.counter(),
-            self.name.tombstone(claim),
-            self.name.part("holders"),
-            self.name.part("queue"),
-            self.name.part("state"),
-        ]
+    /// A run of `script`, which may change who holds and who waits, for `claim`.
+    fn run<const N: usize>(
+        &self,
+        script: &'static Script,
+        claim: &ClaimId,
+        args: [&dyn Display; N],
+    ) -> ScriptCall {
+        let name = &self.name;
+        let keys: [&dyn Display; 6] = [
+            &name.main(),
+            &name.counter_key(),
+            &name.tombstone_key(claim),
+            &name.key("holders"),
+            &name.key("queue"),
+            &name.key("state"),
+        ];
+        ScriptCall::new(script, keys, args)
     }
 
-    fn channel(&self) -> String {
-        match self.queues {
-            true => self.name.grants(),
-            false => self.name.wakes(),
-        }
+    /// A run of `script`, which may do so for all of the name.
+    fn run_for_all<const N: usize>(
+        &self,
+        script: &'static Script,
+        args: [&dyn Display; N],
+    ) -> ScriptCall {
+        let name = &self.name;
+        let keys: [&dyn Display; 5] = [
+            &name.main(),
+            &name.counter_key(),
+            &name.key("holders"),
+            &name.key("queue"),
+            &name.key("state"),
+        ];
+        ScriptCall::new(script, keys, args)
     }
-
-    fn kind_text(&self) -> String {
-        self.kind.as_str().to_owned()
-    }
-}
-
-fn flag(is_set: bool) -> String {
-    u8::from(is_set).to_string()
 }
 
 /// For how long a tombstone stops a request that may still be executed, as a script takes it: 0 if none may be.
-fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> String {
+const fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> u128 {
     match in_doubt {
         true => ask.ttl_ms(),
-        false => "0".to_owned(),
+        false => 0,
     }
 }
 
@@ -165,77 +178,70 @@ impl Protocol for LockProtocol {
     }
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let queue_limit = match (self.queues, ask.queue_limit) {
-            (false, None) => "poll".to_owned(),
-            _ => ask.queue_limit(),
+        let limit = ask.queue_limit();
+        let queue_limit: &dyn Display = match (self.queues, ask.queue_limit) {
+            (false, None) => &"poll",
+            _ => &limit,
         };
-        ScriptCall::new(
-            &lock::ACQUIRE,
-            self.keys(ask.claim),
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                ask.floor.to_string(),
-                ask.token(),
-                self.kind_text(),
-                self.share.text(),
-                flag(ask.polled),
-                ask.waiter_ttl_ms(),
-                self.channel(),
-                queue_limit,
-                flag(self.reenters),
-            ],
-        )
+        let args: [&dyn Display; 11] = [
+            ask.claim,
+            &ask.ttl_ms(),
+            &ask.floor,
+            &ask.token(),
+            &self.kind,
+            &self.share,
+            &u8::from(ask.polled),
+            &ask.waiter_ttl_ms(),
+            &self.channel(),
+            queue_limit,
+            &u8::from(self.reenters),
+        ];
+        self.run(&lock::ACQUIRE, ask.claim, args)
     }
 
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let (claim, ttl) = (ask.claim.as_str().to_owned(), ask.ttl_ms());
-        if ask.inflated {
-            let owners = match self.share {
-                Share::Whole => "holders",
-                Share::Parts(_) | Share::Permits { .. } => "state",
-            };
-            let keys = [
-                self.main(),
-                self.name.part("holders"),
-                self.name.part(owners),
-            ];
-            ScriptCall::new(&lock::RENEW_INFLATED, keys, [claim, ttl, self.share.text()])
-        } else {
-            ScriptCall::new(&lock::RENEW, [self.main()], [claim, ttl])
+        let args: [&dyn Display; 3] = [ask.claim, &ask.ttl_ms(), &self.share];
+        if !ask.inflated {
+            return ScriptCall::new(&lock::RENEW, [self.name.main()], &args[..2]);
         }
+        let owners = match self.share {
+            Share::Whole => "holders",
+            Share::Parts(_) | Share::Permits { .. } => "state",
+        };
+        let keys: [&dyn Display; 3] = [
+            &self.name.main(),
+            &self.name.key("holders"),
+            &self.name.key(owners),
+        ];
+        ScriptCall::new(&lock::RENEW_INFLATED, keys, args)
     }
 
     fn release(&self, ask: RequestContext<'_>, in_doubt: bool) -> ScriptCall {
-        let claim = ask.claim.as_str().to_owned();
         if !ask.inflated && !in_doubt {
-            let args = [claim, self.channel(), ask.cooldown_ms()];
-            return ScriptCall::new(&lock::RELEASE_THIN, [self.main()], args);
+            let args: [&dyn Display; 3] = [ask.claim, &self.channel(), &ask.cooldown_ms()];
+            return ScriptCall::new(&lock::RELEASE_THIN, [self.name.main()], args);
         }
-        ScriptCall::new(
-            &lock::RELEASE,
-            self.keys(ask.claim),
-            [
-                claim,
-                self.kind_text(),
-                self.share.text(),
-                self.channel(),
-                ask.cooldown_ms(),
-                tombstone_ttl(ask, in_doubt),
-                ask.floor.to_string(),
-                ask.waiter_ttl_ms(),
-                flag(self.reenters),
-            ],
-        )
+        let args: [&dyn Display; 9] = [
+            ask.claim,
+            &self.kind,
+            &self.share,
+            &self.channel(),
+            &ask.cooldown_ms(),
+            &tombstone_ttl(ask, in_doubt),
+            &ask.floor,
+            &ask.waiter_ttl_ms(),
+            &u8::from(self.reenters),
+        ];
+        self.run(&lock::RELEASE, ask.claim, args)
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
-        let claim = ask.claim.as_str().to_owned();
         if !ask.inflated {
-            return ScriptCall::new(&lock::VERIFY, [self.main()], [claim]);
+            return ScriptCall::new(&lock::VERIFY, [self.name.main()], [ask.claim]);
         }
-        let keys = [self.main(), self.name.part("holders")];
-        ScriptCall::new(&lock::VERIFY_INFLATED, keys, [claim, self.share.text()])
+        let keys: [&dyn Display; 2] = [&self.name.main(), &self.name.key("holders")];
+        let args: [&dyn Display; 2] = [ask.claim, &self.share];
+        ScriptCall::new(&lock::VERIFY_INFLATED, keys, args)
     }
 
     fn reenters(&self) -> bool {
@@ -269,31 +275,23 @@ impl Protocol for LockProtocol {
 
 impl Queue for LockProtocol {
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall {
-        ScriptCall::new(
-            &lock::HEARTBEAT,
-            [
-                self.main(),
-                self.name.counter(),
-                self.name.part("holders"),
-                self.name.part("queue"),
-                self.name.part("state"),
-            ],
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                ask.floor.to_string(),
-                self.kind_text(),
-                self.share.text(),
-                ask.waiter_ttl_ms(),
-                self.channel(),
-                flag(self.reenters),
-            ],
-        )
+        let args: [&dyn Display; 8] = [
+            ask.claim,
+            &ask.ttl_ms(),
+            &ask.floor,
+            &self.kind,
+            &self.share,
+            &ask.waiter_ttl_ms(),
+            &self.channel(),
+            &u8::from(self.reenters),
+        ];
+        self.run_for_all(&lock::HEARTBEAT, args)
     }
 
     fn position(&self, claim: &str) -> ScriptCall {
-        let args = [claim.to_owned(), self.share.text()];
-        ScriptCall::new(&lock::QUEUE, [self.main(), self.name.part("queue")], args)
+        let keys: [&dyn Display; 2] = [&self.name.main(), &self.name.key("queue")];
+        let args: [&dyn Display; 2] = [&claim, &self.share];
+        ScriptCall::new(&lock::QUEUE, keys, args)
     }
 }
 
@@ -305,50 +303,39 @@ impl Modes for LockProtocol {
 
 impl Conversion for LockProtocol {
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, in_doubt: bool) -> ScriptCall {
-        let keys = self.keys(ask.claim).into_iter();
         let old_share = self.modes.map_or(self.share, |(other, _)| other);
-        ScriptCall::new(
-            &lock::CONVERT,
-            keys.chain([self.name.tombstone(old)]),
-            [
-                ask.claim.as_str().to_owned(),
-                ask.ttl_ms(),
-                ask.floor.to_string(),
-                self.kind_text(),
-                self.share.text(),
-                ask.waiter_ttl_ms(),
-                self.channel(),
-                old.as_str().to_owned(),
-                old_share.text(),
-                tombstone_ttl(ask, in_doubt),
-            ],
-        )
+        let args: [&dyn Display; 10] = [
+            ask.claim,
+            &ask.ttl_ms(),
+            &ask.floor,
+            &self.kind,
+            &self.share,
+            &ask.waiter_ttl_ms(),
+            &self.channel(),
+            old,
+            &old_share,
+            &tombstone_ttl(ask, in_doubt),
+        ];
+        let mut call = self.run(&lock::CONVERT, ask.claim, args);
+        call.keys.push(self.name.tombstone_key(old));
+        call
     }
 }
 
 impl Limited for LockProtocol {
     fn mode(&self) -> String {
-        format!("{} {}", self.kind, self.share.text())
+        format!("{} {}", self.kind, self.share)
     }
 
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall {
-        ScriptCall::new(
-            &lock::LIMIT,
-            [
-                self.main(),
-                self.name.counter(),
-                self.name.part("holders"),
-                self.name.part("queue"),
-                self.name.part("state"),
-            ],
-            [
-                limit.unwrap_or(0).to_string(),
-                floor.to_string(),
-                self.kind_text(),
-                waiter_ttl.as_millis().to_string(),
-                self.channel(),
-            ],
-        )
+        let args: [&dyn Display; 5] = [
+            &limit.unwrap_or(0),
+            &floor,
+            &self.kind,
+            &waiter_ttl.as_millis(),
+            &self.channel(),
+        ];
+        self.run_for_all(&lock::LIMIT, args)
     }
 
     fn hears_limit(&self, limit: u32) -> bool {
@@ -359,31 +346,32 @@ impl Limited for LockProtocol {
 
 impl Joint for LockProtocol {
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
-        let claim = ask.claim.as_str().to_owned();
-        let (main, tombstone) = (self.main(), self.name.tombstone(ask.claim));
+        let name = &self.name;
+        let (main, counter) = (name.main(), name.counter_key());
+        let tombstone = name.tombstone_key(ask.claim);
         match verb {
-            Together::Acquire => ScriptCall::new(
-                &multi::ACQUIRE,
-                [main, self.name.counter(), tombstone],
-                [
-                    claim,
-                    ask.ttl_ms(),
-                    ask.floor.to_string(),
-                    self.kind_text(),
-                    self.share.text(),
-                    flag(ask.polled),
-                ],
-            ),
-            Together::Release { overtakes } => ScriptCall::new(
-                &multi::RELEASE,
-                [main, tombstone],
-                [
-                    claim,
-                    self.channel(),
-                    ask.cooldown_ms(),
-                    tombstone_ttl(ask, overtakes),
-                ],
-            ),
+            Together::Acquire => {
+                let keys: [&dyn Display; 3] = [&main, &counter, &tombstone];
+                let args: [&dyn Display; 6] = [
+                    ask.claim,
+                    &ask.ttl_ms(),
+                    &ask.floor,
+                    &self.kind,
+                    &self.share,
+                    &u8::from(ask.polled),
+                ];
+                ScriptCall::new(&multi::ACQUIRE, keys, args)
+            }
+            Together::Release { overtakes } => {
+                let keys: [&dyn Display; 2] = [&main, &tombstone];
+                let args: [&dyn Display; 4] = [
+                    ask.claim,
+                    &self.channel(),
+                    &ask.cooldown_ms(),
+                    &tombstone_ttl(ask, overtakes),
+                ];
+                ScriptCall::new(&multi::RELEASE, keys, args)
+            }
         }
     }
 }

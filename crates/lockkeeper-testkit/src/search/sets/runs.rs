@@ -188,8 +188,8 @@ impl Runs {
         let items = calls.len();
         let joined = calls.into_iter().reduce(|mut all, call| {
             // As the engine does it, whose way to do so is not public.
-            all.keys.extend(call.keys);
-            all.args.extend(call.args);
+            all.keys.append(&call.keys);
+            all.args.append(&call.args);
             all
         });
         Ok((joined.context("nothing to ask for")?, items))

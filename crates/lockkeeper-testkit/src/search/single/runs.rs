@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall, Texts};
 use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{ClaimId, FencingToken, Name, Record};
 use lockkeeper_lua::Status;
@@ -198,13 +198,12 @@ impl Runs {
         let call = self.protocol(self.kind.largest()).proclamation(ask);
         let mut call = call.context("a kind that proclaims nothing")?;
         // The first argument is the request, which the engine adds.
-        for (name, arg) in call.script.args.iter().skip(1).zip(&mut call.args) {
-            match *name {
-                "number" => number.clone_into(arg),
-                "value" => claim.as_str().clone_into(arg),
-                _ => {}
-            }
-        }
+        let args = call.script.args.iter().skip(1).zip(call.args.iter());
+        call.args = Texts::of(args.map(|(name, arg)| match *name {
+            "number" => number,
+            "value" => claim.as_str(),
+            _ => arg,
+        }));
         self.server.restore(server, tick);
         self.server.eval(&call, 1)?;
         let run = self.came_of(Told::Unreadable);

@@ -103,12 +103,9 @@ pub(super) fn replaced(call: &Call) -> Option<&str> {
 /// The arguments that the script's own description calls so.
 pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
     let labels = call.item.script.args.get(1..).unwrap_or_default();
-    let items = call.item.args.chunks(labels.len().max(1));
-    let meant = |(other, text): (&&str, &'a String)| (*other == label).then_some(text.as_str());
-    items
-        .flat_map(|item| labels.iter().zip(item))
-        .filter_map(meant)
-        .collect()
+    let texts = labels.iter().cycle().zip(call.item.args.iter());
+    let meant = texts.filter(|(other, _)| **other == label);
+    meant.map(|(_, text)| text).collect()
 }
 
 impl Checks {
@@ -129,7 +126,8 @@ impl Checks {
         if matches!(verb, Verb::Acquire | Verb::Heartbeat) {
             let places = &self.places;
             let asks = |name: usize| {
-                places[name].server == server && call.item.keys.contains(&places[name].main)
+                let main = &places[name].main;
+                places[name].server == server && call.item.keys.iter().any(|key| key == main)
             };
             self.looks
                 .retain(|&(name, waiting), _| waiting != client || !asks(name));

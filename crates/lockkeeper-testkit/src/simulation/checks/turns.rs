@@ -37,7 +37,7 @@ impl Checks {
             let Place { main, model, .. } = &self.places[name];
             // Within its cohort a mutex is handed over past the queue.
             let handed_over = *model == KindModel::Mutex && verb(call) == Verb::Convert;
-            if self.places[name].server != place || !call.item.keys.contains(main) {
+            if self.places[name].server != place || !call.item.keys.iter().any(|key| key == main) {
                 continue;
             }
             // What the script did first, before it heard or forgot the claims that asked.

@@ -1,0 +1,93 @@
+//! Texts of a request, one behind the other in one buffer.
+
+use std::fmt::{self, Display, Write as _};
+
+/// A list of texts: the keys of a script, or its arguments. They lie in one buffer, so that a request of twenty costs two allocations.
+///
+/// # Examples
+///
+/// ```
+/// use lockkeeper_core::protocol::Texts;
+///
+/// let mut keys = Texts::of(["stock", "lockkeeper.queue:{stock}"]);
+/// keys.push(7);
+/// assert_eq!(keys.len(), 3);
+/// assert_eq!(keys.get(2), Some("7"));
+/// assert!(keys.iter().any(|key| key == "stock"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Texts {
+    buffer: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+/// What a text needs about: a request of six is not moved while it is written.
+const USUAL: usize = 48;
+
+impl Texts {
+    /// These, each as it is displayed.
+    pub fn of<T: Display>(items: impl IntoIterator<Item = T>) -> Self {
+        let items = items.into_iter();
+        let (least, _) = items.size_hint();
+        let mut texts = Self {
+            buffer: String::with_capacity(least * USUAL),
+            ends: Vec::with_capacity(least),
+        };
+        items.for_each(|item| texts.push(item));
+        texts
+    }
+
+    /// Adds one, as it is displayed.
+    pub fn push(&mut self, item: impl Display) {
+        // A string takes everything.
+        let _ = write!(self.buffer, "{item}");
+        self.ends.push(self.buffer.len());
+    }
+
+    /// Adds all of another list.
+    pub fn append(&mut self, others: &Self) {
+        let before = self.buffer.len();
+        self.buffer.push_str(&others.buffer);
+        self.ends.extend(others.ends.iter().map(|end| before + end));
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The one at this place, counted from zero.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.buffer.get(start..end)
+    }
+
+    /// The first one.
+    pub fn first(&self) -> Option<&str> {
+        self.get(0)
+    }
+
+    /// Each in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
+        // There is one at each of these places.
+        (0..self.len()).map(|index| self.get(index).unwrap_or_default())
+    }
+
+    /// All of them without anything between.
+    pub fn joined(&self) -> &str {
+        &self.buffer
+    }
+}
+
+impl fmt::Debug for Texts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
