@@ -1,5 +1,6 @@
 //! Waiting in a queue on the server: the claim stands in it, says that it is alive, and is told when it is granted.
 
+use std::fmt::Write as _;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -16,7 +17,10 @@ impl Stage {
     /// Where this client is told of the grants of its claims.
     fn grants(&self) -> String {
         let seat = self.first();
-        format!("{}:{}", seat.protocol.channel(), seat.owner.client())
+        let mut channel = String::with_capacity(seat.protocol.name().main().len() + 64);
+        // A string takes everything.
+        let _ = write!(channel, "{}:{}", seat.protocol.channel_key(), seat.owner.client());
+        channel
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockkeeper_lua::{Script, Status};
 
 use crate::seam::store::{Reply, Value};
-use crate::words::name::Name;
+use crate::words::name::{Derived, Name};
 use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;
 
@@ -170,13 +170,14 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The waiter's ttl as a script takes it, whole milliseconds.
-    pub const fn waiter_ttl_ms(&self) -> u128 {
-        self.waiter_ttl.as_millis()
+    pub fn waiter_ttl_ms(&self) -> u64 {
+        millis(self.waiter_ttl)
     }
 
     /// The limit of the queue as a script takes it: -1 for none.
-    pub fn queue_limit(&self) -> i128 {
-        self.queue_limit.map_or(-1, i128::from)
+    pub fn queue_limit(&self) -> i64 {
+        let limit = self.queue_limit;
+        limit.map_or(-1, |limit| limit.try_into().unwrap_or(i64::MAX))
     }
 
     /// The same for a leave that keeps the name from others for so long.
@@ -187,8 +188,8 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The time to keep as a script takes it: whole milliseconds, never less.
-    pub const fn cooldown_ms(&self) -> u128 {
-        self.cooldown.as_micros().div_ceil(1000)
+    pub fn cooldown_ms(&self) -> u64 {
+        millis(self.cooldown + Duration::from_nanos(999_999))
     }
 
     /// The token as a script takes it: 0 for none.
@@ -197,9 +198,13 @@ impl<'a> RequestContext<'a> {
     }
 
     /// The ttl as a script takes it, whole milliseconds.
-    pub const fn ttl_ms(&self) -> u128 {
-        self.ttl.as_millis()
+    pub fn ttl_ms(&self) -> u64 {
+        millis(self.ttl)
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// What claims on several names can ask of the server by one script.
@@ -480,10 +485,12 @@ impl dyn Protocol {
     /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
     /// clients are told of their grants.
     pub fn channel(&self) -> String {
-        match self.queue() {
-            Some(_) => self.name().grants(),
-            None => self.name().wakes(),
-        }
+        self.channel_key().to_string()
+    }
+
+    pub(crate) fn channel_key(&self) -> Derived<'_> {
+        let name = self.name();
+        name.key(self.queue().map_or("wake", |_| "grant"))
     }
 
     /// The kind and, of a kind with modes, the mode, or of one with permits, what a claim takes of how many.

@@ -1,6 +1,6 @@
 //! Who holds: a logical [`Owner`], and the [`ClaimId`] of one acquisition by it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -75,8 +75,11 @@ pub struct ClaimId {
 impl ClaimId {
     /// A claim of `owner`, told from its others by `random`.
     pub fn new(owner: Owner, random: u64) -> Self {
+        let mut text = String::with_capacity(80);
+        // A string takes everything.
+        let _ = write!(text, "{owner}/{random:016x}");
         Self {
-            text: format!("{owner}/{random:016x}").into(),
+            text: text.into(),
             owner,
         }
     }

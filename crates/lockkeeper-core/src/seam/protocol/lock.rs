@@ -161,7 +161,7 @@ impl LockProtocol {
 }
 
 /// For how long a tombstone stops a request that may still be executed, as a script takes it: 0 if none may be.
-const fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> u128 {
+fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> u64 {
     match in_doubt {
         true => ask.ttl_ms(),
         false => 0,
