@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockkeeper_lua::{Script, Status};
 
 use crate::seam::store::{Reply, Value};
-use crate::words::name::{Derived, Name};
+use crate::words::name::{Key, Name};
 use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;
 
@@ -488,7 +488,7 @@ impl dyn Protocol {
         self.channel_key().to_string()
     }
 
-    pub(crate) fn channel_key(&self) -> Derived<'_> {
+    pub(crate) fn channel_key(&self) -> Key<'_> {
         let name = self.name();
         name.key(self.queue().map_or("wake", |_| "grant"))
     }

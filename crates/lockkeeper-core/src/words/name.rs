@@ -117,9 +117,9 @@ impl Name {
         self.key(part).to_string()
     }
 
-    /// The same, to be written where it is to stand, as the others of this ending.
-    pub(crate) const fn key<'a>(&'a self, part: &'a str) -> Derived<'a> {
-        Derived::Part(self, part)
+    /// The same, to be written where it is to stand.
+    pub(crate) const fn key<'a>(&'a self, part: &'a str) -> Key<'a> {
+        Key::Part(self, part)
     }
 
     /// The channel on which the waiters of this name are told to look.
@@ -135,11 +135,7 @@ impl Name {
     /// The counter from which the name draws its tokens: one for all names of a slot whose main keys have the same text before their
     /// first colon. Of a namespace that is not empty this is the namespace: no other one's rights reach its counters.
     pub fn counter(&self) -> String {
-        self.counter_key().to_string()
-    }
-
-    pub(crate) const fn counter_key(&self) -> Derived<'_> {
-        Derived::Counter(self)
+        Key::Counter(self).to_string()
     }
 
     /// The slot of a cluster in which all keys of the name lie.
@@ -149,24 +145,23 @@ impl Name {
 
     /// The tombstone of a release that overtook an acquire of this claim.
     pub fn tombstone(&self, claim: &ClaimId) -> String {
-        self.tombstone_key(claim).to_string()
-    }
-
-    pub(crate) const fn tombstone_key<'a>(&'a self, claim: &'a ClaimId) -> Derived<'a> {
-        Derived::Tombstone(self, claim)
+        Key::Tombstone(self, claim).to_string()
     }
 }
 
-/// A key or a channel of a name other than its main key, written where it is displayed.
-pub(crate) enum Derived<'a> {
+/// A key or a channel of a name, written where it is displayed.
+#[derive(Clone, Copy)]
+pub(crate) enum Key<'a> {
+    Main(&'a Name),
     Part(&'a Name, &'a str),
     Counter(&'a Name),
     Tombstone(&'a Name, &'a ClaimId),
 }
 
-impl fmt::Display for Derived<'_> {
+impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Main(name) => f.write_str(&name.main),
             Self::Part(Name { main, .. }, part) => match hash_tag(main) {
                 None => write!(f, "{DERIVED}{part}:{{{main}}}"),
                 Some(tag) => {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lua::{Script, lock, multi};
+use lockkeeper_lua::{lock, multi};
 
 use crate::seam::protocol::{
     Conversion, Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
 };
-use crate::words::name::{Derived, Name};
+use crate::words::name::{Key, Name};
 use crate::words::owner::ClaimId;
 
 /// How much of a name a claim takes.
@@ -116,47 +116,29 @@ impl LockProtocol {
         self
     }
 
-    fn channel(&self) -> Derived<'_> {
+    fn channel(&self) -> Key<'_> {
         self.name.key(match self.queues {
             true => "grant",
             false => "wake",
         })
     }
 
-    /// A run of `script`, which may change who holds and who waits, for `claim`.
-    fn run<const N: usize>(
-        &self,
-        script: &'static Script,
-        claim: &ClaimId,
-        args: [&dyn Display; N],
-    ) -> ScriptCall {
-        let name = &self.name;
-        let keys: [&dyn Display; 6] = [
-            &name.main(),
-            &name.counter_key(),
-            &name.tombstone_key(claim),
-            &name.key("holders"),
-            &name.key("queue"),
-            &name.key("state"),
-        ];
-        ScriptCall::new(script, keys, args)
+    /// The keys of what may change who holds and who waits, for one claim.
+    fn keys<'a>(&'a self, claim: &'a ClaimId) -> [Key<'a>; 6] {
+        let [main, counter, holders, queue, state] = self.keys_of_all();
+        let tombstone = Key::Tombstone(&self.name, claim);
+        [main, counter, tombstone, holders, queue, state]
     }
 
-    /// A run of `script`, which may do so for all of the name.
-    fn run_for_all<const N: usize>(
-        &self,
-        script: &'static Script,
-        args: [&dyn Display; N],
-    ) -> ScriptCall {
-        let name = &self.name;
-        let keys: [&dyn Display; 5] = [
-            &name.main(),
-            &name.counter_key(),
-            &name.key("holders"),
-            &name.key("queue"),
-            &name.key("state"),
-        ];
-        ScriptCall::new(script, keys, args)
+    /// The same for all claims of the name.
+    const fn keys_of_all(&self) -> [Key<'_>; 5] {
+        [
+            Key::Main(&self.name),
+            Key::Counter(&self.name),
+            self.name.key("holders"),
+            self.name.key("queue"),
+            self.name.key("state"),
+        ]
     }
 }
 
@@ -196,7 +178,7 @@ impl Protocol for LockProtocol {
             queue_limit,
             &u8::from(self.reenters),
         ];
-        self.run(&lock::ACQUIRE, ask.claim, args)
+        ScriptCall::new(&lock::ACQUIRE, self.keys(ask.claim), args)
     }
 
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
@@ -208,11 +190,8 @@ impl Protocol for LockProtocol {
             Share::Whole => "holders",
             Share::Parts(_) | Share::Permits { .. } => "state",
         };
-        let keys: [&dyn Display; 3] = [
-            &self.name.main(),
-            &self.name.key("holders"),
-            &self.name.key(owners),
-        ];
+        let name = &self.name;
+        let keys = [Key::Main(name), name.key("holders"), name.key(owners)];
         ScriptCall::new(&lock::RENEW_INFLATED, keys, args)
     }
 
@@ -232,14 +211,14 @@ impl Protocol for LockProtocol {
             &ask.waiter_ttl_ms(),
             &u8::from(self.reenters),
         ];
-        self.run(&lock::RELEASE, ask.claim, args)
+        ScriptCall::new(&lock::RELEASE, self.keys(ask.claim), args)
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         if !ask.inflated {
             return ScriptCall::new(&lock::VERIFY, [self.name.main()], [ask.claim]);
         }
-        let keys: [&dyn Display; 2] = [&self.name.main(), &self.name.key("holders")];
+        let keys = [Key::Main(&self.name), self.name.key("holders")];
         let args: [&dyn Display; 2] = [ask.claim, &self.share];
         ScriptCall::new(&lock::VERIFY_INFLATED, keys, args)
     }
@@ -285,11 +264,11 @@ impl Queue for LockProtocol {
             &self.channel(),
             &u8::from(self.reenters),
         ];
-        self.run_for_all(&lock::HEARTBEAT, args)
+        ScriptCall::new(&lock::HEARTBEAT, self.keys_of_all(), args)
     }
 
     fn position(&self, claim: &str) -> ScriptCall {
-        let keys: [&dyn Display; 2] = [&self.name.main(), &self.name.key("queue")];
+        let keys = [Key::Main(&self.name), self.name.key("queue")];
         let args: [&dyn Display; 2] = [&claim, &self.share];
         ScriptCall::new(&lock::QUEUE, keys, args)
     }
@@ -316,9 +295,9 @@ impl Conversion for LockProtocol {
             &old_share,
             &tombstone_ttl(ask, in_doubt),
         ];
-        let mut call = self.run(&lock::CONVERT, ask.claim, args);
-        call.keys.push(self.name.tombstone_key(old));
-        call
+        let keys = self.keys(ask.claim).into_iter();
+        let keys = keys.chain([Key::Tombstone(&self.name, old)]);
+        ScriptCall::new(&lock::CONVERT, keys, args)
     }
 }
 
@@ -335,7 +314,7 @@ impl Limited for LockProtocol {
             &waiter_ttl.as_millis(),
             &self.channel(),
         ];
-        self.run_for_all(&lock::LIMIT, args)
+        ScriptCall::new(&lock::LIMIT, self.keys_of_all(), args)
     }
 
     fn hears_limit(&self, limit: u32) -> bool {
@@ -346,12 +325,11 @@ impl Limited for LockProtocol {
 
 impl Joint for LockProtocol {
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall {
-        let name = &self.name;
-        let (main, counter) = (name.main(), name.counter_key());
-        let tombstone = name.tombstone_key(ask.claim);
+        let main = Key::Main(&self.name);
+        let tombstone = Key::Tombstone(&self.name, ask.claim);
         match verb {
             Together::Acquire => {
-                let keys: [&dyn Display; 3] = [&main, &counter, &tombstone];
+                let keys = [main, Key::Counter(&self.name), tombstone];
                 let args: [&dyn Display; 6] = [
                     ask.claim,
                     &ask.ttl_ms(),
@@ -363,14 +341,13 @@ impl Joint for LockProtocol {
                 ScriptCall::new(&multi::ACQUIRE, keys, args)
             }
             Together::Release { overtakes } => {
-                let keys: [&dyn Display; 2] = [&main, &tombstone];
                 let args: [&dyn Display; 4] = [
                     ask.claim,
                     &self.channel(),
                     &ask.cooldown_ms(),
                     &tombstone_ttl(ask, overtakes),
                 ];
-                ScriptCall::new(&multi::RELEASE, keys, args)
+                ScriptCall::new(&multi::RELEASE, [main, tombstone], args)
             }
         }
     }
