@@ -23,6 +23,11 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+#[cfg(not(any(feature = "redis-rs", feature = "fred")))]
+compile_error!(
+    "lockkeeper-redis needs a transport: enable its feature `redis-rs`, which it has by default, or `fred`"
+);
+
 mod advice;
 mod cluster;
 mod connection;
@@ -45,6 +50,7 @@ mod target;
 mod tls;
 mod translation;
 mod whereabouts;
+mod wire;
 
-pub use options::RedisOptions;
+pub use options::{RedisOptions, Transport};
 pub use store::RedisStore;

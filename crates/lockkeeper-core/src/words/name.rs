@@ -145,7 +145,7 @@ impl Name {
     }
 
     /// The slot of a cluster in which all keys of the name lie.
-    pub(crate) fn slot(&self) -> usize {
+    pub(crate) fn slot(&self) -> u16 {
         slot_of(&self.main)
     }
 

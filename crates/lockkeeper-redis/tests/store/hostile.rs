@@ -4,10 +4,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_redis::RedisStore;
 use tokio::process::Command;
 
-use crate::support::{Liar, bounded};
+use crate::support::{Liar, bounded, options};
 
 const URL: &str = "LOCKKEEPER_TEST_HOSTILE_URL";
 const SIGABRT: i32 = 6;
@@ -50,7 +50,7 @@ async fn a_reply_of_very_many_levels_still_ends_the_process() {
 #[ignore = "run by another test in a process of its own"]
 async fn connects_to_a_server_that_means_harm() {
     let url = std::env::var(URL).unwrap();
-    let options = RedisOptions::new().connect_timeout(Duration::from_secs(5));
+    let options = options().connect_timeout(Duration::from_secs(5));
     let connected: Result<RedisStore, _> = options.connect(&url).await;
     assert!(connected.is_err(), "it takes that for an answer");
 }
