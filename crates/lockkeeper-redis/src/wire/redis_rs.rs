@@ -17,6 +17,7 @@ use redis::{
     AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
     RedisError,
 };
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::{Answer, Change, Changed, Lifeline, Listener, Opened, no_answer};
@@ -33,8 +34,24 @@ const QUEUE: usize = 256;
 
 /// One connection.
 pub(crate) enum Wire {
-    Scripts(MultiplexedConnection),
+    Scripts(Scripts),
     Messages(Messages),
+}
+
+pub(crate) struct Scripts {
+    connection: MultiplexedConnection,
+    /// Of the task that writes and reads.
+    task: AbortHandle,
+}
+
+impl Scripts {
+    /// The library's handle. Once its task has ended, certainly nothing is sent any more, and the library would not say so.
+    fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
+        match self.task.is_finished() {
+            true => Err(StoreError::not_sent(CLOSED)),
+            false => Ok(self.connection.clone()),
+        }
+    }
 }
 
 /// See [`super::Wire::open`].
@@ -68,7 +85,9 @@ pub(crate) async fn open(
                 driver.await;
                 CLOSED.to_owned()
             };
-            (Wire::Scripts(connection), Lifeline::spawn(life))
+            let lifeline = Lifeline::spawn(life);
+            let task = lifeline.0.abort_handle();
+            (Wire::Scripts(Scripts { connection, task }), lifeline)
         }
     };
     Ok(Opened {
@@ -88,8 +107,8 @@ impl Wire {
     ) -> Answer {
         let command = command(request, sharded);
         match self {
-            Self::Scripts(connection) => {
-                let mut connection = connection.clone();
+            Self::Scripts(scripts) => {
+                let mut connection = scripts.connection()?;
                 let value = timeout(patience, connection.send_packed_command(&command)).await;
                 answer(value.map_err(|_| no_answer())?.map_err(unknown)?)
             }
@@ -107,13 +126,13 @@ impl Wire {
         sharded: bool,
         patience: Duration,
     ) -> Answer {
-        let Self::Scripts(connection) = self else {
+        let Self::Scripts(scripts) = self else {
             return Err(StoreError::not_sent("this connection is for messages"));
         };
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING");
         pipeline.add_command(command(request, sharded));
-        let mut connection = connection.clone();
+        let mut connection = scripts.connection()?;
         let values = timeout(patience, connection.send_packed_commands(&pipeline, 0, 2)).await;
         let values = values.map_err(|_| no_answer())?.map_err(unknown)?;
         let mut answers = values.into_iter().map(answer);

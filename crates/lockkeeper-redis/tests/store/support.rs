@@ -11,7 +11,7 @@ use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
-pub(crate) use lockkeeper_testkit::site::options;
+pub(crate) use lockkeeper_testkit::site::{options, transport};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -184,6 +184,7 @@ fn honest(command: &[String]) -> String {
             .map_or("+PONG\r\n".to_owned(), |text| bulk(text)),
         "CLIENT" => ":1\r\n".to_owned(),
         "INFO" => bulk("redis_version:7.0.15\r\n"),
+        "SUBSCRIBE" => format!("*3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(&command[1])),
         // EVALSHA sha 1 key request claim
         "EVALSHA" => held(&command[4]),
         _ => "+OK\r\n".to_owned(),

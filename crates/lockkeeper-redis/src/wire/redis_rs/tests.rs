@@ -209,7 +209,8 @@ async fn what_is_asked_after_the_end_is_told_at_once() {
         let ping = Outgoing::plain("PING", []);
         let answer = wire.request(&ping, false, Duration::from_secs(60));
         let answer = timeout(Duration::from_secs(5), answer).await;
-        answer.expect("it hangs").unwrap_err();
+        let error = answer.expect("it hangs").unwrap_err();
+        assert_eq!(error.outcome(), Outcome::NotSent);
     }
 }
 
