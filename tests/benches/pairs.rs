@@ -86,12 +86,12 @@ pub(crate) fn rows(
     let each = |values: &[f64]| Spread::of(values.iter().copied());
     let mut rows = Vec::new();
     for (way, values) in Way::WORDS.iter().zip(&figures) {
-        rows.push(Row::new(part, way, unit, each(values)?));
+        rows.push(Row::new(part, *way, unit, each(values)?));
     }
     for (above, below) in Way::RATIOS {
         let what = format!("{} / {}", Way::WORDS[above], Way::WORDS[below]);
         let ratio = Spread::of_ratios(&figures[above], &figures[below])?;
-        let row = Row::new(part, &what, "×", ratio);
+        let row = Row::new(part, what, "×", ratio);
         // Of the two transports none has to be the faster one.
         rows.push(match (above, below) {
             (0, 3) => row,
@@ -100,7 +100,7 @@ pub(crate) fn rows(
     }
     for (way, values) in Way::WORDS.iter().zip(&processor) {
         let what = format!("client CPU, {way}");
-        rows.push(Row::new(part, &what, "µs", each(values)?));
+        rows.push(Row::new(part, what, "µs", each(values)?));
     }
     Ok(rows)
 }

@@ -125,3 +125,13 @@ impl Default for RedisOptions {
         Self::new()
     }
 }
+
+#[cfg(all(test, feature = "redis-rs"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_rs_is_the_default_wherever_it_is_built_in() {
+        assert_eq!(RedisOptions::new().transport, Transport::RedisRs);
+    }
+}

@@ -15,6 +15,7 @@
 //!
 //! `SSUBSCRIBE` needs no such echo: to fred it is a command with one reply. The `sunsubscribe` that nobody has asked for it drops.
 
+mod client;
 mod failure;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,8 @@ use fred::bytes::Bytes;
 use fred::clients::{Client, Pipeline};
 use fred::error::Error as FredError;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame as Frame};
-#[cfg(feature = "tls")]
-use fred::types::config::TlsConnector;
-use fred::types::config::{Config, Options, ServerConfig, TcpConfig, UnresponsiveConfig};
-use fred::types::{Builder, ClusterHash, CustomCommand, Message, RespVersion, Value as FredValue};
+use fred::types::config::Options;
+use fred::types::{ClusterHash, CustomCommand, Message, Value as FredValue};
 use lockkeeper_core::store::{StoreError, Value};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
@@ -40,14 +39,10 @@ use crate::failure::{CLOSED, late};
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
-use crate::target::{Address, Target};
+use crate::target::Target;
 
 /// How much longer than fred's own timeout a pipeline may take before it is given up here.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// Messages that may wait between fred and the listener before some are dropped (which is noticed and told). fred's own 32 is
-/// less than what one read from the socket can bring.
-const MESSAGE_BUFFER: usize = 1024;
 
 /// fred counts the writes of a request. The one connection of a client is written to once; a second write would be the
 /// one after a redirection in a cluster, which must not be counted out.
@@ -81,7 +76,8 @@ pub(super) async fn open(
     options: &RedisOptions,
     listener: Option<Listener>,
 ) -> Result<Opened, StoreError> {
-    let client = build(target, options, listener.is_some()).map_err(failure::of_connecting)?;
+    let client =
+        client::build(target, options, listener.is_some()).map_err(failure::of_connecting)?;
     // Before the first SUBSCRIBE, or messages could slip by.
     let messages = client.message_rx();
     let mut router = Router(client.connect());
@@ -458,61 +454,4 @@ fn subscribed(reply: &Value, channel: &str) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-fn build(target: &Target, options: &RedisOptions, messages: bool) -> Result<Client, FredError> {
-    let server = match &target.address {
-        Address::Tcp { host, port } => ServerConfig::new_centralized(host.as_str(), *port),
-        Address::Unix { path } => ServerConfig::new_unix_socket(path),
-    };
-    let (username, password) = match target.credentials.clone() {
-        Some(credentials) => (credentials.user, Some(credentials.password)),
-        None => (None, None),
-    };
-    let config = Config {
-        server,
-        username,
-        password,
-        database: Some(target.database).filter(|number| *number > 0),
-        version: if options.resp3 {
-            RespVersion::RESP3
-        } else {
-            RespVersion::RESP2
-        },
-        // An error while connecting is told at once.
-        fail_fast: true,
-        ..Config::default()
-    };
-    #[cfg(feature = "tls")]
-    let config = Config {
-        tls: target.tls.as_ref().map(|tls| {
-            let connector = tokio_rustls::TlsConnector::from(tls.config());
-            TlsConnector::from(connector).into()
-        }),
-        ..config
-    };
-    // No `set_policy`: see the top of this file.
-    Builder::from_config(config)
-        .with_connection_config(|connection| {
-            connection.connection_timeout = options.connect_timeout;
-            connection.internal_command_timeout = options.connect_timeout;
-            connection.max_command_attempts = ATTEMPTS;
-            connection.tcp = TcpConfig {
-                nodelay: Some(options.nodelay),
-                ..TcpConfig::default()
-            };
-            // Finds a silent server sooner than the heartbeat when requests are under way, but not as long as new
-            // ones keep being written.
-            connection.unresponsive = UnresponsiveConfig {
-                max_timeout: Some(options.silence_timeout),
-                interval: (options.silence_timeout / 4).max(Duration::from_millis(2)),
-            };
-        })
-        .with_performance_config(|performance| {
-            performance.default_command_timeout = options.silence_timeout;
-            if messages {
-                performance.broadcast_channel_capacity = MESSAGE_BUFFER;
-            }
-        })
-        .build()
 }

@@ -109,7 +109,8 @@ impl Wire {
         match self {
             Self::Scripts(scripts) => {
                 let mut connection = scripts.connection()?;
-                let value = timeout(patience, connection.send_packed_command(&command)).await;
+                let value = at_once(connection.send_packed_command(&command));
+                let value = timeout(patience, value).await;
                 answer(value.map_err(|_| no_answer())?.map_err(unknown)?)
             }
             Self::Messages(messages) => {
@@ -133,7 +134,8 @@ impl Wire {
         pipeline.cmd("ASKING");
         pipeline.add_command(command(request, sharded));
         let mut connection = scripts.connection()?;
-        let values = timeout(patience, connection.send_packed_commands(&pipeline, 0, 2)).await;
+        let values = at_once(connection.send_packed_commands(&pipeline, 0, 2));
+        let values = timeout(patience, values).await;
         let values = values.map_err(|_| no_answer())?.map_err(unknown)?;
         let mut answers = values.into_iter().map(answer);
         match (answers.next(), answers.next()) {
@@ -161,6 +163,12 @@ impl Wire {
         let quit = Outgoing::plain("QUIT", []);
         let _ = self.request(&quit, false, Duration::MAX).await;
     }
+}
+
+/// Queues a request when it is first polled. The queue of tokio would else let a task wait that has polled very much without
+/// a pause, and requests would leave in another order than that of their first polls.
+fn at_once<T>(request: impl Future<Output = T>) -> impl Future<Output = T> {
+    tokio::task::unconstrained(request)
 }
 
 fn command(request: &Outgoing, sharded: bool) -> Cmd {

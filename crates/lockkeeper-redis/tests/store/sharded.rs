@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Outcome, Reply, Store, Value};
 use lockkeeper_lua::{Status, name};
-use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_redis::{RedisOptions, RedisStore, Transport};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::cluster::{listeners, names, teach};
-use crate::support::{acquire, bounded, connect, eventually, leave, options, until};
+use crate::support::{acquire, bounded, connect, eventually, leave, options, transport, until};
 
 /// How long a store here may not know what the server has taken away, in place of 5 s.
 const SILENCE: Duration = Duration::from_millis(400);
@@ -271,6 +271,42 @@ async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_i
             println!("deaf for {:?}, looking every {SILENCE:?}", begun.elapsed());
             cluster.publish(channel, "hello").await.unwrap();
             until(&mut events, &Event::message(channel.clone(), "hello")).await;
+        }
+    })
+    .await;
+}
+
+/// It looks after its subscriptions in minutes, and fred hears nothing of what the server takes.
+#[tokio::test]
+async fn a_subscription_that_was_taken_away_is_missed_at_once_over_redis_rs() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let sharded = cluster.has_sharded_messages().await.unwrap();
+        if transport() == Transport::Fred || !sharded {
+            return;
+        }
+        for resp3 in [false, true] {
+            let options = careless().resp3(resp3);
+            let store = options.connect(&cluster.url()).await.unwrap();
+            let mut events = store.events().unwrap();
+            let names = names(&cluster, 3).await;
+            settled(&cluster, &store, &names[0][2]).await;
+            let channel = &names[0][0];
+            store.subscribe(channel).await.unwrap();
+            let slot = cluster.slot_of(channel).await.unwrap();
+            let begun = Instant::now();
+            cluster.migrate(slot, 1).await.unwrap();
+            eventually("it follows", async || {
+                listeners(&cluster, 1, channel).await == 1
+            })
+            .await;
+            // By looking at the map, which it does every 10 s, it might have found out too.
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            until(&mut events, &Event::Reconnected).await;
+            for name in [channel, &names[0][2]] {
+                let slot = cluster.slot_of(name).await.unwrap();
+                cluster.migrate(slot, 0).await.unwrap();
+            }
         }
     })
     .await;

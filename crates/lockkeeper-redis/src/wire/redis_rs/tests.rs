@@ -161,13 +161,46 @@ async fn greeted(listener: Option<Listener>) -> (Opened, TcpStream) {
 }
 
 /// Waits for the request with `key`, and answers.
-async fn serve(stream: &mut TcpStream, key: &str, answers: &str) {
+async fn serve(stream: &mut TcpStream, key: &str, answers: &str) -> String {
     let (mut seen, mut read) = (String::new(), [0; 256]);
     while !seen.contains(key) {
         let length = stream.read(&mut read).await.unwrap();
         seen.push_str(str::from_utf8(&read[..length]).unwrap());
     }
     stream.write_all(answers.as_bytes()).await.unwrap();
+    seen
+}
+
+/// More than a task of tokio may take from a queue without a pause.
+#[tokio::test]
+async fn many_requests_of_one_task_leave_in_the_order_of_their_first_polls() {
+    let (opened, mut stream) = greeted(None).await;
+    let keys: Vec<String> = (0..200).map(|number| format!("key{number:03}")).collect();
+    let gets = keys
+        .iter()
+        .map(|key| Outgoing::plain("GET", [key.as_str()]));
+    let gets: Vec<Outgoing> = gets.collect();
+    let request = |get| Box::pin(opened.wire.request(get, false, Duration::from_secs(5)));
+    let mut requests: Vec<_> = gets.iter().map(request).collect();
+    // The last one is polled first from the second time on.
+    let mut backwards = false;
+    let polled = std::future::poll_fn(|context| {
+        if backwards {
+            requests.reverse();
+        }
+        backwards = true;
+        for request in &mut requests {
+            assert!(request.as_mut().poll(context).is_pending());
+        }
+        std::task::Poll::<()>::Pending
+    });
+    let seen = tokio::select! {
+        biased;
+        () = polled => unreachable!(),
+        seen = serve(&mut stream, "key199", "") => seen,
+    };
+    let places: Vec<_> = keys.iter().map(|key| seen.find(key)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted());
 }
 
 #[tokio::test]
@@ -180,18 +213,18 @@ async fn an_answer_that_comes_too_late_is_nobodys() {
     let error = wire.request(&first, false, patience).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
     let patience = Duration::from_secs(5);
-    let (answer, ()) = tokio::join!(
+    let (answer, _) = tokio::join!(
         wire.request(&second, false, patience),
         serve(&mut stream, "key2", "+1\r\n-ERR 2\r\n"),
     );
     assert_eq!(answer.unwrap_err().message(), "ERR 2");
     // One refusal in a pipeline leaves the other answers what they are.
-    let (answer, ()) = tokio::join!(
+    let (answer, _) = tokio::join!(
         wire.request_asking(&third, false, patience),
         serve(&mut stream, "key3", "-ERR asked\r\n+3\r\n"),
     );
     assert_eq!(answer.unwrap_err().message(), "ERR asked");
-    let (answer, ()) = tokio::join!(
+    let (answer, _) = tokio::join!(
         wire.request(&last, false, patience),
         serve(&mut stream, "key4", "+4\r\n"),
     );
