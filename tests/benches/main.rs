@@ -18,7 +18,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`pairs`] | an acquire and a release in three ways: by the lock, by the store, by the client library |
+//! | [`pairs`] | an acquire and a release by the lock, by the store and by the client library alone, over redis-rs and over fred |
 //! | [`bare`] | a hand-over of a fair lock by the client library alone |
 //! | [`rounds`] | measuring in turns; medians |
 //! | [`slowlog`] | how long scripts take on the server |

@@ -1,25 +1,30 @@
-//! An acquire and a release in three ways: by the lock, by the store, by the client library.
+//! An acquire and a release by the lock, by the store, and by a client library alone, with each of the two libraries.
 //!
-//! All three send the same scripts with the same keys and the same arguments to the same server, the first two over the
-//! same connection. What the bare ways send is ready before the clock starts.
+//! All send the same scripts with the same keys and the same arguments to the same server. What the bare ways send is ready
+//! before the clock starts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fred::interfaces::{ClientLike as _, Resp3Frame as Frame};
 use fred::types::config::{Config, Options, ServerConfig, TcpConfig, UnresponsiveConfig};
 use fred::types::{Builder, ClusterHash, CustomCommand, Value as FredValue};
-use fred::util::redis_keyslot;
 use lockkeeper::{Client, Mutex};
 use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
-use lockkeeper_core::store::{Call, Form, Store};
+use lockkeeper_core::store::{Call, Form, Store, slot_of};
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::{Script, Status};
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{RedisOptions, Transport};
 use lockkeeper_testkit::server::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::meters::{count, own_processor_time};
+use crate::report::{Row, Target};
+use crate::rounds::Spread;
 
 /// Lockkeeper's defaults, which the bare ways repeat.
 pub(crate) const NAMESPACE: &str = "lockkeeper";
@@ -31,23 +36,99 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
     /// `Mutex::acquire` and `MutexGuard::release`.
-    Lock,
+    Lock(Transport),
     /// `Store::call`, on the connection of the lock.
-    Store,
+    Store(Transport),
+    /// redis-rs' `send_packed_command`, on a socket with the settings that the store gives its own.
+    RedisRs,
     /// fred's `custom_raw`, on a connection with the settings that the store gives its own.
-    Library,
+    Fred,
 }
 
 impl Way {
-    /// In the order in which [`Series`] has them.
-    pub(crate) const ALL: [Self; 3] = [Self::Lock, Self::Store, Self::Library];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Lock(Transport::RedisRs),
+        Self::Store(Transport::RedisRs),
+        Self::RedisRs,
+        Self::Lock(Transport::Fred),
+        Self::Store(Transport::Fred),
+        Self::Fred,
+    ];
+
+    const WORDS: [&str; 6] = [
+        "lock, over redis-rs",
+        "store, over redis-rs",
+        "redis-rs",
+        "lock, over fred",
+        "store, over fred",
+        "fred",
+    ];
+
+    /// What is told of two of them together.
+    const RATIOS: [(usize, usize); 5] = [(0, 1), (0, 2), (3, 4), (3, 5), (0, 3)];
 }
 
-/// A server, and the three ways to it.
-pub(crate) struct Ground {
+/// What was measured of each way in every round, as a report has it. The target is for what the lock costs above the scripts.
+pub(crate) fn rows(
+    part: &'static str,
+    unit: &'static str,
+    samples: &[Vec<Sample>],
+    figure: fn(&Sample) -> f64,
+    target: Target,
+) -> Result<Vec<Row>> {
+    let series = |of: fn(&Sample) -> f64| -> Vec<Vec<f64>> {
+        let series = samples.iter();
+        series
+            .map(|samples| samples.iter().map(of).collect())
+            .collect()
+    };
+    let (figures, processor) = (series(figure), series(|sample| sample.processor));
+    let each = |values: &[f64]| Spread::of(values.iter().copied());
+    let mut rows = Vec::new();
+    for (way, values) in Way::WORDS.iter().zip(&figures) {
+        rows.push(Row::new(part, *way, unit, each(values)?));
+    }
+    for (above, below) in Way::RATIOS {
+        let what = format!("{} / {}", Way::WORDS[above], Way::WORDS[below]);
+        let ratio = Spread::of_ratios(&figures[above], &figures[below])?;
+        let row = Row::new(part, what, "×", ratio);
+        // Of the two transports none has to be the faster one.
+        rows.push(match (above, below) {
+            (0, 3) => row,
+            _ => row.target(target),
+        });
+    }
+    for (way, values) in Way::WORDS.iter().zip(&processor) {
+        let what = format!("client CPU, {way}");
+        rows.push(Row::new(part, what, "µs", each(values)?));
+    }
+    Ok(rows)
+}
+
+/// The lock and the store over one of the libraries.
+struct Side {
     store: Arc<dyn Store>,
     client: Client,
-    library: fred::clients::Client,
+}
+
+impl Side {
+    /// Connects and teaches the server the scripts.
+    async fn open(server: &Server, transport: Transport) -> Result<Self> {
+        let options = RedisOptions::new().transport(transport);
+        let store: Arc<dyn Store> = Arc::new(options.connect(&server.url()).await?);
+        let client = Client::builder().build(Arc::clone(&store))?;
+        let first = Mutex::new(&client, "first").acquire().await?;
+        first.release().await?;
+        Ok(Self { store, client })
+    }
+}
+
+/// A server, and all ways to it.
+pub(crate) struct Ground {
+    over_redis_rs: Side,
+    over_fred: Side,
+    redis_rs: MultiplexedConnection,
+    fred: fred::clients::Client,
     // Dropped last: the connections go first.
     server: Server,
 }
@@ -56,45 +137,54 @@ impl Ground {
     /// Starts a server, connects to it and teaches it the scripts.
     pub(crate) async fn start() -> Result<Self> {
         let server = Server::start().await?;
-        let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
-        let client = Client::builder().build(Arc::clone(&store))?;
-        Mutex::new(&client, "first")
-            .acquire()
-            .await?
-            .release()
-            .await?;
-        let library = connect_library(&server).await?;
         Ok(Self {
-            store,
-            client,
-            library,
+            over_redis_rs: Side::open(&server, Transport::RedisRs).await?,
+            over_fred: Side::open(&server, Transport::Fred).await?,
+            redis_rs: connect_redis_rs(&server).await?,
+            fred: connect_library(&server).await?,
             server,
         })
+    }
+
+    fn side(&self, transport: Transport) -> &Side {
+        match transport {
+            Transport::Fred => &self.over_fred,
+            _ => &self.over_redis_rs,
+        }
     }
 
     /// Everything that `pairs` acquires and releases of `name` need.
     pub(crate) fn work(&self, way: Way, name: &str, pairs: usize) -> Result<Work> {
         let orders = || (0..pairs).map(|number| self.orders(name, number));
         Ok(match way {
-            Way::Lock => Work::Lock(Mutex::new(&self.client, name), pairs),
-            Way::Store => {
+            Way::Lock(transport) => {
+                Work::Lock(Mutex::new(&self.side(transport).client, name), pairs)
+            }
+            Way::Store(transport) => {
                 let call = |item, number| Call::new(item, number, Form::Sha, REQUEST_TIMEOUT);
                 let calls = orders().map(|pair| Ok(pair?.map(|(item, number)| call(item, number))));
-                Work::Store(Arc::clone(&self.store), calls.collect::<Result<_>>()?)
+                let store = Arc::clone(&self.side(transport).store);
+                Work::Store(store, calls.collect::<Result<_>>()?)
             }
-            Way::Library => {
-                let client = self.library.clone();
+            Way::RedisRs => {
+                let pairs =
+                    orders().map(|pair| Ok(pair?.map(|(item, number)| command(&item, number))));
+                Work::RedisRs(self.redis_rs.clone(), pairs.collect::<Result<_>>()?)
+            }
+            Way::Fred => {
                 let pairs =
                     orders().map(|pair| Ok(pair?.map(|(item, number)| arguments(item, number))));
-                Work::Library(client, pairs.collect::<Result<_>>()?)
+                Work::Fred(self.fred.clone(), pairs.collect::<Result<_>>()?)
             }
         })
     }
 
     /// Says goodbye to the server.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        self.client.close().await;
-        self.library.quit().await?;
+        self.over_redis_rs.client.close().await;
+        self.over_fred.client.close().await;
+        self.fred.quit().await?;
+        drop(self.redis_rs);
         self.server.stop().await
     }
 
@@ -103,7 +193,7 @@ impl Ground {
         let name = Name::new(NAMESPACE, name)?;
         let request = u64::try_from(number)? * 2 + 1_000_000;
         let claim = ClaimId::new(
-            self.client.new_owner(),
+            self.over_redis_rs.client.new_owner(),
             request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
         let lock = LockProtocol::new(name, Kind::new("mutex"));
@@ -120,8 +210,10 @@ pub(crate) enum Work {
     Lock(Mutex, usize),
     /// By the store.
     Store(Arc<dyn Store>, Vec<[Call; 2]>),
-    /// By the client library.
-    Library(fred::clients::Client, Vec<[Vec<FredValue>; 2]>),
+    /// By redis-rs alone.
+    RedisRs(MultiplexedConnection, Vec<[Cmd; 2]>),
+    /// By fred alone.
+    Fred(fred::clients::Client, Vec<[Vec<FredValue>; 2]>),
 }
 
 impl Work {
@@ -147,7 +239,18 @@ impl Work {
                     ensure!((granted, left) == (Status::Granted, Status::Released));
                 }
             }
-            Self::Library(client, pairs) => {
+            Self::RedisRs(mut connection, pairs) => {
+                times.reserve(pairs.len());
+                for [acquire, leave] in pairs {
+                    let start = Instant::now();
+                    let granted = send(&mut connection, &acquire).await?;
+                    let left = send(&mut connection, &leave).await?;
+                    times.push(start.elapsed());
+                    ensure!(told(&granted) == Some(Status::Granted));
+                    ensure!(told(&left) == Some(Status::Released));
+                }
+            }
+            Self::Fred(client, pairs) => {
                 times.reserve(pairs.len());
                 for [acquire, leave] in pairs {
                     let start = Instant::now();
@@ -230,8 +333,8 @@ pub(crate) async fn execute(
     };
     let slot = arguments
         .get(2)
-        .and_then(FredValue::as_bytes)
-        .map_or(0, redis_keyslot);
+        .and_then(FredValue::as_str)
+        .map_or(0, |key| slot_of(&key));
     let command = CustomCommand::new_static("EVALSHA", ClusterHash::Custom(slot), false);
     let client = client.with_options(&options);
     Ok(client.custom_raw(command, arguments).await?)
@@ -246,6 +349,46 @@ pub(crate) fn status(reply: &Frame) -> Option<Status> {
         Frame::BlobString { data, .. } => Status::parse(std::str::from_utf8(data).ok()?),
         _ => None,
     }
+}
+
+fn command(item: &ScriptCall, request: u64) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(item.script.sha1).arg(item.keys.len());
+    for key in item.keys.iter() {
+        command.arg(key);
+    }
+    command.arg(request);
+    for arg in item.args.iter() {
+        command.arg(arg);
+    }
+    command
+}
+
+async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<redis::Value> {
+    let reply = connection.send_packed_command(command);
+    Ok(timeout(REQUEST_TIMEOUT, reply).await??)
+}
+
+/// As [`status`], by redis-rs.
+fn told(reply: &redis::Value) -> Option<Status> {
+    match reply.as_sequence()?.get(1)? {
+        redis::Value::BulkString(text) => Status::parse(std::str::from_utf8(text).ok()?),
+        _ => None,
+    }
+}
+
+/// With the settings that the store gives its own connections.
+async fn connect_redis_rs(server: &Server) -> Result<MultiplexedConnection> {
+    let stream = TcpStream::connect(server.address()).await?;
+    stream.set_nodelay(true)?;
+    let config = AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(256);
+    let info = RedisConnectionInfo::default();
+    let connection = MultiplexedConnection::new_with_config(&info, stream, config).await;
+    let (connection, driver) = connection.context("failed to connect by redis-rs")?;
+    tokio::spawn(driver);
+    Ok(connection)
 }
 
 /// With the settings that the store gives its own connections.

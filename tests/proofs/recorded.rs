@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::Client;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_redis::RedisOptions;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::recorded::{
     Job, Pace, Process, Records, TTL, duration, nothing_is_held, nothing_remains, serve, settings,
@@ -19,6 +18,7 @@ use lockkeeper_testkit::recorded::{
 };
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::options;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -74,7 +74,7 @@ impl Ways {
     async fn clients(&self, records: &Records) -> Result<Vec<Client>> {
         let mut clients = Vec::new();
         for (place, proxy) in self.0.iter().enumerate() {
-            let store = RedisOptions::new().connect_later(proxy.url()).await?;
+            let store = options().connect_later(proxy.url()).await?;
             let settings = settings().store_name(place.to_string());
             clients.push(records.client_over(Arc::new(store), settings)?);
         }

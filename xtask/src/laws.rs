@@ -17,7 +17,7 @@ pub(crate) const LAWS: &[Law] = &[
         lock_crates_depend_on_engine_and_scripts,
     ),
     (
-        "only the store over fred knows fred, only the embedded store knows mlua",
+        "only the store of servers knows redis-rs and fred, only the embedded store knows mlua",
         client_and_interpreter_are_known_to_their_stores,
     ),
     (
@@ -86,7 +86,8 @@ const UNPUBLISHED: [&str; 5] = [
 ];
 
 /// Libraries, and who may depend on them, in tests too.
-const KNOWN_TO: [(&str, &[&str]); 2] = [
+const KNOWN_TO: [(&str, &[&str]); 3] = [
+    ("redis", &["lockkeeper-redis", "lockkeeper-tests"]),
     (
         "fred",
         &[

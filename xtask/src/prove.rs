@@ -27,6 +27,15 @@ const OF_A_SERVER: [&str; 5] = [
 /// The program of tests with these in it.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
+/// The one with what the store of servers promises.
+const STORE: &str = "lockkeeper-redis store";
+
+/// What all kinds promise, on each store.
+const CONTRACT: &str = "kinds::contract";
+
+/// Names the client library by which tests reach their servers; all else goes by the default one, redis-rs.
+const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
+
 /// The one that runs the engine's threads in every order.
 const THREADS: &str = "threads threads";
 
@@ -40,7 +49,14 @@ const LOAD: &str = "60";
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
 /// Features of the facade without those that it has by default.
-const FACADE: [&str; 4] = ["", "redis", "memory", "redis,tls,serde"];
+const FACADE: [&str; 6] = [
+    "",
+    "redis",
+    "fred",
+    "memory",
+    "fred,tls",
+    "redis,fred,tls,serde",
+];
 
 /// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
 const SOAK: &str = "3";
@@ -79,6 +95,14 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         let mut suite = Suite::all();
         suite.set(servers::VARIABLE, joined);
         suite.run(&named(&built, DIFFERENTIAL))
+    })?;
+    steps.run("the store and the contract over fred", || {
+        for (program, tests) in [(STORE, ""), (BEHAVIOUR, CONTRACT)] {
+            let mut suite = Suite::new(&[tests]);
+            suite.set(TRANSPORT, "fred");
+            suite.run(&named(&built, program))?;
+        }
+        Ok(())
     })?;
     for other in &others {
         let name = format!("what a server must do, on {}", other.display());

@@ -7,8 +7,10 @@ use std::time::SystemTime;
 use lockkeeper_core::store::StoreError;
 use lockkeeper_core::{Advice, ServerFacts};
 
-use crate::connection::{Connection, command};
+use crate::connection::Connection;
 use crate::reply;
+use crate::request::Outgoing;
+use crate::wire;
 
 /// What was said last of each server, by its address.
 pub(crate) type Said = BTreeMap<String, Vec<Advice>>;
@@ -16,13 +18,17 @@ pub(crate) type Said = BTreeMap<String, Vec<Advice>>;
 /// Asks the server what it is and warns of what should be known. One that does not tell this user is not judged.
 pub(crate) async fn give(connection: &Connection, said: &mut Said) -> Result<(), StoreError> {
     let patience = connection.silence_timeout();
-    let frame = connection.exchange(command("INFO", 0), Vec::new(), patience);
-    let frame = frame.await?;
     let server = connection.target();
-    let Some(info) = reply::text(&frame) else {
-        let why = reply::error_text(&frame).unwrap_or_default();
-        tracing::debug!(%server, why, "the server does not say what it is");
-        return Ok(());
+    let info = match connection
+        .send(&Outgoing::plain("INFO", []), patience)
+        .await
+    {
+        Ok(info) => reply::text(&info).unwrap_or_default(),
+        Err(why) if wire::is_refusal(&why) => {
+            tracing::debug!(%server, %why, "the server does not say what it is");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
     };
     let facts = ServerFacts::read(&info, SystemTime::now());
     tracing::debug!(%server, version = facts.version, "looked at the server");

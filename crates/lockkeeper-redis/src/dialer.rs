@@ -9,11 +9,12 @@ use lockkeeper_core::store::StoreError;
 use lockkeeper_core::tally::Tally;
 use tokio::sync::Notify;
 
-use crate::connection::{Connection, Lifeline};
+use crate::connection::Connection;
 use crate::events::Line;
 use crate::failure;
 use crate::options::RedisOptions;
 use crate::whereabouts::Whereabouts;
+use crate::wire::{Lifeline, Listener};
 
 /// The pause before the first new attempt; jitter makes it up to twice as long. Short, for the usual case is one broken
 /// connection to a server that is well; not zero, for the other case is a thousand clients of one that restarts.
@@ -23,11 +24,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Knows how to connect one of the two lines.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) options: RedisOptions,
     pub(crate) line: Line,
+    /// Who hears what arrives besides answers, by the line for messages.
+    pub(crate) listener: Option<Listener>,
     /// Rung when a connection is lost.
     pub(crate) alarm: Arc<Notify>,
     /// What went wrong lately, for the log.
@@ -38,7 +41,7 @@ impl Dialer {
     /// Connects, or says at once why not.
     pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
         let target = self.whereabouts.find().await?;
-        let opened = Connection::open(&target, &self.options, self.line).await?;
+        let opened = Connection::open(&target, &self.options, self.listener.clone()).await?;
         self.whereabouts.check(&opened.0).await?;
         tracing::info!(server = %target, line = self.line.as_str(), "connected");
         Ok(opened)

@@ -1,10 +1,9 @@
-//! What fred's errors say about a request: not sent, unknown, refused.
-//!
-//! Error replies to scripts never come this way. Scripts are run so that fred hands over the raw frame, and an error
-//! *reply* is told from an error of *fred* by its type, not by its text. That matters for `CLUSTERDOWN`: fred gives the
-//! text of that one reply to every request that was under way, as their own error.
+//! What is said of a connection that could not be made or has ended, in the words of a person.
 
-use fred::error::{Error as FredError, ErrorKind};
+#[cfg(feature = "redis-rs")]
+use std::io;
+use std::time::Duration;
+
 use lockkeeper_core::store::StoreError;
 
 /// Said of a server that has ended a connection without an answer.
@@ -14,46 +13,25 @@ pub(crate) const CLOSED: &str = "the connection was closed";
 const RESET: &str = "Connection reset by peer";
 
 /// Said of a server that answers something else than Redis does.
-const GIBBERISH: &str = "the answer is not in the protocol of Redis";
+pub(crate) const GIBBERISH: &str = "the answer is not in the protocol of Redis";
 
 /// Said of a server that does not speak TLS, when the URL does.
 const NOT_TLS: &str = "the server does not answer in TLS";
 
-/// What is known about a request that fred answered with an error of its own.
-pub(crate) fn of_request(error: FredError) -> StoreError {
-    let message = plain(&error);
-    let known_not_sent = match error.kind() {
-        ErrorKind::Backpressure => true,
-        // Not connected, or still in the queue when the client shut down.
-        ErrorKind::Canceled => matches!(
-            error.details(),
-            "Connection closed unexpectedly." | "Canceled."
-        ),
-        // A client of ours has one connection for life, so there was no earlier attempt.
-        ErrorKind::Unknown => matches!(
-            error.details(),
-            "Client is not initialized." | "Failed to send command to router."
-        ),
-        ErrorKind::Cluster => error.details().starts_with("Missing "),
-        _ => false,
-    };
-    if known_not_sent {
-        StoreError::not_sent(message).with_source(error)
-    } else {
-        StoreError::unknown(message).with_source(error)
-    }
+/// Said of a server that says nothing while a connection is made.
+pub(crate) fn late(timeout: Duration) -> StoreError {
+    StoreError::not_sent(format!("no answer within {timeout:?}"))
 }
 
-/// Why a connection could not be made. No request of the caller's was in it, so it is refused or not sent.
-pub(crate) fn of_connecting(error: FredError) -> StoreError {
-    if error.details().starts_with("ERR max number of clients") {
+/// Why a connection could not be made, if the server has said so.
+pub(crate) fn of_greeting(refused: StoreError) -> StoreError {
+    match refused.message().starts_with("ERR max number of clients") {
         // It refuses whoever comes just now, and not this request: that may pass.
-        let message = format!("{}; raise maxclients or close some", error.details());
-        StoreError::not_sent(message).with_source(error)
-    } else if is_error_reply(&error) {
-        StoreError::refused(error.details()).with_source(error)
-    } else {
-        StoreError::not_sent(plain(&error)).with_source(error)
+        true => {
+            let message = format!("{}; raise maxclients or close some", refused.message());
+            StoreError::not_sent(message).with_source(refused)
+        }
+        false => refused,
     }
 }
 
@@ -83,45 +61,29 @@ pub(crate) fn hint(error: &StoreError, tls: bool) -> &'static str {
     }
 }
 
-/// Whether fred's error is an error reply in disguise. Replies open with a code word in capitals, fred's own texts are
-/// sentences. For connecting and for `PING`, where the price of a mistake is the wording or a new connection.
-pub(crate) fn is_error_reply(error: &FredError) -> bool {
-    let code = error.details().split_whitespace().next();
-    code.is_some_and(|code| {
-        code.len() > 2 && code.chars().all(|letter| letter.is_ascii_uppercase())
-    })
-}
-
-fn plain(error: &FredError) -> String {
-    let details = error.details();
+/// What the operating system or the TLS library says.
+#[cfg(feature = "redis-rs")]
+pub(crate) fn words_of_io(error: &io::Error) -> String {
+    #[cfg(feature = "tls")]
+    if let Some(error) = error
+        .get_ref()
+        .and_then(|it| it.downcast_ref::<rustls::Error>())
+    {
+        return of_tls(&format!("{error:?}"));
+    }
     match error.kind() {
-        ErrorKind::Timeout => "no answer in time".to_owned(),
-        ErrorKind::Protocol => GIBBERISH.to_owned(),
-        #[cfg(feature = "tls")]
-        ErrorKind::Tls => of_tls(details),
-        _ => words(details),
-    }
-}
-
-/// fred hands on what the operating system and the TLS library say in Rust's debug form, as in
-/// `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and
-/// `Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }`. Its own texts are sentences.
-fn words(details: &str) -> String {
-    let quoted = |mark| details.split_once(mark)?.1.split('"').next();
-    if let Some(text) = quoted("message: \"").or_else(|| quoted("error: \"")) {
-        return text.to_owned();
-    }
-    if let Some(kind) = details.strip_prefix("Kind(") {
-        return spaced(kind);
-    }
-    match details.split_once(", error: ") {
-        Some((_, error)) => of_tls(error),
-        None => details.to_owned(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => CLOSED.to_owned(),
+        _ => {
+            let text = error.to_string();
+            let (words, _) = text.split_once(" (os error").unwrap_or((&text, ""));
+            words.to_owned()
+        }
     }
 }
 
 /// An error of the TLS library, by the names in its debug form.
-fn of_tls(text: &str) -> String {
+#[cfg(any(feature = "fred", feature = "tls"))]
+pub(crate) fn of_tls(text: &str) -> String {
     let (error, inside) = text.split_once('(').unwrap_or((text, ""));
     let detail = spaced(inside);
     match (error, &*detail) {
@@ -144,7 +106,8 @@ fn of_tls(text: &str) -> String {
 }
 
 /// The first name of a text in words: `UnknownIssuer` is "unknown issuer".
-fn spaced(text: &str) -> String {
+#[cfg(any(feature = "fred", feature = "tls"))]
+pub(crate) fn spaced(text: &str) -> String {
     let mut names = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     let mut words = String::new();
     let mut small = false;
@@ -160,111 +123,22 @@ fn spaced(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lockkeeper_core::store::Outcome;
-
     use super::*;
 
-    fn outcome(kind: ErrorKind, details: &'static str) -> Outcome {
-        of_request(FredError::new(kind, details)).outcome()
+    #[cfg(feature = "redis-rs")]
+    #[test]
+    fn the_operating_system_is_quoted_without_its_number() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(words_of_io(&refused), "Connection refused");
+        let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert_eq!(words_of_io(&ended), CLOSED);
     }
 
     #[test]
-    fn a_request_that_never_left_is_not_sent() {
-        let cases = [
-            (
-                ErrorKind::Backpressure,
-                "Max command queue length exceeded.",
-            ),
-            (ErrorKind::Canceled, "Connection closed unexpectedly."),
-            (ErrorKind::Canceled, "Canceled."),
-            (ErrorKind::Unknown, "Client is not initialized."),
-            (ErrorKind::Unknown, "Failed to send command to router."),
-            (ErrorKind::Cluster, "Missing cluster routing state."),
-        ];
-        for (kind, details) in cases {
-            assert_eq!(outcome(kind, details), Outcome::NotSent, "{details}");
-        }
-    }
-
-    #[test]
-    fn whatever_may_have_left_is_unknown() {
-        let cases = [
-            (ErrorKind::IO, "Connection closed."),
-            (ErrorKind::IO, "Unresponsive connection."),
-            (ErrorKind::Timeout, "Request timed out."),
-            (ErrorKind::Unknown, "channel closed"),
-            (ErrorKind::Unknown, "Too many failed write attempts."),
-            (ErrorKind::Protocol, "Cannot parse."),
-            (ErrorKind::Canceled, "Empty error."),
-            // The reply to a neighbour, which fred gives to everybody under way.
-            (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
-        ];
-        for (kind, details) in cases {
-            assert_eq!(outcome(kind, details), Outcome::Unknown, "{details}");
-        }
-    }
-
-    #[test]
-    fn a_failure_to_connect_is_refused_or_not_sent_in_plain_words() {
-        let refused = of_connecting(FredError::new(ErrorKind::Auth, "WRONGPASS invalid pair"));
+    fn who_finds_no_place_may_come_again() {
+        let full = StoreError::refused("ERR max number of clients reached");
+        assert!(of_greeting(full).message().contains("raise maxclients"));
+        let refused = of_greeting(StoreError::refused("WRONGPASS no"));
         assert_eq!(refused.code(), Some("WRONGPASS"));
-        let full = "ERR max number of clients reached";
-        let full = of_connecting(FredError::new(ErrorKind::Unknown, full));
-        assert_eq!(full.outcome(), Outcome::NotSent);
-        let os = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        let unreachable = of_connecting(FredError::new(ErrorKind::IO, os));
-        assert_eq!(unreachable.outcome(), Outcome::NotSent);
-        assert_eq!(unreachable.to_string(), "Connection refused");
-    }
-
-    #[test]
-    fn no_debug_form_of_rust_reaches_a_user() {
-        let certificate =
-            |why: &str| format!("Custom {{ kind: InvalidData, error: InvalidCertificate({why}) }}");
-        let name =
-            r#"NotValidForNameContext { expected: DnsName("a"), presented: ["DnsName(\"b\")"] }"#;
-        for (details, expected) in [
-            (
-                "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }",
-                "Connection refused",
-            ),
-            (
-                "Custom { kind: Uncategorized, error: \"failed to lookup address information\" }",
-                "failed to lookup address information",
-            ),
-            ("Kind(UnexpectedEof)", "unexpected eof"),
-            (
-                "Error { kind: InvalidInput, message: \"invalid socket address\" }",
-                "invalid socket address",
-            ),
-            (
-                &certificate("UnknownIssuer"),
-                "the server's certificate is not signed by an authority that is trusted here",
-            ),
-            (
-                &certificate(name),
-                "the server's certificate does not name this host",
-            ),
-            (
-                &certificate("Other(OtherError(CaUsedAsEndEntity))"),
-                "the server's certificate is not accepted: other",
-            ),
-            (
-                "Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }",
-                "the server ended the TLS handshake: certificate required",
-            ),
-            (
-                "Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }",
-                NOT_TLS,
-            ),
-            (
-                "Custom { kind: InvalidData, error: PeerIncompatible(SignatureMissing) }",
-                "TLS failed: peer incompatible",
-            ),
-            ("Connection closed.", "Connection closed."),
-        ] {
-            let error = FredError::new(ErrorKind::IO, details.to_owned());
-            assert_eq!(of_request(error).message(), expected);
-        }
     }
 }

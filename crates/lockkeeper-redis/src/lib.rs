@@ -1,10 +1,17 @@
-//! Lockkeeper's store over [fred](https://docs.rs/fred): a Redis or Valkey server, a cluster of them, or the primary that
-//! sentinels watch.
+//! Lockkeeper's store over [redis-rs](https://docs.rs/redis) or [fred](https://docs.rs/fred): a Redis or Valkey server, a
+//! cluster of them, or the primary that sentinels watch.
 //!
-//! [`RedisStore`] keeps two connections to each server: one runs scripts, the other receives messages. Each is a client of fred that
-//! lives exactly as long as its socket. fred never reconnects here and so never sends anything again; when a connection
-//! ends, a fresh client takes its place. A request that was under way is then "unknown", and the engine decides what to
-//! do about it.
+//! [`RedisStore`] keeps two connections to each server: one runs scripts, the other receives messages. Each lives exactly as long
+//! as its socket. Neither library reconnects here, and so never sends anything again; when a connection ends, a fresh one takes its
+//! place. A request that was under way is then "unknown", and the engine decides what to do about it.
+//!
+//! | feature | what |
+//! |---|---|
+//! | `redis-rs`, default | the transport redis-rs, used unless [`RedisOptions::transport`] says otherwise |
+//! | `fred` | the transport fred; used without a word if it alone is built in |
+//! | `tls` | the schemes with `rediss`, by either transport |
+//!
+//! At least one of the transports must be built in.
 //!
 //! Not here, on purpose: retries of scripts, the step from `EVALSHA` to `EVAL`, any opinion on what a reply means.
 //!
@@ -22,6 +29,11 @@
 //! server is reached that others know by another address.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+#[cfg(not(any(feature = "redis-rs", feature = "fred")))]
+compile_error!(
+    "lockkeeper-redis needs a transport: enable its feature `redis-rs`, which it has by default, or `fred`"
+);
 
 mod advice;
 mod cluster;
@@ -45,6 +57,7 @@ mod target;
 mod tls;
 mod translation;
 mod whereabouts;
+mod wire;
 
-pub use options::RedisOptions;
+pub use options::{RedisOptions, Transport};
 pub use store::RedisStore;

@@ -24,10 +24,31 @@ pub struct RedisOptions {
     pub(crate) silence_timeout: Duration,
     pub(crate) nodelay: bool,
     pub(crate) resp3: bool,
+    pub(crate) transport: Transport,
+}
+
+/// The client library that keeps the connections. What a store does is the same by each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// [redis-rs](https://docs.rs/redis), the default if it is built in. With the feature `redis-rs`.
+    #[cfg(feature = "redis-rs")]
+    RedisRs,
+    /// [fred](https://docs.rs/fred). With the feature `fred`.
+    #[cfg(feature = "fred")]
+    Fred,
+}
+
+impl Transport {
+    // redis-rs costs less processor time for each request, and is kept up: see `docs/decisions/0034`.
+    #[cfg(feature = "redis-rs")]
+    const DEFAULT: Self = Self::RedisRs;
+    #[cfg(not(feature = "redis-rs"))]
+    const DEFAULT: Self = Self::Fred;
 }
 
 impl RedisOptions {
-    /// The defaults: 5 s to connect, 5 s of silence, no delay, RESP2.
+    /// The defaults: 5 s to connect, 5 s of silence, no delay, RESP2, redis-rs.
     pub const fn new() -> Self {
         Self {
             // Longer than a lost SYN, which TCP repeats after 1 s and again after 3 s; shorter than a person's patience.
@@ -40,6 +61,7 @@ impl RedisOptions {
             nodelay: true,
             // Nothing here needs more, and proxies that know RESP2 alone are about.
             resp3: false,
+            transport: Transport::DEFAULT,
         }
     }
 
@@ -76,6 +98,13 @@ impl RedisOptions {
         self
     }
 
+    /// The client library that keeps the connections. redis-rs unless set, or fred if only that is built in.
+    #[must_use]
+    pub const fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         for (name, value) in [
             ("connect_timeout", self.connect_timeout),
@@ -94,5 +123,15 @@ impl RedisOptions {
 impl Default for RedisOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(all(test, feature = "redis-rs"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_rs_is_the_default_wherever_it_is_built_in() {
+        assert_eq!(RedisOptions::new().transport, Transport::RedisRs);
     }
 }

@@ -1,24 +1,30 @@
-//! Requests: calls of the store seam as fred takes them.
+//! Requests: calls of the store seam as texts in one buffer, for whichever library sends them.
 
-use fred::bytes::Bytes;
-use fred::types::{CustomCommand, Value as FredValue};
-use fred::util::redis_keyslot;
-use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_core::store::{Call, Form, Request, StoreError};
+use lockkeeper_core::protocol::{ScriptCall, Texts};
+use lockkeeper_core::store::{Call, Form, StoreError, slot_of};
 
-use crate::connection::command;
+/// The number of keys and that of a request, in digits.
+const LONGEST_NUMBERS: usize = 24;
 
 /// A request before it is known who gets it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outgoing {
-    command: CustomCommand,
-    args: Vec<FredValue>,
-    /// What stands for the first argument where messages of names are sharded.
-    sharded: Option<&'static str>,
+    /// The command.
+    pub(crate) name: &'static str,
+    script: Option<Script>,
+    /// What stands behind the script.
+    pub(crate) args: Texts,
+}
+
+/// The first argument: one where messages of names are sharded, another one elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Script {
+    classic: &'static str,
+    sharded: &'static str,
 }
 
 impl Outgoing {
-    /// The request of a call.
+    /// The request of a call: the script, the number of keys, the keys, the arguments.
     pub(crate) fn of(call: &Call) -> Result<Self, StoreError> {
         let script = call.item.script;
         let (name, classic, sharded) = match call.form {
@@ -26,54 +32,43 @@ impl Outgoing {
             Form::Source => ("EVAL", script.source, script.sharded_source),
             _ => return Err(StoreError::not_sent("unknown form of a call")),
         };
+        let ScriptCall { keys, args, .. } = &call.item;
+        let bytes = keys.joined().len() + args.joined().len();
+        let mut all = Texts::with_capacity(keys.len() + args.len() + 2, bytes + LONGEST_NUMBERS);
+        all.push(keys.len());
+        all.append(keys);
+        all.push(call.request);
+        all.append(args);
         Ok(Self {
-            command: command(name, slot(&call.item)),
-            args: arguments(classic, call.request, &call.item),
-            sharded: Some(sharded),
+            name,
+            script: Some(Script { classic, sharded }),
+            args: all,
         })
     }
 
     /// One that is the same for everybody.
-    pub(crate) const fn plain(command: CustomCommand, args: Vec<FredValue>) -> Self {
+    pub(crate) fn plain<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
-            command,
-            args,
-            sharded: None,
+            name,
+            script: None,
+            args: Texts::of(args),
         }
     }
 
-    /// The command and its arguments for a server whose messages of names are `sharded`, or not.
-    pub(crate) fn into_words(mut self, sharded: bool) -> (CustomCommand, Vec<FredValue>) {
-        if let (true, Some(script), Some(first)) = (sharded, self.sharded, self.args.first_mut()) {
-            *first = FredValue::from_static_str(script);
-        }
-        (self.command, self.args)
+    /// The text of the script for a server whose messages of names are `sharded`, or not.
+    pub(crate) fn script(&self, sharded: bool) -> Option<&'static str> {
+        let script = self.script.as_ref()?;
+        Some(if sharded {
+            script.sharded
+        } else {
+            script.classic
+        })
     }
 }
 
 /// The slot of an item, all of whose keys lie in one.
 pub(crate) fn slot(item: &ScriptCall) -> u16 {
-    let first = item.keys.first();
-    first.map_or(0, |key| redis_keyslot(key.as_bytes()))
-}
-
-/// What stands after `EVALSHA` or `EVAL`: the script, the number of keys, the keys, the arguments.
-///
-/// All texts are cut from one buffer. fred clones each of them on its way to the socket, which is an allocation for a
-/// text of its own and counting for a piece of a buffer; a batch of renewals has three hundred.
-fn arguments(script: &'static str, request: Request, item: &ScriptCall) -> Vec<FredValue> {
-    let (count, request) = (item.keys.len().to_string(), request.to_string());
-    let texts = || {
-        let keys = std::iter::once(&*count).chain(item.keys.iter());
-        let args = std::iter::once(&*request).chain(item.args.iter());
-        keys.chain(args)
-    };
-    let buffer = [&*count, item.keys.joined(), &*request, item.args.joined()].concat();
-    let mut rest = Bytes::from(buffer);
-    let mut arguments = Vec::with_capacity(1 + texts().count());
-    arguments.push(FredValue::from_static_str(script));
-    arguments.extend(texts().map(|text| FredValue::Bytes(rest.split_to(text.len()))));
-    arguments
+    item.keys.first().map_or(0, slot_of)
 }
 
 #[cfg(test)]
@@ -89,13 +84,15 @@ mod tests {
         let keys = ["{a}main", "{a}holders"].map(str::to_owned);
         let args = ["claim", ""].map(str::to_owned);
         let item = ScriptCall::new(&lock::VERIFY_INFLATED, keys, args);
-        let texts: Vec<_> = arguments("sha", 7, &item)
-            .iter()
-            .map(|value| value.as_str().map(|text| text.to_string()))
-            .collect();
-        let expected = ["sha", "2", "{a}main", "{a}holders", "7", "claim", ""];
-        assert_eq!(texts, expected.map(|text| Some(text.to_owned())));
-        assert_eq!(slot(&item), redis_keyslot(b"a"));
+        let call = Call::new(item, 7, Form::Sha, Duration::from_secs(1));
+        let request = Outgoing::of(&call).unwrap();
+        let args: Vec<&str> = request.args.iter().collect();
+        assert_eq!(args, ["2", "{a}main", "{a}holders", "7", "claim", ""]);
+        assert_eq!(slot(&call.item), slot_of("a"));
+        let plain = Outgoing::plain("CLUSTER", ["NODES"]);
+        assert_eq!(plain.script(true), None);
+        assert_eq!(plain.args.iter().collect::<Vec<_>>(), ["NODES"]);
+        assert_eq!(Outgoing::plain("PING", []).args.len(), 0);
     }
 
     #[test]
@@ -104,19 +101,17 @@ mod tests {
         let item = || ScriptCall::new(&lock::RELEASE_THIN, ["main".to_owned()], args.clone());
         let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
         let script = |form, sharded| {
-            let (command, args) = Outgoing::of(&call(form)).unwrap().into_words(sharded);
-            (command.cmd.to_string(), args[0].as_string().unwrap())
+            let request = Outgoing::of(&call(form)).unwrap();
+            (request.name, request.script(sharded))
         };
-        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         let leave = &lock::RELEASE_THIN;
-        assert_eq!(script(Form::Sha, false), pair("EVALSHA", leave.sha1));
-        assert_eq!(script(Form::Sha, true), pair("EVALSHA", leave.sharded_sha1));
-        assert_eq!(script(Form::Source, false), pair("EVAL", leave.source));
-        assert_eq!(
-            script(Form::Source, true),
-            pair("EVAL", leave.sharded_source)
-        );
-        let plain = Outgoing::plain(command("CLUSTER", 0), vec!["NODES".into()]);
-        assert_eq!(plain.into_words(true).1, ["NODES".into()]);
+        for (form, sharded, name, text) in [
+            (Form::Sha, false, "EVALSHA", leave.sha1),
+            (Form::Sha, true, "EVALSHA", leave.sharded_sha1),
+            (Form::Source, false, "EVAL", leave.source),
+            (Form::Source, true, "EVAL", leave.sharded_source),
+        ] {
+            assert_eq!(script(form, sharded), (name, Some(text)));
+        }
     }
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::advice::{self, Said};
-use crate::connection::{Connection, Lifeline};
+use crate::connection::Connection;
 use crate::current::{CloseOnDrop, Current, closed};
 use crate::dialer::Dialer;
 use crate::events::{Events, Line};
+use crate::wire::Lifeline;
 
-/// A node that cannot serve ends every connection by its answers (fred does, at `CLUSTERDOWN`). One that lived for less
+/// A node that cannot serve may end every connection by its answers (fred does, at `CLUSTERDOWN`). One that lived for less
 /// than this is not replaced at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 

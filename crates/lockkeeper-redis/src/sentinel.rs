@@ -10,18 +10,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fred::types::Value as FredValue;
 use lockkeeper_core::store::{Outcome, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, Pong, Verb, command};
+use crate::connection::{Connection, Verb};
 use crate::deployment::Watch;
-use crate::events::Line;
 use crate::options::RedisOptions;
 use crate::reply;
+use crate::request::Outgoing;
 use crate::target::{Address, Target};
+use crate::wire::Listener;
 
 /// What sentinels publish.
 const SWITCH: &str = "+switch-master";
@@ -97,8 +97,14 @@ impl Sentinels {
     /// Whether this is a primary. One that is being promoted is not yet; whoever may not ask is let pass.
     pub(crate) async fn check(&self, connection: &Connection) -> Result<(), StoreError> {
         let patience = self.options.connect_timeout;
-        let role = connection.exchange(command("ROLE", 0), Vec::new(), patience);
-        let role = reply::texts(&role.await?);
+        let role = connection
+            .send(&Outgoing::plain("ROLE", []), patience)
+            .await;
+        let role = match role {
+            Ok(role) => reply::texts(&role),
+            Err(error) if error.outcome() == Outcome::Refused => Vec::new(),
+            Err(error) => return Err(error),
+        };
         match role.first().map(String::as_str) {
             Some("master") | None => Ok(()),
             Some(role) => {
@@ -182,18 +188,16 @@ async fn attended(
 ) -> Result<StoreError, StoreError> {
     let options = &sentinels.options;
     // One with subscriptions takes no questions.
-    let (questions, mut life) = Connection::open(target, options, Line::Scripts).await?;
-    let (ears, mut life_of_ears) = Connection::open(target, options, Line::Messages).await?;
-    let mut messages = ears.messages();
-    match ears
-        .ping_after([(Verb::Subscribe, SWITCH)].into_iter())
-        .await?
-    {
-        Pong::InStep => {}
-        // The sentinels of Redis 6.2 echo nothing. It is the first error, so the subscription was none.
-        Pong::Refused(text) if text.ends_with("for 'ping' command") => {}
-        Pong::Refused(text) => return Err(StoreError::refused(text)),
-        Pong::OutOfStep => return Err(StoreError::unknown("its replies are out of step")),
+    let (questions, mut life) = Connection::open(target, options, None).await?;
+    let spoken = Arc::new(Notify::new());
+    let listener: Listener = {
+        let spoken = Arc::clone(&spoken);
+        // Whatever it says, or how much of it was missed: the answer to the question is what counts.
+        Arc::new(move |_| spoken.notify_one())
+    };
+    let (ears, mut life_of_ears) = Connection::open(target, options, Some(listener)).await?;
+    for subscribed in ears.change(&[(Verb::Subscribe, SWITCH)]).await? {
+        subscribed?;
     }
     loop {
         // At first for what was before the subscription.
@@ -206,8 +210,7 @@ async fn attended(
             why = life.end() => return Ok(StoreError::unknown(why)),
             why = life_of_ears.end() => return Ok(StoreError::unknown(why)),
             why = ears.pulse() => return Ok(StoreError::unknown(why)),
-            // Whatever it says, or how much of it was missed: the answer to the question is what counts.
-            _ = messages.recv() => {}
+            () = spoken.notified() => {}
             () = sentinels.doubts.notified() => {}
             () = tokio::time::sleep(PERIOD) => {}
         }
@@ -221,18 +224,9 @@ async fn ask(
     connection: &Connection,
 ) -> Result<(), StoreError> {
     let service = &sentinels.watch.service;
-    let args = vec![
-        FredValue::from_static_str("MASTER"),
-        service.as_str().into(),
-    ];
+    let question = Outgoing::plain("SENTINEL", ["MASTER", service.as_str()]);
     let patience = sentinels.options.connect_timeout;
-    let frame = connection
-        .exchange(command("SENTINEL", 0), args, patience)
-        .await?;
-    if let Some(refusal) = reply::error_text(&frame) {
-        return Err(StoreError::refused(refusal));
-    }
-    let texts = reply::texts(&frame);
+    let texts = reply::texts(&connection.send(&question, patience).await?);
     let field = |name: &str| {
         let mut fields = texts.chunks_exact(2);
         let found = fields.find(|field| field[0] == name);

@@ -3,7 +3,7 @@
 //!
 //! The node decides for both sides, for those who publish and those who listen, by what it is: see `docs/decisions/0021`.
 
-use fred::interfaces::Resp3Frame as Frame;
+use lockkeeper_core::store::Value;
 
 use crate::reply;
 
@@ -15,7 +15,7 @@ const OF_CLIENTS: &str = "lockkeeper.client:";
 
 /// Whether the server that answers `HELLO` so is a node of a cluster that has sharded messages. One that does not answer is not:
 /// it is older, or something else. No user can be forbidden to ask.
-pub(crate) fn has_sharded(hello: &Frame) -> bool {
+pub(crate) fn has_sharded(hello: &Value) -> bool {
     let texts = reply::texts(hello);
     let behind = |word: &str| {
         let place = texts.iter().position(|text| text == word)?;
@@ -36,67 +36,39 @@ pub(crate) fn is_of_a_name(channel: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn text(text: &'static str) -> Frame {
-        Frame::BlobString {
-            data: text.into(),
-            attributes: None,
-        }
+    fn text(text: &str) -> Value {
+        Value::Bytes(text.into())
     }
 
-    fn number(data: i64) -> Frame {
-        Frame::Number {
-            data,
-            attributes: None,
-        }
-    }
-
-    fn pairs(version: &'static str, mode: &'static str) -> [(Frame, Frame); 5] {
-        [
-            (text("server"), text("redis")),
-            (text("version"), text(version)),
-            (text("proto"), number(2)),
-            (text("id"), number(7)),
-            (text("mode"), text(mode)),
-        ]
-    }
-
-    fn resp2(version: &'static str, mode: &'static str) -> Frame {
-        Frame::Array {
-            data: pairs(version, mode)
-                .into_iter()
-                .flat_map(|(key, value)| [key, value])
-                .collect(),
-            attributes: None,
-        }
-    }
-
-    fn resp3(version: &'static str, mode: &'static str) -> Frame {
-        Frame::Map {
-            data: pairs(version, mode).into_iter().collect(),
-            attributes: None,
-        }
+    fn hello(version: &str, mode: &str) -> Value {
+        Value::List(vec![
+            text("server"),
+            text("redis"),
+            text("version"),
+            text(version),
+            text("proto"),
+            Value::Integer(2),
+            text("id"),
+            Value::Integer(7),
+            text("mode"),
+            text(mode),
+        ])
     }
 
     #[test]
     fn a_node_of_a_cluster_from_version_7_has_sharded_messages() {
-        for hello in [resp2, resp3] {
-            assert!(has_sharded(&hello("7.0.15", "cluster")));
-            assert!(has_sharded(&hello("9.1.2", "cluster")));
-            assert!(has_sharded(&hello("10.0.0", "cluster")));
-            assert!(!has_sharded(&hello("6.2.16", "cluster")));
-            assert!(!has_sharded(&hello("7.0.15", "standalone")));
-            assert!(!has_sharded(&hello("9.1.2", "sentinel")));
-            assert!(!has_sharded(&hello("unstable", "cluster")));
-        }
+        assert!(has_sharded(&hello("7.0.15", "cluster")));
+        assert!(has_sharded(&hello("9.1.2", "cluster")));
+        assert!(has_sharded(&hello("10.0.0", "cluster")));
+        assert!(!has_sharded(&hello("6.2.16", "cluster")));
+        assert!(!has_sharded(&hello("7.0.15", "standalone")));
+        assert!(!has_sharded(&hello("9.1.2", "sentinel")));
+        assert!(!has_sharded(&hello("unstable", "cluster")));
     }
 
     #[test]
     fn who_does_not_say_has_none() {
-        let error = Frame::SimpleError {
-            data: "ERR unknown command".into(),
-            attributes: None,
-        };
-        for hello in [error, text("OK"), Frame::Null] {
+        for hello in [text("OK"), Value::Nil, Value::List(Vec::new())] {
             assert!(!has_sharded(&hello));
         }
     }

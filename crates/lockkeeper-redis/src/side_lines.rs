@@ -4,16 +4,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fred::interfaces::Resp3Frame as Frame;
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection::{Connection, Lifeline, command};
+use crate::connection::Connection;
 use crate::dialer::Dialer;
 use crate::options::RedisOptions;
-use crate::reply;
 use crate::request::Outgoing;
+use crate::wire::{self, Answer, Lifeline};
 
 /// How many wait for the replicas of one server at once; the others wait for their turn. Each has a connection.
 const MOST: usize = 16;
@@ -64,36 +63,25 @@ impl SideLines {
         }
     }
 
-    /// Sends one command and waits for its reply, which may be an error reply; `asking`, behind an `ASKING`.
+    /// Sends one request and waits for its answer; `asking`, behind an `ASKING`.
     pub(crate) async fn send(
         &self,
-        request: Outgoing,
+        request: &Outgoing,
         asking: bool,
         deadline: Instant,
-    ) -> Result<(SideLine, Frame), StoreError> {
+    ) -> Result<(SideLine, Answer), StoreError> {
         let line = timeout_at(deadline, self.line()).await;
         let late = |_| StoreError::not_sent("no connection to wait for replicas in time");
         let line = line.map_err(late)??;
         let connection = &line.opened.connection;
         let left = deadline.saturating_duration_since(Instant::now());
-        // Queued in this order when they are first polled.
-        let (asked, frame) = tokio::join!(
-            async {
-                match asking {
-                    true => Some(
-                        connection
-                            .exchange(command("ASKING", 0), Vec::new(), left)
-                            .await,
-                    ),
-                    false => None,
-                }
-            },
-            connection.send(request, left),
-        );
-        let refusal = asked.transpose()?.as_ref().and_then(reply::error_text);
-        match refusal {
-            Some(refusal) => Err(StoreError::refused(refusal)),
-            None => Ok((line, frame?)),
+        let answer = match asking {
+            true => connection.send_asking(request, left).await,
+            false => connection.send(request, left).await,
+        };
+        match answer {
+            Err(error) if !wire::is_refusal(&error) => Err(error),
+            answer => Ok((line, answer)),
         }
     }
 
@@ -146,16 +134,14 @@ impl SideLine {
     pub(crate) async fn wait(self, replicas: u32, patience: Duration) -> Result<u64, StoreError> {
         // The rest is for the answer to arrive. Zero would mean "for ever".
         let asked = (patience - patience / 4).as_millis().max(1);
-        let args = vec![replicas.to_string().into(), asked.to_string().into()];
-        let connection = &self.opened.connection;
-        let frame = connection
-            .exchange(command("WAIT", 0), args, patience)
-            .await?;
-        if let Some(text) = reply::error_text(&frame) {
+        let args = [replicas.to_string(), asked.to_string()];
+        let wait = Outgoing::plain("WAIT", args.iter().map(String::as_str));
+        let answer = self.opened.connection.send(&wait, patience).await;
+        if answer.as_ref().is_err_and(wire::is_refusal) {
             self.give_back();
-            return Err(StoreError::refused(text));
+            return answer.map(|_| 0);
         }
-        let reached = reply::value(frame).as_i64();
+        let reached = answer?.as_i64();
         let reached = reached.and_then(|reached| reached.try_into().ok());
         let reached = reached.ok_or_else(|| StoreError::unknown("WAIT was answered by no number"));
         if reached.is_ok() {

@@ -18,12 +18,12 @@ use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::failure;
 use crate::options::RedisOptions;
-use crate::reply;
 use crate::request::Outgoing;
 use crate::script_line;
 use crate::side_lines::SideLines;
 use crate::subscriber::{Request, Subscriber};
 use crate::whereabouts::Whereabouts;
+use crate::wire::Answer;
 
 /// One server that holds every key: always the same, or the one that sentinels name.
 pub(crate) struct Single {
@@ -52,12 +52,15 @@ impl Single {
             options: options.clone(),
             line,
             alarm: Arc::default(),
+            listener: None,
             troubles: Arc::default(),
         };
         let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
         let side_lines = SideLines::new(dialer(Line::Scripts));
-        let opened = tokio::try_join!(scripts.dial(), messages.dial());
         let events = Arc::new(Events::default());
+        let (requests, received) = mpsc::unbounded_channel();
+        let subscriber = Subscriber::new(messages, Arc::clone(&events), received);
+        let opened = tokio::try_join!(scripts.dial(), subscriber.dial());
         let (current, scripts_opened, messages_opened) = match opened {
             Ok((scripts, messages)) => {
                 let current = Current::new(Arc::clone(&scripts.0));
@@ -76,9 +79,7 @@ impl Single {
                 return Err(Error::backend(context, error));
             }
         };
-        let (requests, received) = mpsc::unbounded_channel();
         let (closing, closed) = watch::channel(false);
-        let subscriber = Subscriber::new(messages, Arc::clone(&events), received);
         let mut keepers = JoinSet::new();
         keepers.spawn(script_line::keep(
             scripts,
@@ -97,6 +98,15 @@ impl Single {
             closing,
             keepers: Mutex::new(keepers),
             listeners: Mutex::new(listeners),
+        })
+    }
+
+    /// Hands on an answer. A server that refuses writes may not be the primary any more.
+    fn doubting(&self, answer: Answer) -> Answer {
+        answer.inspect_err(|error| {
+            if error.code() == Some("READONLY") {
+                self.whereabouts.doubt();
+            }
         })
     }
 
@@ -125,14 +135,8 @@ impl Store for Single {
         let request = Outgoing::of(&call)?;
         drop(call.item);
 
-        let frame = connection.send(request, call.timeout).await?;
-        if let Some(text) = reply::error_text(&frame) {
-            if text.starts_with("READONLY") {
-                self.whereabouts.doubt();
-            }
-            return Err(StoreError::refused(text));
-        }
-        Reply::read(call.request, reply::value(frame)).map_err(|bad| {
+        let answer = connection.send(&request, call.timeout).await;
+        Reply::read(call.request, self.doubting(answer)?).map_err(|bad| {
             self.current
                 .lower(&connection, "its replies were out of step");
             connection.condemn();
@@ -148,15 +152,15 @@ impl Store for Single {
     ) -> Result<Replicated, StoreError> {
         let deadline = Instant::now() + call.timeout;
         let request = Outgoing::of(&call)?;
-        let (line, frame) = self.side_lines.send(request, false, deadline).await?;
-        if let Some(text) = reply::error_text(&frame) {
-            if text.starts_with("READONLY") {
-                self.whereabouts.doubt();
+        let (line, answer) = self.side_lines.send(&request, false, deadline).await?;
+        let value = match self.doubting(answer) {
+            Ok(value) => value,
+            Err(refused) => {
+                line.give_back();
+                return Err(refused);
             }
-            line.give_back();
-            return Err(StoreError::refused(text));
-        }
-        let reply = Reply::read(call.request, reply::value(frame));
+        };
+        let reply = Reply::read(call.request, value);
         let reply = reply.map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))?;
         Ok(Replicated::new(reply, line.wait(replicas, patience).await))
     }

@@ -1,6 +1,7 @@
 //! The store that users connect, whatever stands behind its URL.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,14 @@ impl RedisStore {
     }
 
     /// Connects; with `later`, in the background if nobody is within reach.
-    pub(crate) async fn open(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
+    async fn open(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
+        // Boxed, or the futures of those who connect become types too deep for the compiler.
+        let opening: Pin<Box<dyn Future<Output = Result<Self>> + Send + '_>> =
+            Box::pin(Self::open_deployment(url, options, later));
+        opening.await
+    }
+
+    async fn open_deployment(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
         Ok(Self(match Deployment::parse(url)? {
             Deployment::Single(target) => {
                 let fixed = Whereabouts::Fixed(target);

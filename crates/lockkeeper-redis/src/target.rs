@@ -30,7 +30,7 @@ pub(crate) struct Target {
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// IPv6 hosts stand in brackets, which is how fred's resolver wants them.
+    /// IPv6 hosts stand in brackets.
     Tcp {
         host: String,
         port: u16,

@@ -5,12 +5,11 @@ use lockkeeper_core::Result;
 #[cfg(feature = "tls")]
 use {
     crate::target::{config, decode},
-    fred::rustls::client::ClientConfig,
-    fred::rustls::crypto::ring,
-    fred::rustls::pki_types::pem::{self, PemObject},
-    fred::rustls::pki_types::{CertificateDer, PrivateKeyDer},
-    fred::rustls::{Error as RustlsError, RootCertStore},
-    fred::types::config::{TlsConfig, TlsConnector},
+    rustls::client::ClientConfig,
+    rustls::crypto::ring,
+    rustls::pki_types::pem::{self, PemObject},
+    rustls::pki_types::{CertificateDer, PrivateKeyDer},
+    rustls::{Error as RustlsError, RootCertStore},
     std::sync::Arc,
 };
 
@@ -18,11 +17,26 @@ use {
 pub(crate) const SETTINGS: [&str; 3] = ["ca", "cert", "key"];
 
 /// What connections are wrapped in. One of a version without TLS cannot be made.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Tls {
     #[cfg(feature = "tls")]
-    config: TlsConfig,
+    config: Arc<ClientConfig>,
 }
+
+/// Targets of one URL share what they are wrapped in.
+impl PartialEq for Tls {
+    #[cfg(feature = "tls")]
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.config, &other.config)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Tls {}
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
@@ -71,13 +85,13 @@ impl Tls {
             }
         };
         Ok(Self {
-            config: TlsConnector::from(client).into(),
+            config: Arc::new(client),
         })
     }
 
-    /// As fred takes it.
-    pub(crate) fn config(&self) -> TlsConfig {
-        self.config.clone()
+    /// As the transports take it.
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
     }
 }
 
@@ -92,7 +106,7 @@ fn authorities(file: Option<&str>) -> Result<RootCertStore> {
             }
         }
         None => {
-            let system = fred::rustls_native_certs::load_native_certs();
+            let system = rustls_native_certs::load_native_certs();
             authorities.add_parsable_certificates(system.certs);
         }
     }

@@ -9,12 +9,33 @@ use async_trait::async_trait;
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::{Store, Value};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{RedisOptions, Transport};
 
 use crate::cluster::Cluster;
 use crate::pool::{Pooled, Shared};
 use crate::sentinel::Watched;
 use crate::server::{Reply, Server};
+
+/// By which client library the tests reach their servers: `redis-rs`, or `fred`.
+pub const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
+
+/// The client library that [`TRANSPORT`] names; without it, the one that users have by default.
+///
+/// # Panics
+///
+/// If it names none.
+pub fn transport() -> Transport {
+    match std::env::var(TRANSPORT).as_deref() {
+        Err(std::env::VarError::NotPresent) | Ok("redis-rs") => Transport::RedisRs,
+        Ok("fred") => Transport::Fred,
+        other => panic!("{TRANSPORT} is redis-rs or fred, not {other:?}"),
+    }
+}
+
+/// The default settings, by that library.
+pub fn options() -> RedisOptions {
+    RedisOptions::new().transport(transport())
+}
 
 /// A server to make clients of, and to meddle with as a stranger.
 #[async_trait]
@@ -121,7 +142,7 @@ impl Site for MemoryStore {
 #[async_trait]
 impl Site for Cluster {
     async fn store(&self) -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
+        Ok(Arc::new(options().connect(&self.url()).await?))
     }
 
     async fn command(&self, words: &[&str]) -> Result<String> {
@@ -166,7 +187,7 @@ impl<T: Shared + Site> Site for Pooled<T> {
 #[async_trait]
 impl Site for Watched {
     async fn store(&self) -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
+        Ok(Arc::new(options().connect(&self.url()).await?))
     }
 
     async fn command(&self, words: &[&str]) -> Result<String> {
@@ -181,7 +202,7 @@ impl Site for Watched {
 #[async_trait]
 impl Site for Server {
     async fn store(&self) -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(RedisStore::connect(&self.url()).await?))
+        Ok(Arc::new(options().connect(&self.url()).await?))
     }
 
     async fn command(&self, words: &[&str]) -> Result<String> {

@@ -77,9 +77,10 @@
 //!
 //! | feature | what |
 //! |---|---|
-//! | `redis`, default | servers: all of the table but `memory://` |
+//! | `redis`, default | servers: all of the table but `memory://`, by the client library redis-rs |
+//! | `fred` | the same by the client library fred; with both, `RedisOptions::transport` chooses, and redis-rs is the default |
 //! | `memory`, default | `memory://`, whose Lua engine needs a C compiler |
-//! | `tls` | the schemes with `rediss` |
+//! | `tls` | the schemes with `rediss`, by either library |
 //! | `serde` | results of a [`Once`] as JSON |
 //!
 //! A service that needs no C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
@@ -120,6 +121,8 @@ pub use lockkeeper_latch::Latch;
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_once::{Once, OnceError, OnceOutcome};
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub use lockkeeper_redis::{RedisOptions, RedisStore, Transport};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};

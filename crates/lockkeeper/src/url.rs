@@ -125,7 +125,7 @@ fn in_memory(_name: &str, _settings: ClientBuilder) -> Result<Client> {
     ))
 }
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "fred"))]
 async fn on_server(url: &str, later: bool) -> Result<Arc<dyn Store>> {
     use lockkeeper_redis::{RedisOptions, RedisStore};
 
@@ -135,10 +135,10 @@ async fn on_server(url: &str, later: bool) -> Result<Arc<dyn Store>> {
     })
 }
 
-#[cfg(not(feature = "redis"))]
+#[cfg(not(any(feature = "redis", feature = "fred")))]
 #[expect(clippy::unused_async, reason = "with the feature it connects")]
 async fn on_server(_url: &str, _later: bool) -> Result<Arc<dyn Store>> {
     Err(Error::config(
-        "a server needs the feature \"redis\" of the crate lockkeeper, which this program was built without",
+        "a server needs the feature \"redis\" or \"fred\" of the crate lockkeeper, which this program was built without",
     ))
 }

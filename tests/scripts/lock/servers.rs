@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockkeeper_redis::RedisStore;
+use lockkeeper_testkit::site::options;
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn by_user(rules: &[&str]) -> Result<Lock> {
     server.command(&words).await?;
     let url = format!("redis://app:password@127.0.0.1:{}", server.port());
     Ok(Lock {
-        store: Arc::new(RedisStore::connect(&url).await?),
+        store: Arc::new(options().connect(&url).await?),
         ..Lock::on(server, "fair", "thin").await?
     })
 }

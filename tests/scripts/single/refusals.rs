@@ -22,7 +22,7 @@ async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     server.command(&rules).await?;
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
     let mut it = Scripts::on(server).await?;
-    it.store = Arc::new(lockkeeper_redis::RedisStore::connect(&url).await?);
+    it.store = Arc::new(lockkeeper_testkit::site::options().connect(&url).await?);
     refused(&it, "").await
 }
 

@@ -17,7 +17,7 @@ use crate::words::token::FencingToken;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Floors {
-    seen: Mutex<HashMap<usize, u64>>,
+    seen: Mutex<HashMap<u16, u64>>,
     /// In µs, counted from the moment at which the token was asked for; 0 if no token was.
     lead: AtomicU64,
 }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::seam::clock::Clock;
 use crate::seam::protocol::ScriptCall;
 
+pub use crate::words::slot::slot_of;
 pub use crate::words::store_error::{Outcome, Request, StoreError};
 
 /// How a script is named to the server.

@@ -35,7 +35,7 @@ pub struct Name {
     main: Arc<str>,
     /// Where in `main` the user's part begins.
     user: usize,
-    slot: usize,
+    slot: u16,
 }
 
 impl Name {
@@ -139,7 +139,7 @@ impl Name {
     }
 
     /// The slot of a cluster in which all keys of the name lie.
-    pub(crate) const fn slot(&self) -> usize {
+    pub(crate) const fn slot(&self) -> u16 {
         self.slot
     }
 

@@ -3,17 +3,25 @@
 use std::sync::OnceLock;
 
 /// How many slots a cluster has.
-const SLOTS: usize = 16384;
+const SLOTS: u16 = 16384;
 
-/// The slot of a key. Source: the cluster specification, "Key distribution model" and "Hash tags".
-pub(crate) fn slot_of(key: &str) -> usize {
+/// The slot of a cluster to which a key belongs, a number below 16384. Source: the cluster specification, "Key distribution
+/// model" and "Hash tags".
+///
+/// ```
+/// use lockkeeper_core::store::slot_of;
+///
+/// assert_eq!(slot_of("foo"), 12182);
+/// assert_eq!(slot_of("{foo}:queue"), 12182);
+/// ```
+pub fn slot_of(key: &str) -> u16 {
     hashed(hash_tag(key).unwrap_or(key))
 }
 
 const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
 
-fn hashed(text: &str) -> usize {
-    usize::from(CRC.checksum(text.as_bytes())) % SLOTS
+fn hashed(text: &str) -> u16 {
+    CRC.checksum(text.as_bytes()) % SLOTS
 }
 
 /// What Redis hashes instead of the whole key: the text between the first `{` and the next `}`, unless it is empty.
@@ -25,12 +33,12 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 
 /// The smallest number of six digits that belongs to this slot when it is written behind `prefix`: a hash tag for keys of the slot. Every
 /// client must come to the same one.
-pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: usize) -> u32 {
+pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32 {
     static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {
-        let (mut numbers, mut missing) = (vec![None; SLOTS], SLOTS);
+        let (mut numbers, mut missing) = (vec![None; usize::from(SLOTS)], SLOTS);
         for number in 0..1_000_000 {
-            let place = &mut numbers[hashed(&format!("{number:06}"))];
+            let place = &mut numbers[usize::from(hashed(&format!("{number:06}")))];
             if place.is_none() {
                 (*place, missing) = (Some(number), missing - 1);
             }
@@ -45,8 +53,8 @@ pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: usize) -> u
     for text in prefix.into_iter().chain(["\0\0\0\0\0\0"]) {
         beginning.update(text.as_bytes());
     }
-    let rest = usize::from(beginning.finalize()) ^ slot;
-    numbers[rest % SLOTS]
+    let rest = beginning.finalize() ^ slot;
+    numbers[usize::from(rest % SLOTS)]
 }
 
 #[cfg(test)]

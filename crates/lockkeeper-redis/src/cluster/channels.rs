@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fred::util::redis_keyslot;
-use lockkeeper_core::store::{Outcome, StoreError};
+use lockkeeper_core::store::{Outcome, StoreError, slot_of};
 use tokio::time::sleep;
 
 use super::Shared;
@@ -44,7 +43,7 @@ impl Channels {
     pub(crate) fn stray(&self, owner: impl Fn(u16) -> Option<NodeId>) -> Vec<Stray> {
         let mut strays = Vec::new();
         for (channel, node) in self.lock().iter_mut() {
-            match owner(slot(channel)) {
+            match owner(slot_of(channel)) {
                 Some(to) if to != *node => strays.push(Stray {
                     channel: channel.clone(),
                     from: std::mem::replace(node, to),
@@ -62,7 +61,7 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
     let mut trouble = StoreError::not_sent("the slot of the channel wanders");
     for attempt in 0..ATTEMPTS {
         pause(attempt).await;
-        let (id, node) = shared.owner(slot(channel))?;
+        let (id, node) = shared.owner(slot_of(channel))?;
         shared.channels.lock().insert(channel.to_owned(), id);
         match node.subscribe(Verb::Subscribe, channel, false).await {
             Ok(()) => return Ok(()),
@@ -78,10 +77,11 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
             stayed
         };
         if let Answer::Moved(endpoint) = Answer::read(trouble.message(), &node.endpoint) {
-            shared.change(|map| map.hint(slot(channel), &endpoint));
+            shared.change(|map| map.hint(slot_of(channel), &endpoint));
             shared.alarm.notify_one();
             // No word of a server that it will not have it: that would end waiting on the channel for all.
-            trouble = StoreError::not_sent(format!("nobody admits to have slot {}", slot(channel)));
+            trouble =
+                StoreError::not_sent(format!("nobody admits to have slot {}", slot_of(channel)));
             continue;
         }
         if stayed || trouble.outcome() == Outcome::Refused {
@@ -170,8 +170,4 @@ async fn pause(times: u32) {
     if times > 1 {
         sleep(PAUSE * 2_u32.pow(times - 2)).await;
     }
-}
-
-fn slot(channel: &str) -> u16 {
-    redis_keyslot(channel.as_bytes())
 }

@@ -1,8 +1,8 @@
 //! A cluster: servers that share the keys by slots, each with connections of its own.
 //!
 //! [`map`] says who has which slot; [`survey`] keeps it true; [`router`] sends scripts where it says and listens to what
-//! nodes answer instead; [`channels`] keeps subscriptions where the slots are. fred's own client of clusters is not used:
-//! it dies of `ASK`, lets one dead node stop all, and mixes up replies.
+//! nodes answer instead; [`channels`] keeps subscriptions where the slots are. What client libraries have for clusters is not
+//! used: fred's dies of `ASK`, lets one dead node stop all, and mixes up replies.
 
 mod answer;
 mod channels;
@@ -17,9 +17,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fred::util::redis_keyslot;
 use lockkeeper_core::clock::{BootClock, Clock};
-use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError};
+use lockkeeper_core::store::{Call, Event, Replicated, Reply, Store, StoreError, slot_of};
 use lockkeeper_core::{Error, Result};
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -324,7 +323,7 @@ impl Store for Cluster {
     }
 
     fn group(&self, key: &str) -> u32 {
-        redis_keyslot(key.as_bytes()).into()
+        slot_of(key).into()
     }
 
     fn server_of(&self, group: u32) -> u32 {

@@ -4,25 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fred::interfaces::Resp3Frame as Frame;
 use lockkeeper_core::store::StoreError;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::map::Endpoint;
-use crate::connection::{Connection, Lifeline, Verb, command};
+use crate::connection::{Connection, Verb};
 use crate::current::{Current, closed, closed_error};
 use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::options::RedisOptions;
-use crate::reply;
 use crate::request::Outgoing;
 use crate::script_line;
 use crate::side_lines::{SideLine, SideLines};
 use crate::subscriber::{Request, Subscriber};
 use crate::target::Target;
 use crate::whereabouts::Whereabouts;
+use crate::wire::{self, Answer, Lifeline};
 
 /// See the module. Dropping it closes its connections; what is under way may finish first, within a second.
 pub(crate) struct Node {
@@ -59,6 +58,7 @@ impl Node {
             whereabouts: Whereabouts::Fixed(endpoint.target(template)),
             options: options.clone(),
             line,
+            listener: None,
             alarm: Arc::clone(alarm),
             troubles: Arc::default(),
         };
@@ -75,12 +75,8 @@ impl Node {
         );
         keepers.spawn(scripts);
         let messages = dialer(Line::NodeMessages);
-        keepers.spawn(keep_messages(
-            messages,
-            Arc::clone(events),
-            received,
-            closed,
-        ));
+        let subscriber = Subscriber::new(messages, Arc::clone(events), received);
+        keepers.spawn(keep_messages(subscriber, closed));
         Self {
             asking_dialer: dialer(Line::NodeScripts),
             side_lines: SideLines::new(dialer(Line::NodeScripts)),
@@ -94,13 +90,13 @@ impl Node {
         }
     }
 
-    /// Sends one command and waits for its reply, which may be an error reply. Nothing is awaited before it is queued,
-    /// unless the first connection is only being made.
+    /// Sends one request and waits for its answer, by the connection that is given back if it is the server's own. Nothing is
+    /// awaited before it is queued, unless the first connection is only being made.
     pub(crate) async fn exchange(
         &self,
-        request: Outgoing,
+        request: &Outgoing,
         deadline: Instant,
-    ) -> Result<(Arc<Connection>, Frame), StoreError> {
+    ) -> Result<(Arc<Connection>, Answer), StoreError> {
         let connection = match self.current.connection() {
             Ok(connection) => connection,
             Err(_) => {
@@ -111,16 +107,18 @@ impl Node {
             }
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        let frame = connection.send(request, left).await?;
-        Ok((connection, frame))
+        match connection.send(request, left).await {
+            Err(error) if !wire::is_refusal(&error) => Err(error),
+            answer => Ok((connection, answer)),
+        }
     }
 
     /// The same for a key of a slot that is on its way to this node.
     pub(crate) async fn ask(
         &self,
-        request: Outgoing,
+        request: &Outgoing,
         deadline: Instant,
-    ) -> Result<(Arc<Connection>, Frame), StoreError> {
+    ) -> Result<(Arc<Connection>, Answer), StoreError> {
         self.asked.store(true, Ordering::Relaxed);
         let late = |_| StoreError::not_sent("no time left to ask the slot's next owner");
         let mut place = timeout_at(deadline, self.asking.lock())
@@ -145,28 +143,22 @@ impl Node {
         asking.used = Instant::now();
         let connection = Arc::clone(&asking.connection);
         let left = deadline.saturating_duration_since(Instant::now());
-        // Queued in this order when they are first polled, and nobody else uses the connection.
-        let (asked, frame) = tokio::join!(
-            connection.exchange(command("ASKING", 0), Vec::new(), left),
-            connection.send(request, left),
-        );
-        if asked.is_err() || frame.is_err() {
-            *place = None;
-        }
-        let frame = frame?;
-        match asked.as_ref().ok().and_then(reply::error_text) {
-            Some(refusal) => Err(StoreError::refused(refusal)),
-            None => Ok((connection, frame)),
+        match connection.send_asking(request, left).await {
+            Err(error) if !wire::is_refusal(&error) => {
+                *place = None;
+                Err(error)
+            }
+            answer => Ok((connection, answer)),
         }
     }
 
-    /// Sends one command by a connection that nobody else uses meanwhile; `asking` if its key is on the way to this node.
+    /// Sends one request by a connection that nobody else uses meanwhile; `asking` if its key is on the way to this node.
     pub(crate) async fn exchange_aside(
         &self,
-        request: Outgoing,
+        request: &Outgoing,
         asking: bool,
         deadline: Instant,
-    ) -> Result<(SideLine, Frame), StoreError> {
+    ) -> Result<(SideLine, Answer), StoreError> {
         if asking {
             self.asked.store(true, Ordering::Relaxed);
         }
@@ -246,7 +238,7 @@ async fn keep_scripts(
     events: Arc<Events>,
     mut closing: watch::Receiver<bool>,
 ) {
-    let opened = match first(&dialer, &mut closing).await {
+    let opened = match first(dialer.dial(), &mut closing).await {
         Ok(opened) => {
             current.raise(Arc::clone(&opened.0));
             events.restored(dialer.line);
@@ -261,25 +253,19 @@ async fn keep_scripts(
     script_line::keep(dialer, current, events, opened, closing).await;
 }
 
-async fn keep_messages(
-    dialer: Dialer,
-    events: Arc<Events>,
-    requests: mpsc::UnboundedReceiver<Request>,
-    mut closing: watch::Receiver<bool>,
-) {
-    let opened = first(&dialer, &mut closing).await.ok();
-    let subscriber = Subscriber::new(dialer, events, requests);
+async fn keep_messages(subscriber: Subscriber, mut closing: watch::Receiver<bool>) {
+    let opened = first(subscriber.dial(), &mut closing).await.ok();
     subscriber.keep(opened, closing).await;
 }
 
 /// The first attempt to connect.
 async fn first(
-    dialer: &Dialer,
+    dial: impl Future<Output = Result<(Arc<Connection>, Lifeline), StoreError>>,
     closing: &mut watch::Receiver<bool>,
 ) -> Result<(Arc<Connection>, Lifeline), StoreError> {
     tokio::select! {
         biased;
         () = closed(closing) => Err(closed_error()),
-        opened = dialer.dial() => opened,
+        opened = dial => opened,
     }
 }

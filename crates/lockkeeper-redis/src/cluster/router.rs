@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep};
 use super::Shared;
 use super::answer::Answer;
 use crate::current::closed_error;
-use crate::reply;
 use crate::request::{self, Outgoing};
 use crate::side_lines::SideLine;
 
@@ -68,34 +67,36 @@ async fn follow(
     let (mut node, mut asking) = (owner()?, false);
     let (mut redirections, mut repeats) = (0, 0);
     loop {
-        let request = request.clone();
         let sent = if aside {
-            let sent = node.exchange_aside(request, asking, deadline).await;
-            sent.map(|(line, frame)| (line.connection(), frame, Some(line)))
+            let sent = node.exchange_aside(&request, asking, deadline).await;
+            sent.map(|(line, answer)| (line.connection(), answer, Some(line)))
         } else {
             let sent = if asking {
-                node.ask(request, deadline).await
+                node.ask(&request, deadline).await
             } else {
-                node.exchange(request, deadline).await
+                node.exchange(&request, deadline).await
             };
-            sent.map(|(connection, frame)| (connection, frame, None))
+            sent.map(|(connection, answer)| (connection, answer, None))
         };
-        let (connection, frame, line) = sent.inspect_err(|error| {
+        let (connection, answer, line) = sent.inspect_err(|error| {
             if error.outcome() != Outcome::Refused {
                 shared.alarm.notify_one();
             }
         })?;
-        let Some(text) = reply::error_text(&frame) else {
-            let reply = Reply::read(call.request, reply::value(frame)).map_err(|bad| {
-                node.condemn(&connection);
-                StoreError::unknown(bad.to_string()).with_source(bad)
-            });
-            return Ok((reply?, line));
+        let refusal = match answer {
+            Ok(value) => {
+                let reply = Reply::read(call.request, value).map_err(|bad| {
+                    node.condemn(&connection);
+                    StoreError::unknown(bad.to_string()).with_source(bad)
+                });
+                return Ok((reply?, line));
+            }
+            Err(refusal) => refusal,
         };
         if let Some(line) = line {
             line.give_back();
         }
-        match Answer::read(&text, &node.endpoint) {
+        match Answer::read(refusal.message(), &node.endpoint) {
             Answer::Moved(endpoint) if redirections < REDIRECTIONS => {
                 // The second time they do not agree; they will.
                 pause(redirections, deadline).await?;
@@ -121,9 +122,9 @@ async fn follow(
             }
             Answer::NotNow => {
                 shared.alarm.notify_one();
-                return Err(StoreError::refused(text));
+                return Err(refusal);
             }
-            Answer::TryAgain | Answer::Other => return Err(StoreError::refused(text)),
+            Answer::TryAgain | Answer::Other => return Err(refusal),
         }
     }
 }

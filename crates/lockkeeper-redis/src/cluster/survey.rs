@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::Value as FredValue;
 use lockkeeper_core::store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,9 +12,8 @@ use super::Shared;
 use super::channels;
 use super::map::{By, Endpoint, View};
 use super::node::Node;
-use crate::connection::{Connection, command};
+use crate::connection::Connection;
 use crate::current::closed;
-use crate::events::Line;
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
@@ -121,8 +119,8 @@ async fn ask_nodes(nodes: Vec<Arc<Node>>, by: By) -> Vec<View> {
     for node in nodes {
         questions.spawn(async move {
             let deadline = Instant::now() + PATIENCE;
-            let (_, frame) = node.exchange(question(), deadline).await.ok()?;
-            let text = reply::text(&frame)?;
+            let (_, answer) = node.exchange(&question(), deadline).await.ok()?;
+            let text = reply::text(&answer.ok()?)?;
             View::read(&text, &node.endpoint, by)
         });
     }
@@ -166,12 +164,8 @@ async fn ask_stranger(
     endpoint: &Endpoint,
 ) -> Result<View, StoreError> {
     let patience = options.connect_timeout;
-    let (connection, _lifeline) = Connection::open(&target, &options, Line::NodeScripts).await?;
-    let frame = connection.send(question(), patience).await?;
-    if let Some(refusal) = reply::error_text(&frame) {
-        return Err(StoreError::refused(refusal));
-    }
-    let text = reply::text(&frame);
+    let (connection, _lifeline) = Connection::open(&target, &options, None).await?;
+    let text = reply::text(&connection.send(&question(), patience).await?);
     let by = reached_by(&target);
     let view = text.and_then(|text| View::read(&text, endpoint, by));
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
@@ -187,8 +181,5 @@ const fn reached_by(target: &Target) -> By {
 }
 
 fn question() -> Outgoing {
-    Outgoing::plain(
-        command("CLUSTER", 0),
-        vec![FredValue::from_static_str("NODES")],
-    )
+    Outgoing::plain("CLUSTER", ["NODES"])
 }

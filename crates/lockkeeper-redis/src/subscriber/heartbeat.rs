@@ -3,93 +3,98 @@
 
 use lockkeeper_core::store::StoreError;
 
-use super::{BATCH, Broken, Subscriber, settle};
-use crate::connection::{Connection, Pong, Verb, out_of_step};
-
-/// How many channels are asked for one by one at a time, when one of many was refused: each takes a round trip or more, and
-/// callers wait meanwhile. The others have their turn at a later heartbeat.
-const ALONE: usize = 32;
+use super::{BATCH, Broken, Subscriber};
+use crate::connection::{Connection, Verb};
 
 impl Subscriber {
     /// The heartbeat. Something is asked of the server in any case. Waiters look again if a subscription was missing.
     pub(super) async fn beat(&mut self, connection: &Connection) -> Result<(), Broken> {
-        self.beats = self.beats.wrapping_add(1);
-        let (there, _) = self.split(connection, true);
-        let (sharded, mut classic) = self.split(connection, false);
-        if there.is_empty() && sharded.is_empty() && classic.is_empty() {
-            return match connection.ping().await.map_err(Broken)? {
-                Pong::OutOfStep => Err(Broken(out_of_step())),
-                // An error is a sign of life: the server is loading, or busy with a script.
-                Pong::InStep | Pong::Refused(_) => Ok(()),
-            };
+        let there = self.split(connection, true);
+        let there: Vec<String> = there
+            .into_iter()
+            .filter(|it| connection.shards(it))
+            .collect();
+        let missing = self.split(connection, false);
+        if there.is_empty() && missing.is_empty() {
+            connection.change(&[]).await.map_err(Broken)?;
+            return Ok(());
         }
-        let turn = self.beats.wrapping_mul(ALONE);
-        let first = turn % classic.len().max(1);
-        classic.rotate_left(first);
-        let found = self.subscribe_classic_again(connection, &classic).await?;
-        let made = self.subscribe_sharded_again(connection, &sharded).await?;
-        let recovered = self.audit(connection, &there, made).await?;
-        if found + made + recovered > 0 {
+        let made = self.subscribe_again(connection, &missing).await?;
+        let sharded = made.iter().filter(|channel| connection.shards(channel));
+        let recovered = self.audit(connection, &there, sharded.count()).await?;
+        if made.len() + recovered > 0 {
             self.events.missed();
         }
         Ok(())
     }
 
-    /// The channels to which this connection is subscribed, or those to which it is not: sharded ones and classic ones.
-    pub(super) fn split(
-        &self,
-        connection: &Connection,
-        subscribed: bool,
-    ) -> (Vec<String>, Vec<String>) {
+    /// The channels to which this connection is subscribed, or those to which it is not. Sharded ones stand behind the others,
+    /// for a node that has no such slot may end the connection by its answer.
+    pub(super) fn split(&self, connection: &Connection, subscribed: bool) -> Vec<String> {
         let channels = self.channels.iter();
         let channels = channels.filter(|(_, there)| **there == subscribed);
-        let channels = channels.map(|(channel, _)| channel.clone());
-        channels.partition(|channel| connection.shards(channel))
+        let mut channels: Vec<String> = channels.map(|(channel, _)| channel.clone()).collect();
+        channels.sort_by_key(|channel| connection.shards(channel));
+        channels
     }
 
-    /// Subscribes to classic channels that callers believe in; how many are known to be there now. One that is refused is
-    /// kept, for what is refused now may not be refused later.
-    pub(super) async fn subscribe_classic_again(
+    /// Subscribes to channels that callers believe in; those that are there now. One that is refused is kept, for what is
+    /// refused now may not be refused later; if its slot is another node's, others are asked where.
+    pub(super) async fn subscribe_again<'a>(
         &mut self,
         connection: &Connection,
-        channels: &[String],
-    ) -> Result<usize, Broken> {
-        let (mut found, mut alone) = (0, 0);
+        channels: &'a [String],
+    ) -> Result<Vec<&'a str>, Broken> {
+        let mut made = Vec::new();
         for chunk in channels.chunks(BATCH) {
-            let commands = chunk.iter().map(|channel| (Verb::Subscribe, &**channel));
-            if settle(connection, commands.clone()).await?.is_ok() {
-                found += chunk.len();
-                for channel in chunk {
-                    self.mark(channel, true);
+            let changes = chunk
+                .iter()
+                .map(|channel| (Verb::Subscribe, channel.as_str()));
+            let changes: Vec<(Verb, &str)> = changes.collect();
+            let changed = connection.change(&changes).await.map_err(Broken)?;
+            for (channel, result) in chunk.iter().zip(changed) {
+                if let Some(there) = self.channels.get_mut(channel) {
+                    *there = result.is_ok();
                 }
-                continue;
-            }
-            // Those that are allowed are in place. Which are they?
-            for (verb, channel) in commands {
-                if alone == ALONE {
-                    break;
-                }
-                alone += 1;
-                match settle(connection, [(verb, channel)].into_iter()).await? {
-                    Ok(()) => {
-                        found += 1;
-                        self.mark(channel, true);
-                    }
+                match result {
+                    Ok(_) => made.push(channel.as_str()),
                     Err(error) => self.report_refused(channel, &error),
                 }
             }
         }
-        Ok(found)
+        Ok(made)
     }
 
-    /// Writes down whether this connection is subscribed to a channel that callers believe in.
-    pub(super) fn mark(&mut self, channel: &str, subscribed: bool) {
-        if let Some(there) = self.channels.get_mut(channel) {
-            *there = subscribed;
+    /// Sees to it that the connection still has the sharded subscriptions `there`, beside `made` new ones; how many it had to
+    /// make again.
+    ///
+    /// Whoever subscribes again to what it has is told how many subscriptions the connection has: if that is fewer than it should
+    /// be, some are gone. So one command now and then looks after all of them.
+    async fn audit(
+        &mut self,
+        connection: &Connection,
+        there: &[String],
+        made: usize,
+    ) -> Result<usize, Broken> {
+        let Some(first) = there.first() else {
+            return Ok(0);
+        };
+        let expected = there.len() + made;
+        let counted = connection.change(&[(Verb::Subscribe, first)]).await;
+        let counted = counted.map_err(Broken)?.pop();
+        let counted = counted.and_then(Result::ok).flatten();
+        if counted.is_some_and(|counted| counted >= expected) {
+            return Ok(0);
         }
+        tracing::debug!(
+            server = %self.dialer.whereabouts, expected, ?counted, "the server has taken subscriptions away"
+        );
+        let again = self.subscribe_again(connection, there).await?.len();
+        self.dialer.alarm.notify_one();
+        Ok(again)
     }
 
-    pub(super) fn report_refused(&self, channel: &str, error: &StoreError) {
+    fn report_refused(&self, channel: &str, error: &StoreError) {
         let server = &self.dialer.whereabouts;
         if error.code() == Some("MOVED") {
             self.dialer.alarm.notify_one();

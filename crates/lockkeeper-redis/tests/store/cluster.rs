@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{acquire, bounded, eventually, leave, until, verify, within};
+use crate::support::{
+    acquire, bounded, connect, eventually, leave, options, until, verify, within,
+};
 
 /// What is answered within this has waited for nobody.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -77,7 +79,7 @@ pub(crate) async fn replicated(node: &Server) {
 async fn each_script_finds_the_node_of_its_keys() {
     bounded(async {
         let cluster = Cluster::pooled().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let names = names(&cluster, 5).await;
         teach(&store, &names).await;
         for names in names {
@@ -109,7 +111,7 @@ async fn nodes_behind_other_addresses_are_reached_by_the_map_of_the_url() {
             url.push_str(&format!("&map={}={reached}", node.address()));
             proxies.push(proxy);
         }
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let names = names(&cluster, 1).await;
         for name in names.iter().flatten() {
             let reply = store.call(acquire(name, "a", Form::Source)).await;
@@ -128,7 +130,7 @@ async fn nodes_behind_other_addresses_are_reached_by_the_map_of_the_url() {
 async fn a_channel_of_a_client_that_was_refused_is_subscribed_to_at_the_next_heartbeat() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+        let options = options().silence_timeout(Duration::from_millis(300));
         let store = options.connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let channel = "lockkeeper.client:1";
@@ -162,7 +164,7 @@ async fn one_seed_that_answers_is_enough_and_a_replica_will_do() {
         let cluster = Cluster::pooled().await.unwrap();
         let replica = cluster.nodes()[3].address();
         let url = format!("redis-cluster://127.0.0.1:1?node={replica}");
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let reply = store.call(acquire("{seed}", "a", Form::Source)).await;
         assert_eq!(reply.unwrap().status(), Status::Granted);
     })
@@ -174,10 +176,10 @@ async fn what_is_no_cluster_or_nobody_is_refused_with_advice() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let url = format!("redis-cluster://{}", server.address());
-        let error = RedisStore::connect(&url).await.unwrap_err();
+        let error = connect(&url).await.unwrap_err();
         assert!(error.to_string().contains("use redis://"), "{error}");
         assert!(!error.is_transient());
-        let error = RedisStore::connect("redis-cluster://127.0.0.1:1").await;
+        let error = connect("redis-cluster://127.0.0.1:1").await;
         let error = error.unwrap_err();
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
         assert!(error.is_transient(), "{error}");
@@ -189,7 +191,7 @@ async fn what_is_no_cluster_or_nobody_is_refused_with_advice() {
 async fn a_slot_that_has_moved_costs_one_redirection_at_most_and_no_second_execution() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let names = names(&cluster, 1).await;
         teach(&store, &names).await;
         let name = &names[0][0];
@@ -222,7 +224,7 @@ async fn a_slot_that_has_moved_costs_one_redirection_at_most_and_no_second_execu
 async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let all = names(&cluster, 1).await;
         teach(&store, &all).await;
         let tag = all[0][0].clone();
@@ -288,7 +290,7 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
 async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
     timeout(FAILOVER, async {
         let mut cluster = Cluster::start().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let names = names(&cluster, 2).await;
         teach(&store, &names).await;
@@ -328,7 +330,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
 async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
     timeout(FAILOVER, async {
         let mut cluster = Cluster::start().await.unwrap();
-        let options = RedisOptions::new().silence_timeout(Duration::from_secs(60));
+        let options = options().silence_timeout(Duration::from_secs(60));
         let store = options.connect(&cluster.url()).await.unwrap();
         let names = names(&cluster, 1).await;
         teach(&store, &names).await;
@@ -379,7 +381,7 @@ async fn a_cluster_that_is_down_says_so_and_is_found_again() {
         let options = Cluster::options().replicas(0);
         let options = options.configuration("cluster-require-full-coverage yes");
         let mut cluster = options.start().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let names = names(&cluster, 1).await;
         teach(&store, &names).await;
         store
@@ -413,7 +415,7 @@ async fn a_cluster_that_is_down_says_so_and_is_found_again() {
 async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let names = names(&cluster, 1).await;
         teach(&store, &names).await;
@@ -454,12 +456,12 @@ async fn closing_ends_every_connection() {
             }
             open
         };
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         eventually("two for each node", async || open().await == 6).await;
         store.close().await;
         eventually("none is left", async || open().await == 0).await;
 
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         drop(store);
         eventually("none is left of one that was dropped", async || {
             open().await == 0

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Form, Outcome, Store, StoreError};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use tokio::net::TcpListener;
 
-use crate::support::{Peer, acquire, bounded, connections, eventually, verify};
+use crate::support::{Peer, acquire, bounded, connect, connections, eventually, options, verify};
 
 fn backend(error: Error) -> (String, StoreError) {
     match error {
@@ -27,7 +26,7 @@ async fn a_server_that_is_not_there_is_reported_at_once() {
         let addr = listener.local_addr().unwrap();
         drop(listener);
         let begun = Instant::now();
-        let error = RedisStore::connect(&format!("redis://{addr}")).await;
+        let error = connect(&format!("redis://{addr}")).await;
         let (context, source) = backend(error.unwrap_err());
         assert_eq!(context, format!("connect to {addr}"));
         assert_eq!(source.outcome(), Outcome::NotSent);
@@ -39,7 +38,7 @@ async fn a_server_that_is_not_there_is_reported_at_once() {
         assert!(source.source().is_some());
         assert!(begun.elapsed() < Duration::from_secs(2));
 
-        let error = RedisStore::connect("unix:///nowhere/redis.sock").await;
+        let error = connect("unix:///nowhere/redis.sock").await;
         let (context, source) = backend(error.unwrap_err());
         assert_eq!(context, "connect to /nowhere/redis.sock");
         assert!(source.to_string().contains("No such file"), "{source}");
@@ -53,7 +52,7 @@ async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let begun = Instant::now();
-        let options = RedisOptions::new().connect_timeout(Duration::from_millis(300));
+        let options = options().connect_timeout(Duration::from_millis(300));
         let (_, source) = backend(options.connect(&url).await.unwrap_err());
         assert_eq!(source.outcome(), Outcome::NotSent);
         assert!(source.to_string().contains("no answer"), "{source}");
@@ -74,7 +73,7 @@ async fn a_wrong_or_missing_password_is_refused_with_advice_and_not_shown() {
             (format!("redis://{addr}"), "NOAUTH"),
         ];
         for (url, code) in cases {
-            let error = RedisStore::connect(&url).await.unwrap_err();
+            let error = connect(&url).await.unwrap_err();
             assert!(!error.is_transient(), "{error}");
             let shown = format!("{error} {error:?}");
             assert!(!shown.contains("hunter2"), "{shown}");
@@ -82,7 +81,7 @@ async fn a_wrong_or_missing_password_is_refused_with_advice_and_not_shown() {
             assert_eq!(source.code(), Some(code));
             assert!(context.contains("password"), "{context}");
         }
-        let store = RedisStore::connect(&format!("redis://:right@{addr}")).await;
+        let store = connect(&format!("redis://:right@{addr}")).await;
         assert!(!format!("{:?}", store.unwrap()).contains("right"));
     })
     .await;
@@ -97,7 +96,7 @@ async fn after_a_password_was_changed_every_error_says_so() {
             .await
             .unwrap();
         let url = format!("redis://ann:old@{}", server.address());
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         for command in [
             &["ACL", "SETUSER", "ann", "resetpass", ">new"][..],
             &["CLIENT", "KILL", "USER", "ann"][..],
@@ -135,7 +134,7 @@ async fn after_a_password_was_changed_every_error_says_so() {
 async fn a_server_that_has_too_many_clients_is_named_as_the_cause() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut peer = Peer::connect(&server).await;
         assert_eq!(peer.say("CONFIG SET maxclients 1").await, "+OK");
         peer.say("CLIENT KILL TYPE pubsub").await;
@@ -146,7 +145,7 @@ async fn a_server_that_has_too_many_clients_is_named_as_the_cause() {
             text.contains("max number of clients reached; raise maxclients")
         })
         .await;
-        let error = RedisStore::connect(&server.url()).await.unwrap_err();
+        let error = connect(&server.url()).await.unwrap_err();
         assert!(error.is_transient(), "{error}");
         let text = error.to_string();
         assert!(text.contains("max number of clients reached"), "{text}");
@@ -167,7 +166,7 @@ async fn a_user_who_may_not_ping_is_refused_when_connecting() {
             .start()
             .await
             .unwrap();
-        let error = RedisStore::connect(&format!("redis://mute:pw@{}", server.address())).await;
+        let error = connect(&format!("redis://mute:pw@{}", server.address())).await;
         let (_, source) = backend(error.unwrap_err());
         assert_eq!(source.code(), Some("NOPERM"));
         assert!(source.to_string().contains("ping"), "{source}");
@@ -179,7 +178,7 @@ async fn a_user_who_may_not_ping_is_refused_when_connecting() {
 async fn a_database_that_the_server_lacks_is_refused() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let error = RedisStore::connect(&format!("{}/200", server.url())).await;
+        let error = connect(&format!("{}/200", server.url())).await;
         let (_, source) = backend(error.unwrap_err());
         assert_eq!(source.code(), Some("ERR"), "{source}");
     })
@@ -196,7 +195,7 @@ async fn the_url_chooses_socket_and_database() {
             (4, format!("redis://127.0.0.1:{port}/4")),
             (5, format!("redis://localhost:{port}/5")),
         ] {
-            let store = RedisStore::connect(&url).await.unwrap();
+            let store = connect(&url).await.unwrap();
             let reply = store.call(acquire("name", "claim", Form::Source)).await;
             assert_eq!(reply.unwrap().status(), Status::Granted);
             let found = server.command_in(number, &["GET", "name"]).await;
@@ -215,7 +214,7 @@ async fn an_ipv6_host_is_understood() {
             return;
         };
         let addr = listener.local_addr().unwrap();
-        let options = RedisOptions::new().connect_timeout(Duration::from_secs(1));
+        let options = options().connect_timeout(Duration::from_secs(1));
         let url = format!("redis://{addr}");
         let connecting = tokio::spawn(async move { options.connect(&url).await.map(drop) });
         listener.accept().await.unwrap();
@@ -228,7 +227,7 @@ async fn an_ipv6_host_is_understood() {
 async fn closing_ends_connections_calls_and_events() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         assert_eq!(connections(&server).await, 2);
@@ -255,7 +254,7 @@ async fn closing_ends_connections_calls_and_events() {
 async fn closing_does_not_wait_for_a_frozen_server() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         server.freeze().unwrap();
         let begun = Instant::now();
         store.close().await;
@@ -268,7 +267,7 @@ async fn closing_does_not_wait_for_a_frozen_server() {
 async fn dropping_the_store_leaves_no_connection() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         store.subscribe("channel").await.unwrap();
         assert_eq!(connections(&server).await, 2);
         drop(store);
@@ -287,7 +286,7 @@ async fn dropping_connect_half_way_leaves_no_connection() {
         let proxy = Proxy::in_front_of(&server).await.unwrap();
         proxy.hold(Direction::ToClient);
         let url = proxy.url().to_owned();
-        let connecting = tokio::spawn(async move { RedisStore::connect(&url).await.map(drop) });
+        let connecting = tokio::spawn(async move { connect(&url).await.map(drop) });
         eventually("both connections wait", async || {
             connections(&server).await == 2
         })
@@ -306,7 +305,7 @@ async fn dropping_connect_half_way_leaves_no_connection() {
 fn a_store_whose_runtime_is_gone_says_so() {
     let first = tokio::runtime::Runtime::new().unwrap();
     let server = first.block_on(Server::start()).unwrap();
-    let store = first.block_on(RedisStore::connect(&server.url())).unwrap();
+    let store = first.block_on(connect(&server.url())).unwrap();
     let mut events = store.events().unwrap();
     drop(first);
     let second = tokio::runtime::Runtime::new().unwrap();

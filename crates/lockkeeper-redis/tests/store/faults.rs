@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::proxy::{Direction, Proxy, Seen};
 use lockkeeper_testkit::server::{Reply, Server};
 
-use crate::support::{Peer, acquire, bounded, teach, until, verify, within};
+use crate::support::{Peer, acquire, bounded, connect, options, teach, until, verify, within};
 
 const PROMPT: Duration = Duration::from_secs(1);
 
@@ -17,7 +16,7 @@ async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let proxy = Proxy::in_front_of(&server).await.unwrap();
-        let store = RedisStore::connect(proxy.url()).await.unwrap();
+        let store = connect(proxy.url()).await.unwrap();
         let mut events = store.events().unwrap();
         teach(&store).await;
         let before = server.commandstats("evalsha").await.unwrap();
@@ -44,7 +43,7 @@ async fn a_request_cut_before_the_server_is_not_called_refused() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let proxy = Proxy::in_front_of(&server).await.unwrap();
-        let store = RedisStore::connect(proxy.url()).await.unwrap();
+        let store = connect(proxy.url()).await.unwrap();
         teach(&store).await;
         let requests = |seen: &Seen| seen.received[Direction::ToServer as usize];
         let before = requests(&proxy.so_far());
@@ -66,7 +65,7 @@ async fn a_request_cut_before_the_server_is_not_called_refused() {
 async fn a_server_that_dies_and_returns_is_used_again() {
     bounded(async {
         let mut server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         for number in 0..300 {
             store.subscribe(&format!("channel{number}")).await.unwrap();
@@ -106,7 +105,7 @@ async fn a_server_that_dies_and_returns_is_used_again() {
 async fn one_connection_cut_by_the_server_comes_back_alone() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         for kind in ["normal", "pubsub"] {
@@ -144,7 +143,7 @@ async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
         };
         allow(&["&a", "&b", "&c"]).await;
         let url = format!("redis://ann:pw@{}", server.address());
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let mut events = store.events().unwrap();
         for channel in ["a", "b", "c"] {
             store.subscribe(channel).await.unwrap();
@@ -164,7 +163,7 @@ async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
 async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let options = RedisOptions::new().silence_timeout(Duration::from_millis(500));
+        let options = options().silence_timeout(Duration::from_millis(500));
         let store = options.connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         teach(&store).await;
@@ -200,7 +199,7 @@ async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
 async fn a_frozen_server_is_noticed_while_requests_keep_coming() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let options = RedisOptions::new().silence_timeout(Duration::from_millis(400));
+        let options = options().silence_timeout(Duration::from_millis(400));
         let store = options.connect(&server.url()).await.unwrap();
         teach(&store).await;
         server.freeze().unwrap();
@@ -222,7 +221,7 @@ async fn a_frozen_server_is_noticed_while_requests_keep_coming() {
 async fn a_call_without_any_time_still_ends() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         server.freeze().unwrap();
         let begun = Instant::now();
         let call = within(verify("n", "a", Form::Sha), Duration::ZERO);

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use lockkeeper_core::store::{Event, Outcome, Store};
-use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::support::{Liar, Peer, bounded, until};
+use crate::support::{Liar, Peer, bounded, connect, options, until};
 
 #[tokio::test]
 async fn a_message_published_right_after_subscribe_arrives() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let mut peer = Peer::connect(&server).await;
         for round in 0..300 {
@@ -33,7 +32,7 @@ async fn subscribe_returns_only_when_the_server_has_confirmed() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let proxy = Proxy::in_front_of(&server).await.unwrap();
-        let store = RedisStore::connect(proxy.url()).await.unwrap();
+        let store = connect(proxy.url()).await.unwrap();
         let mut peer = Peer::connect(&server).await;
         proxy.delay(Direction::ToServer, Duration::from_millis(60));
         for channel in ["a", "b", "c"] {
@@ -48,7 +47,7 @@ async fn subscribe_returns_only_when_the_server_has_confirmed() {
 async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut peer = Peer::connect(&server).await;
         store.subscribe("channel").await.unwrap();
         store.subscribe("channel").await.unwrap();
@@ -83,7 +82,7 @@ async fn a_subscription_that_was_refused_after_a_reconnect_is_made_at_the_next_h
     bounded(async {
         for resp3 in [false, true] {
             let server = Server::start().await.unwrap();
-            let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+            let options = options().silence_timeout(Duration::from_millis(300));
             let store = options.resp3(resp3).connect(&server.url()).await.unwrap();
             let mut events = store.events().unwrap();
             for channel in ["a", "b", "c"] {
@@ -111,7 +110,7 @@ async fn a_refused_subscription_leaves_the_others_alone() {
             .await
             .unwrap();
         let url = format!("redis://ann:pw@{}", server.address());
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let mut events = store.events().unwrap();
         let mut peer = Peer::connect(&server).await;
         store.subscribe("ok").await.unwrap();
@@ -129,12 +128,11 @@ async fn a_refused_subscription_leaves_the_others_alone() {
 async fn replies_that_stay_out_of_step_cost_the_connection_not_the_truth() {
     bounded(async {
         let liar = Liar::start(|connection, command| match command[0].as_str() {
-            "SUBSCRIBE" => Some(String::new()),
             "PING" if command.len() == 2 && connection < 2 => Some("$5\r\nother\r\n".to_owned()),
             _ => None,
         })
         .await;
-        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let store = connect(&liar.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let error = store.subscribe("channel").await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
@@ -151,12 +149,11 @@ async fn a_refusal_that_leaves_the_replies_out_of_step_costs_the_connection() {
     bounded(async {
         let liar = Liar::start(|connection, command| match command[0].as_str() {
             "SUBSCRIBE" if connection < 2 => Some("-NOPERM no\r\n".to_owned()),
-            "SUBSCRIBE" => Some(String::new()),
             "PING" if command.len() == 2 && connection < 2 => Some("+PONG\r\n".to_owned()),
             _ => None,
         })
         .await;
-        let store = RedisStore::connect(&liar.url()).await.unwrap();
+        let store = connect(&liar.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap_err();
         until(&mut events, &Event::Disconnected).await;
@@ -171,7 +168,7 @@ async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let proxy = Proxy::in_front_of(&server).await.unwrap();
-        let options = RedisOptions::new().silence_timeout(Duration::from_millis(300));
+        let options = options().silence_timeout(Duration::from_millis(300));
         let store = options.connect(proxy.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("kept").await.unwrap();
@@ -191,7 +188,7 @@ async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
 async fn a_flood_of_messages_arrives_whole_or_is_told() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(&server.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         let flood = "for i = 1, 20000 do redis.call('PUBLISH', 'channel', i) end";

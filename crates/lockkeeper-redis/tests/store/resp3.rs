@@ -2,16 +2,15 @@
 
 use lockkeeper_core::store::{Event, Form, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::RedisOptions;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{acquire, bounded, leave, until};
+use crate::support::{acquire, bounded, leave, options, until};
 
 /// Holds, listens, and hears what is published by `publish`.
 async fn everything_works(url: &str, server: &Server, publish: impl AsyncFnOnce()) {
-    let store = RedisOptions::new().resp3(true).connect(url).await.unwrap();
+    let store = options().resp3(true).connect(url).await.unwrap();
     let mut events = store.events().unwrap();
     store.subscribe("channel").await.unwrap();
     let granted = store.call(acquire("{name}", "a", Form::Source)).await;

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Event, Form, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::sentinel::Watched;
 use tokio::time::timeout;
 
-use crate::support::{acquire, bounded, eventually, until, verify};
+use crate::support::{acquire, bounded, connect, eventually, until, verify};
 
 const FAILOVER: Duration = Duration::from_secs(60);
 
@@ -26,7 +25,7 @@ async fn the_primary_is_found_by_one_sentinel_of_several() {
         let watched = Watched::pooled().await.unwrap();
         let sentinel = watched.sentinels()[2].address();
         let url = format!("redis-sentinel://127.0.0.1:1,{sentinel}/locks");
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let reply = store.call(acquire("name", "a", Form::Source)).await;
         assert_eq!(reply.unwrap().status(), Status::Granted);
         let kept = watched.servers()[0].command(&["EXISTS", "name"]).await;
@@ -42,11 +41,11 @@ async fn nobody_to_ask_and_nothing_to_find_are_told_at_once() {
         let watched = Watched::pooled().await.unwrap();
         let begun = Instant::now();
         let url = watched.url().replace("/locks", "/others");
-        let error = RedisStore::connect(&url).await.unwrap_err();
+        let error = connect(&url).await.unwrap_err();
         assert!(!error.is_transient());
         let shown = refused(error);
         assert!(shown.contains("No such master"), "{shown}");
-        let error = RedisStore::connect("redis-sentinel://127.0.0.1:1/locks").await;
+        let error = connect("redis-sentinel://127.0.0.1:1/locks").await;
         let error = error.unwrap_err();
         assert!(error.is_transient(), "{error}");
         assert!(refused(error).contains("Connection refused"));
@@ -67,13 +66,13 @@ async fn sentinels_have_a_password_of_their_own() {
             .start()
             .await
             .unwrap();
-        let store = RedisStore::connect(&watched.url()).await.unwrap();
+        let store = connect(&watched.url()).await.unwrap();
         assert!(!format!("{store:?}").contains("hunter2"));
         for (password, code) in [("?sentinel_password=wrong", "WRONGPASS"), ("", "NOAUTH")] {
             let url = watched
                 .url()
                 .replace("?sentinel_password=hunter2", password);
-            let shown = refused(RedisStore::connect(&url).await.unwrap_err());
+            let shown = refused(connect(&url).await.unwrap_err());
             assert!(
                 shown.contains(code) && shown.contains("password"),
                 "{shown}"
@@ -88,7 +87,7 @@ async fn sentinels_have_a_password_of_their_own() {
 async fn a_killed_primary_is_replaced_with_all_its_subscriptions() {
     timeout(FAILOVER, async {
         let mut watched = Watched::start().await.unwrap();
-        let store = RedisStore::connect(&watched.url()).await.unwrap();
+        let store = connect(&watched.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("channel").await.unwrap();
         store
@@ -118,7 +117,7 @@ async fn a_killed_primary_is_replaced_with_all_its_subscriptions() {
 async fn a_primary_that_is_replaced_while_it_is_well_is_left_at_once() {
     timeout(FAILOVER, async {
         let watched = Watched::start().await.unwrap();
-        let store = RedisStore::connect(&watched.url()).await.unwrap();
+        let store = connect(&watched.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store
             .call(acquire("name", "a", Form::Source))

@@ -5,26 +5,26 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Outcome, Reply, Store, Value};
 use lockkeeper_lua::{Status, name};
-use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_redis::{RedisOptions, RedisStore, Transport};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::cluster::{listeners, names, teach};
-use crate::support::{acquire, bounded, eventually, leave, until};
+use crate::support::{acquire, bounded, connect, eventually, leave, options, transport, until};
 
 /// How long a store here may not know what the server has taken away, in place of 5 s.
 const SILENCE: Duration = Duration::from_millis(400);
 
 /// With both protocols; each looks after its subscriptions every [`SILENCE`].
 fn both() -> [RedisOptions; 2] {
-    [false, true].map(|resp3| RedisOptions::new().silence_timeout(SILENCE).resp3(resp3))
+    [false, true].map(|resp3| options().silence_timeout(SILENCE).resp3(resp3))
 }
 
 /// One that never looks after them within the test.
 fn careless() -> RedisOptions {
-    RedisOptions::new().silence_timeout(Duration::from_secs(600))
+    options().silence_timeout(Duration::from_secs(600))
 }
 
 async fn executed(cluster: &Cluster, command: &str) -> u64 {
@@ -87,7 +87,7 @@ async fn a_wake_stays_with_the_node_of_its_name_from_version_7() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
         let sharded = cluster.has_sharded_messages().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         // A name in the slot of the channel that the script is given.
         let slot = cluster.slot_of("wake").await.unwrap();
@@ -157,7 +157,7 @@ async fn a_slot_that_nobody_admits_to_have_may_be_asked_for_again() {
 async fn channels_of_clients_are_heard_from_every_node() {
     bounded(async {
         let cluster = Cluster::pooled().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let channel = "lockkeeper.client:0c5e7a4e-6b1f-4a53-8a51-3f4f52d4a8c9";
         store.subscribe(channel).await.unwrap();
@@ -176,7 +176,7 @@ async fn channels_of_clients_are_heard_from_every_node() {
 async fn an_inspection_counts_who_listens() {
     bounded(async {
         let cluster = Cluster::pooled().await.unwrap();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = connect(&cluster.url()).await.unwrap();
         store.subscribe("{counted}").await.unwrap();
         let keys = ["", "holders", "queue", "state"].map(|part| format!("{{counted}}{part}"));
         let item = ScriptCall::new(&name::INSPECT, keys, ["{counted}".to_owned()]);
@@ -193,10 +193,8 @@ async fn a_node_by_itself_decides_as_one_of_many_does() {
     bounded(async {
         let cluster = Cluster::options().primaries(1).replicas(0);
         let cluster = cluster.start().await.unwrap();
-        let by_cluster = RedisStore::connect(&cluster.url()).await.unwrap();
-        let alone = RedisStore::connect(&cluster.nodes()[0].url())
-            .await
-            .unwrap();
+        let by_cluster = connect(&cluster.url()).await.unwrap();
+        let alone = connect(&cluster.nodes()[0].url()).await.unwrap();
         let mut events = alone.events().unwrap();
         alone.subscribe("wake").await.unwrap();
         by_cluster
@@ -273,6 +271,42 @@ async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_i
             println!("deaf for {:?}, looking every {SILENCE:?}", begun.elapsed());
             cluster.publish(channel, "hello").await.unwrap();
             until(&mut events, &Event::message(channel.clone(), "hello")).await;
+        }
+    })
+    .await;
+}
+
+/// It looks after its subscriptions in minutes, and fred hears nothing of what the server takes.
+#[tokio::test]
+async fn a_subscription_that_was_taken_away_is_missed_at_once_over_redis_rs() {
+    bounded(async {
+        let cluster = Cluster::options().replicas(0).start().await.unwrap();
+        let sharded = cluster.has_sharded_messages().await.unwrap();
+        if transport() == Transport::Fred || !sharded {
+            return;
+        }
+        for resp3 in [false, true] {
+            let options = careless().resp3(resp3);
+            let store = options.connect(&cluster.url()).await.unwrap();
+            let mut events = store.events().unwrap();
+            let names = names(&cluster, 3).await;
+            settled(&cluster, &store, &names[0][2]).await;
+            let channel = &names[0][0];
+            store.subscribe(channel).await.unwrap();
+            let slot = cluster.slot_of(channel).await.unwrap();
+            let begun = Instant::now();
+            cluster.migrate(slot, 1).await.unwrap();
+            eventually("it follows", async || {
+                listeners(&cluster, 1, channel).await == 1
+            })
+            .await;
+            // By looking at the map, which it does every 10 s, it might have found out too.
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            until(&mut events, &Event::Reconnected).await;
+            for name in [channel, &names[0][2]] {
+                let slot = cluster.slot_of(name).await.unwrap();
+                cluster.migrate(slot, 0).await.unwrap();
+            }
         }
     })
     .await;
@@ -396,7 +430,7 @@ async fn a_refused_subscription_to_a_name_leaves_the_others_alone() {
 async fn a_line_without_subscriptions_is_asked_for_signs_of_life_too() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let options = RedisOptions::new().silence_timeout(SILENCE);
+        let options = options().silence_timeout(SILENCE);
         let store = options.connect(&cluster.url()).await.unwrap();
         store.subscribe("lockkeeper.client:me").await.unwrap();
         for node in cluster.nodes() {

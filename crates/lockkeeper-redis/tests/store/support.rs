@@ -11,6 +11,7 @@ use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
+pub(crate) use lockkeeper_testkit::site::{options, transport};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -34,6 +35,11 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     };
     let looked = tokio::time::timeout(LIMIT / 2, look).await;
     assert!(looked.is_ok(), "never came true: {what}");
+}
+
+/// Connects by the library that the tests are told.
+pub(crate) async fn connect(url: &str) -> lockkeeper_core::Result<RedisStore> {
+    options().connect(url).await
 }
 
 /// How many connections there are by TCP. This question is asked over the unix socket and does not count itself.
@@ -178,6 +184,7 @@ fn honest(command: &[String]) -> String {
             .map_or("+PONG\r\n".to_owned(), |text| bulk(text)),
         "CLIENT" => ":1\r\n".to_owned(),
         "INFO" => bulk("redis_version:7.0.15\r\n"),
+        "SUBSCRIBE" => format!("*3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(&command[1])),
         // EVALSHA sha 1 key request claim
         "EVALSHA" => held(&command[4]),
         _ => "+OK\r\n".to_owned(),

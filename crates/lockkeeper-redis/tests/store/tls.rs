@@ -5,12 +5,12 @@ use std::time::Duration;
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Form, Store};
 use lockkeeper_lua::Status;
-use lockkeeper_redis::{RedisOptions, RedisStore};
+use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{acquire, bounded, verify};
+use crate::support::{acquire, bounded, connect, options, verify};
 
 fn settings(server: &Server) -> String {
     let file = |name| server.file(name);
@@ -29,7 +29,7 @@ async fn scripts_and_messages_pass_through_tls() {
         for host in ["127.0.0.1", "localhost"] {
             let port = server.port();
             let url = format!("rediss://{host}:{port}?{}", settings(&server));
-            let store = RedisStore::connect(&url).await.unwrap();
+            let store = connect(&url).await.unwrap();
             store.subscribe("channel").await.unwrap();
             let reply = store.call(acquire(host, "a", Form::Source)).await;
             assert_eq!(reply.unwrap().status(), Status::Granted);
@@ -45,12 +45,12 @@ async fn a_server_or_client_that_nobody_vouches_for_is_refused() {
         let server = Server::options().tls().start().await.unwrap();
         let (address, file) = (server.address(), |name: &str| server.file(name));
         let url = format!("rediss://{address}?ca={}", file("stranger.pem"));
-        let error = RedisStore::connect(&url).await.unwrap_err();
+        let error = connect(&url).await.unwrap_err();
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("not signed by an authority"), "{text}");
         let url = format!("rediss://{address}?ca={}", file("ca.pem"));
-        let error = RedisStore::connect(&url).await.unwrap_err();
+        let error = connect(&url).await.unwrap_err();
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
         let text = error.to_string();
         assert!(!text.contains(['{', '(']), "Rust's debug form: {text}");
@@ -63,7 +63,7 @@ async fn a_url_that_is_wrong_about_tls_is_told_of_the_other_scheme() {
     bounded(async {
         let (plain, wrapped) = (Server::start(), Server::options().tls().start());
         let (plain, wrapped) = (plain.await.unwrap(), wrapped.await.unwrap());
-        let options = || RedisOptions::new().connect_timeout(Duration::from_secs(2));
+        let options = || options().connect_timeout(Duration::from_secs(2));
         let ca = wrapped.file("ca.pem");
         for (url, hint) in [
             (
@@ -118,7 +118,7 @@ async fn nodes_are_found_whose_certificates_carry_names_only() {
         let node = &cluster.nodes()[0];
         let (port, settings) = (node.port(), settings(node));
         let url = format!("rediss-cluster://localhost:{port}?{settings}");
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         use_every_node(&store).await;
         // A slot that moves is found by a redirection, which names addresses.
         let slot = cluster.slot_of("{name1}").await.unwrap();
@@ -143,7 +143,7 @@ async fn names_that_lead_nowhere_from_here_are_mapped_by_the_url() {
         let (port, settings) = (node.port(), settings(node));
         let url =
             format!("rediss-cluster://localhost:{port}?{settings}&map=inner.invalid=localhost");
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         use_every_node(&store).await;
     })
     .await;
@@ -164,7 +164,7 @@ async fn files_that_are_no_good_are_a_config_error_that_names_the_setting() {
             (format!("ca={0}&cert={0}&key={0}", file("ca.pem")), "key"),
         ] {
             let url = format!("rediss://{}?{settings}", server.address());
-            let error = RedisStore::connect(&url).await.unwrap_err();
+            let error = connect(&url).await.unwrap_err();
             assert!(matches!(error, Error::Config { .. }), "{error:?}");
             assert!(error.to_string().contains(part), "{error}");
         }
@@ -178,7 +178,7 @@ async fn every_node_of_a_cluster_is_found_through_tls() {
         let cluster = Cluster::options().replicas(0).tls().start().await.unwrap();
         let node = &cluster.nodes()[0];
         let url = format!("rediss-cluster://{}?{}", node.address(), settings(node));
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         assert_eq!(store.servers().len(), 3);
         for number in 0..20 {
             let name = format!("{{name{number}}}");
@@ -194,7 +194,7 @@ async fn sentinels_and_what_they_watch_are_found_through_tls() {
     bounded(async {
         let watched = Watched::options().tls().start().await.unwrap();
         let url = format!("{}?{}", watched.url(), settings(&watched.sentinels()[0]));
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let reply = store.call(acquire("name", "a", Form::Source)).await;
         assert_eq!(reply.unwrap().status(), Status::Granted);
     })

@@ -30,12 +30,17 @@ impl Texts {
     pub fn of<T: Display>(items: impl IntoIterator<Item = T>) -> Self {
         let items = items.into_iter();
         let (least, _) = items.size_hint();
-        let mut texts = Self {
-            buffer: String::with_capacity(least * USUAL),
-            ends: Vec::with_capacity(least),
-        };
+        let mut texts = Self::with_capacity(least, least * USUAL);
         items.for_each(|item| texts.push(item));
         texts
+    }
+
+    /// An empty list with room for so many texts of so many bytes together.
+    pub fn with_capacity(texts: usize, bytes: usize) -> Self {
+        Self {
+            buffer: String::with_capacity(bytes),
+            ends: Vec::with_capacity(texts),
+        }
     }
 
     /// Adds one, as it is displayed.

@@ -1,0 +1,235 @@
+//! Connections by [redis-rs](https://docs.rs/redis): scripts go by its `MultiplexedConnection`, over a socket that is opened and
+//! greeted here; a connection for messages is read by its parser and served in [`messages`].
+//!
+//! A request whose future is dropped shifts no answer: the library takes the answer and throws it away. When the socket ends, so
+//! does the library's task, and everything that was under way is told at once.
+
+mod messages;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use lockkeeper_core::store::{StoreError, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, RedisConnectionInfo,
+    RedisError,
+};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::{Answer, Change, Changed, Lifeline, Listener, Opened, no_answer};
+use crate::failure::{self, CLOSED, GIBBERISH};
+use crate::options::RedisOptions;
+use crate::reply;
+use crate::request::Outgoing;
+use crate::target::Target;
+use messages::Messages;
+
+/// How many requests may wait for the task that writes them; further ones wait in their turn. Enough for all that arrive
+/// between two writes.
+const QUEUE: usize = 256;
+
+/// One connection.
+pub(crate) enum Wire {
+    Scripts(Scripts),
+    Messages(Messages),
+}
+
+pub(crate) struct Scripts {
+    connection: MultiplexedConnection,
+    /// Of the task that writes and reads.
+    task: AbortHandle,
+}
+
+impl Scripts {
+    /// The library's handle. Once its task has ended, certainly nothing is sent any more, and the library would not say so.
+    fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
+        match self.task.is_finished() {
+            true => Err(StoreError::not_sent(CLOSED)),
+            false => Ok(self.connection.clone()),
+        }
+    }
+}
+
+/// See [`super::Wire::open`].
+pub(crate) async fn open(
+    target: &Target,
+    options: &RedisOptions,
+    listener: Option<Listener>,
+) -> Result<Opened, StoreError> {
+    let opening = Box::pin(socket::open(target, options));
+    let late = |_| failure::late(options.connect_timeout);
+    let (socket, hello) = timeout(options.connect_timeout, opening)
+        .await
+        .map_err(late)??;
+    let (wire, lifeline) = match listener {
+        Some(listener) => {
+            let (messages, life) = messages::start(socket, listener);
+            (Wire::Messages(messages), Lifeline::spawn(life))
+        }
+        None => {
+            // The server has been greeted: this sends nothing.
+            let info = RedisConnectionInfo::default()
+                .set_protocol(ProtocolVersion::RESP2)
+                .set_skip_set_lib_name();
+            let config = AsyncConnectionConfig::new()
+                .set_response_timeout(None)
+                .set_pipeline_buffer_size(QUEUE);
+            let made = MultiplexedConnection::new_with_config(&info, socket, config).await;
+            let (connection, driver) =
+                made.map_err(|error| StoreError::not_sent(words(&error)).with_source(error))?;
+            let life = async {
+                driver.await;
+                CLOSED.to_owned()
+            };
+            let lifeline = Lifeline::spawn(life);
+            let task = lifeline.0.abort_handle();
+            (Wire::Scripts(Scripts { connection, task }), lifeline)
+        }
+    };
+    Ok(Opened {
+        wire: super::Wire::RedisRs(wire),
+        lifeline,
+        hello,
+    })
+}
+
+impl Wire {
+    /// See [`super::Wire::request`].
+    pub(super) async fn request(
+        &self,
+        request: &Outgoing,
+        sharded: bool,
+        patience: Duration,
+    ) -> Answer {
+        let command = command(request, sharded);
+        match self {
+            Self::Scripts(scripts) => {
+                let mut connection = scripts.connection()?;
+                let value = at_once(connection.send_packed_command(&command));
+                let value = timeout(patience, value).await;
+                answer(value.map_err(|_| no_answer())?.map_err(unknown)?)
+            }
+            Self::Messages(messages) => {
+                let answer = messages.request(command.get_packed_command());
+                timeout(patience, answer).await.map_err(|_| no_answer())?
+            }
+        }
+    }
+
+    /// See [`super::Wire::request_asking`].
+    pub(super) async fn request_asking(
+        &self,
+        request: &Outgoing,
+        sharded: bool,
+        patience: Duration,
+    ) -> Answer {
+        let Self::Scripts(scripts) = self else {
+            return Err(StoreError::not_sent("this connection is for messages"));
+        };
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING");
+        pipeline.add_command(command(request, sharded));
+        let mut connection = scripts.connection()?;
+        let values = at_once(connection.send_packed_commands(&pipeline, 0, 2));
+        let values = timeout(patience, values).await;
+        let values = values.map_err(|_| no_answer())?.map_err(unknown)?;
+        let mut answers = values.into_iter().map(answer);
+        match (answers.next(), answers.next()) {
+            (Some(asked), Some(answer)) => asked.and(answer),
+            _ => Err(super::out_of_step()),
+        }
+    }
+
+    /// See [`super::Wire::change`].
+    pub(super) async fn change(
+        &self,
+        changes: &[Change<'_>],
+        patience: Duration,
+    ) -> Result<Vec<Changed>, StoreError> {
+        let Self::Messages(messages) = self else {
+            return Err(StoreError::unknown("this connection is for scripts"));
+        };
+        let changed = messages.change(changes);
+        timeout(patience, changed).await.map_err(|_| no_answer())?
+    }
+
+    /// See [`super::Wire::end`].
+    pub(super) async fn end(&self) {
+        // Whatever comes of it, the connection is dropped next.
+        let quit = Outgoing::plain("QUIT", []);
+        let _ = self.request(&quit, false, Duration::MAX).await;
+    }
+}
+
+/// Queues a request when it is first polled. The queue of tokio would else let a task wait that has polled very much without
+/// a pause, and requests would leave in another order than that of their first polls.
+fn at_once<T>(request: impl Future<Output = T>) -> impl Future<Output = T> {
+    tokio::task::unconstrained(request)
+}
+
+fn command(request: &Outgoing, sharded: bool) -> Cmd {
+    let script = request.script(sharded);
+    let words = || {
+        std::iter::once(request.name)
+            .chain(script)
+            .chain(request.args.iter())
+    };
+    let mut command = Cmd::with_capacity(words().count(), words().map(str::len).sum());
+    for word in words() {
+        command.arg(word);
+    }
+    command
+}
+
+/// What is known about a request that the library answered with an error of its own: it may have left.
+fn unknown(error: RedisError) -> StoreError {
+    StoreError::unknown(words(&error)).with_source(error)
+}
+
+fn words(error: &RedisError) -> String {
+    let source = std::error::Error::source(error);
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(error) => failure::words_of_io(error),
+        None if error.kind() == ErrorKind::Parse => GIBBERISH.to_owned(),
+        None => error.to_string(),
+    }
+}
+
+/// A reply as it stands in the store seam.
+fn answer(value: redis::Value) -> Answer {
+    match value {
+        redis::Value::ServerError(error) => {
+            let text = match error.details() {
+                Some(details) => format!("{} {details}", error.code()),
+                None => error.code().to_owned(),
+            };
+            Err(reply::refused(&text))
+        }
+        value => Ok(plain(value)),
+    }
+}
+
+/// In the words of RESP2: a map is the list of its keys and values. What no server answers to a request of ours becomes `Nil`,
+/// which no reader takes for anything.
+fn plain(value: redis::Value) -> Value {
+    use redis::Value as Reply;
+
+    match value {
+        Reply::Int(number) => Value::Integer(number),
+        Reply::BulkString(bytes) => Value::Bytes(bytes),
+        Reply::SimpleString(text) | Reply::VerbatimString { text, .. } => {
+            Value::Bytes(text.into_bytes())
+        }
+        Reply::Okay => Value::Bytes(b"OK".to_vec()),
+        Reply::Array(values) => Value::List(values.into_iter().map(plain).collect()),
+        Reply::Map(pairs) => {
+            let pairs = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+            Value::List(pairs.map(plain).collect())
+        }
+        _ => Value::Nil,
+    }
+}
