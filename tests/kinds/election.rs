@@ -159,40 +159,6 @@ async fn a_resignation_hands_over_by_one_message() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_resignation_takes_beside_a_round_trip_on_a_server() -> Result<()> {
-    let server = Server::start().await?;
-    let (one, other) = (
-        election(&server, "one").await?,
-        election(&server, "two").await?,
-    );
-    let (mut gaps, mut trips) = (Vec::new(), Vec::new());
-    let mut leadership = one.campaign().await?;
-    for round in 0..50 {
-        let candidate = if round % 2 == 0 { &other } else { &one };
-        let standby = stand(candidate, 1).await?;
-        let asked = Instant::now();
-        leadership.verify().await?;
-        trips.push(asked.elapsed());
-        let resigned = Instant::now();
-        let (released, led) = tokio::join!(leadership.resign(), async {
-            let next = timeout(SOON, standby).await???;
-            anyhow::Ok((next, resigned.elapsed()))
-        });
-        released?;
-        let (next, gap) = led?;
-        ensure!(next.is_leader());
-        (leadership, gaps) = (next, [gaps, vec![gap]].concat());
-    }
-    gaps.sort();
-    trips.sort();
-    println!(
-        "a resignation's gap: median {:?}; a round trip: median {:?}",
-        gaps[25], trips[25]
-    );
-    Ok(())
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_a_leader_proclaims_is_seen_in_order_and_since_the_first() -> Result<()> {
     let server = MemoryStore::new();
