@@ -77,7 +77,7 @@ impl Checks {
         let script = call.item.script.name;
         let mut violation = None;
         if script == latch::ARM.name {
-            violation = self.armed(name, call, reply, now);
+            violation = self.armed(name, (call, reply), server, now);
         } else if script == latch::COUNT_DOWN.name && reply.status() == Status::Counts {
             self.counted(name, labelled(call, "id")[0], server, now);
         }
@@ -99,7 +99,13 @@ impl Checks {
     }
 
     /// An arming was answered.
-    fn armed(&mut self, name: usize, call: &Call, reply: &Reply, now: Duration) -> Broken {
+    fn armed(
+        &mut self,
+        name: usize,
+        (call, reply): (&Call, &Reply),
+        server: &MemoryStore,
+        now: Duration,
+    ) -> Broken {
         let numbers = [0, 1, 2].map(|at| reply.field(at).and_then(Value::as_i64));
         let (Status::Counts, [Some(left), Some(n), Some(1)]) = (reply.status(), numbers) else {
             return None;
@@ -110,14 +116,16 @@ impl Checks {
             ttl: Duration::from_millis(ttl.parse().unwrap_or_default()),
             kept: now,
         };
+        // Repeated, it changes nothing, unless the latch has ended meanwhile: that is armed anew, for a whole ttl.
+        let main = &self.places[name].main;
+        let lives = server.execute(&["PTTL", main]).ok().and_then(|it| it.as_i64());
+        let is_whole = lives == i64::try_from(new.ttl.as_millis()).ok();
         let stood = self.latches.last.get(&name);
-        let again = stood.is_some_and(|stood| stood.claim == claim);
-        // Repeated late it arms one that has ended anew, and otherwise changes nothing.
-        let key = (name, claim.to_owned());
-        let counted = self.latches.counted.entry(key).or_default();
-        if again && (left < n || counted.is_empty() && n > 0) {
+        if left < n || !is_whole || stood.is_some_and(|it| it.claim == claim && it.kept == now) {
             return None;
         }
+        let key = (name, claim.to_owned());
+        let counted = self.latches.counted.entry(key).or_default();
         counted.clear();
         let over = stood.is_none_or(|it| now + it.slack() >= it.kept + it.ttl);
         self.latches.last.insert(name, new);
