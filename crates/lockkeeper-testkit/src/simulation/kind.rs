@@ -342,6 +342,12 @@ impl KindModel {
         Some((left.parse().ok()?, n.parse().ok()?, claim.to_owned()))
     }
 
+    /// Whether the server knows ids that have counted the latch down whose main key this is.
+    pub(super) fn has_ids(server: &MemoryStore, main: &str) -> bool {
+        let found = server.execute(&["EXISTS", &part(main, "counted")]);
+        found.is_ok_and(|found| found == Value::Integer(1))
+    }
+
     /// What has come of the work whose main key this is: its claim, its token and its result.
     pub(super) fn result(self, server: &MemoryStore, main: &str) -> Option<(String, u64, String)> {
         let fields = ["HMGET", &part(main, "record"), "claim", "token", "value"];

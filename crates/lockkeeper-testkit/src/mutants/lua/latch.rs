@@ -4,8 +4,8 @@ use lockkeeper_lua::latch;
 
 use super::{Mutant, Where, mutant};
 
-/// Those that the search must find.
-pub(super) const SEARCHED: &[Mutant] = &[
+/// Mutants of the scripts of a latch, which the search and the simulation must find.
+pub const LATCH: &[Mutant] = &[
     mutant(
         "latch_count_takes_its_ttl_for_an_id",
         &latch::COUNT_DOWN,

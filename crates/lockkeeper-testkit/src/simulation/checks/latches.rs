@@ -166,6 +166,7 @@ impl Checks {
         let rule = match counted {
             _ if came > counted => "a count that nobody made",
             _ if left > 0 && came < counted && !self.forgets => "a count that was lost",
+            _ if left == 0 && KindModel::has_ids(server, main) => "ids of a latch that is open",
             _ => return None,
         };
         Some((rule, format!("{left} of {n} are to come, {counted} have counted")))
