@@ -13,7 +13,7 @@ use lockkeeper::{
     Client, Election, Error, HandOver, Leader, Leaders, Leadership, LossReason, MultiLock, Mutex,
     Waiter,
 };
-use lockkeeper_lua::election;
+use lockkeeper_lua::{election, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::faulty::Fate;
@@ -155,7 +155,7 @@ async fn a_resignation_hands_over_by_one_message() -> Result<()> {
     let next = standby.await??;
     ensure!(next.is_leader() && began.elapsed() < Duration::from_millis(10));
     // The name was inflated meanwhile, and nothing was asked in vain.
-    ensure!(requests.sent(&lockkeeper_lua::lock::RELEASE_THIN) == 0);
+    ensure!(requests.sent(&lock::RELEASE_THIN) == 0);
     Ok(())
 }
 
@@ -466,6 +466,20 @@ async fn run_ends_by_what_asking_again_does_not_mend() -> Result<()> {
     client.close().await;
     let closed = Election::new(&client, "other").run(never).await;
     ensure!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_asks_a_server_that_refuses_again_and_not_without_a_pause() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, requests) = faulty(&server, TTL)?;
+    for _ in 0..100 {
+        requests.plan(&lock::ACQUIRE, Fate::Refuse("OOM command not allowed"));
+    }
+    let began = Instant::now();
+    let election = Election::new(&client, "name");
+    election.run(|_| async { ControlFlow::Break(()) }).await?;
+    ensure!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
     Ok(())
 }
 
