@@ -194,6 +194,9 @@ async fn options_that_do_not_go_together_are_refused_before_anything_is_asked() 
         &["--lock", "api", "--value", "v"],
         &["--value", "v"],
         &["--elect", "api", "--once-per", "1d"],
+        &["--elect", "api", "--slot", "a"],
+        &["--elect", "api", "--limit", "2"],
+        &["--elect", "api", "--permits", "2"],
         &["--elect", "api", "--elect", "other"],
     ] {
         let words = [&["run"], words, &["--", "echo", "ran"]].concat();
