@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use lockkeeper::{
-    Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore,
-};
+use lockkeeper::{Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};

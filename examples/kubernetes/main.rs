@@ -33,7 +33,9 @@ const MANIFEST: &str = include_str!("deployment.yaml");
 /// The path that the probe of the manifest asks for.
 fn probe() -> anyhow::Result<&'static str> {
     let (_, probe) = MANIFEST.split_once("readinessProbe:").context("no probe")?;
-    let path = probe.lines().find_map(|line| line.trim().strip_prefix("path: "));
+    let path = probe
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("path: "));
     path.context("the probe asks for nothing")
 }
 

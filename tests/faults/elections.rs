@@ -107,14 +107,21 @@ async fn observe(client: Client, seen: Arc<Mutex<BTreeSet<FencingToken>>>) -> Re
         let Some(leader) = leader? else { continue };
         let mut seen = seen.lock();
         let last = seen.last().copied();
-        ensure!(last.is_none_or(|last| last <= leader.term), "{last:?}, then {leader:?}");
+        ensure!(
+            last.is_none_or(|last| last <= leader.term),
+            "{last:?}, then {leader:?}"
+        );
         seen.insert(leader.term);
     }
     bail!("the stream ended")
 }
 
 /// Lets so many terms end, each way in turn; for how long nobody led then.
-async fn reign(server: &Server, terms: usize, cuts: &Proxy) -> Result<BTreeMap<End, Vec<Duration>>> {
+async fn reign(
+    server: &Server,
+    terms: usize,
+    cuts: &Proxy,
+) -> Result<BTreeMap<End, Vec<Duration>>> {
     let mut hosts = Vec::new();
     for _ in 0..4 {
         hosts.push(Host::start(server).await?);
@@ -173,7 +180,11 @@ async fn terms_of_processes(terms: usize) -> Result<()> {
     for (how, mut gaps) in gaps {
         gaps.sort();
         let longest = gaps.last().copied().context("no gap")?;
-        println!("{how:?}: {} terms, nobody led for {:?} at the median, {longest:?} at most", gaps.len(), gaps[gaps.len() / 2]);
+        println!(
+            "{how:?}: {} terms, nobody led for {:?} at the median, {longest:?} at most",
+            gaps.len(),
+            gaps[gaps.len() / 2]
+        );
         ensure!(longest <= TTL + HEARTBEAT + LATE, "{how:?}: {longest:?}");
     }
     Ok(())

@@ -479,7 +479,11 @@ async fn run_asks_a_server_that_refuses_again_and_not_without_a_pause() -> Resul
     let began = Instant::now();
     let election = Election::new(&client, "name");
     election.run(|_| async { ControlFlow::Break(()) }).await?;
-    ensure!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+    ensure!(
+        began.elapsed() >= Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 

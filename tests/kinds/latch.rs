@@ -376,7 +376,18 @@ async fn any_id_counts(site: &impl Site) -> Result<()> {
     let latch = latch(site).await?;
     let long = "ü".repeat(128);
     let ids = [
-        "\0", "\n", "\r\n", " ", "a b", "\u{1b}[2J", "{name}", "0", "-inf", "NaN", "(", &long,
+        "\0",
+        "\n",
+        "\r\n",
+        " ",
+        "a b",
+        "\u{1b}[2J",
+        "{name}",
+        "0",
+        "-inf",
+        "NaN",
+        "(",
+        &long,
     ];
     let n = u32::try_from(ids.len())?;
     latch.arm(n).await?;

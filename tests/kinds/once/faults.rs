@@ -153,8 +153,15 @@ async fn a_call_that_is_dropped_at_any_await_leaves_the_work_to_others() -> Resu
         let second = timeout(SOON, make(&other, "second")).await??;
         // One that is done is stored, whoever has given up meanwhile.
         let is_stored = second == stored("first");
-        ensure!(is_stored || first.is_none() && second == ran("second"), "{polls}: {second:?}");
-        ensure!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        ensure!(
+            is_stored || first.is_none() && second == ran("second"),
+            "{polls}: {second:?}"
+        );
+        ensure!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
         ensure!(other.forget().await?);
     }
     ensure!((4..15).contains(&given_up), "given up {given_up} times");

@@ -108,13 +108,18 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
 #[tokio::test]
 async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
     let unit = include_str!("../../../../examples/election.service");
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart="));
+    let start = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
     let (command, _) = start
         .and_then(|start| start.split_once(" -- "))
         .context("it starts no program")?;
     let host = command.replace("%H", "db1");
     let words: Vec<&str> = host.split(' ').collect();
-    ensure!(words[..2] == ["/usr/local/bin/lockkeeper", "run"], "{words:?}");
+    ensure!(
+        words[..2] == ["/usr/local/bin/lockkeeper", "run"],
+        "{words:?}"
+    );
     let server = Server::start().await?;
     let mut watch = Watch::start(&server)?;
     ensure!(watch.next().await?["term"].is_null());

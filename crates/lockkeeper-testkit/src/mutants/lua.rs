@@ -177,6 +177,7 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
         .chain(permits::SEARCHED)
         .chain(ONCE)
         .chain(LATCH)
+        .chain(latch::SEARCHED)
         .chain(ELECTION)
         .chain(election::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)

@@ -27,8 +27,8 @@ use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
 
-pub(super) use laws::claims;
 use latches::Latches;
+pub(super) use laws::claims;
 use laws::{Item, Verb, items, labelled, replaced, verb};
 use leaders::Leaders;
 use majority::Majorities;

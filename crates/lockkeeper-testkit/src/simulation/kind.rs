@@ -142,7 +142,9 @@ impl KindModel {
                 .permits(permits)
                 .target(),
             // Of work it is what excludes a run of it.
-            Self::Mutex | Self::Once | Self::Latch | Self::RedlockPart => Mutex::new(client, name).target(),
+            Self::Mutex | Self::Once | Self::Latch | Self::RedlockPart => {
+                Mutex::new(client, name).target()
+            }
             Self::Reentrant => ReentrantLock::new(client, name).target(),
             Self::Fair => FairLock::new(client, name).target(),
             Self::RwLock if reads => RwLock::new(client, name).reader().target(),
@@ -236,7 +238,9 @@ impl KindModel {
                 repeats
             }
             // A claim that is granted again has the token that was written back meanwhile.
-            Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => is_larger || repeats,
+            Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => {
+                is_larger || repeats
+            }
             Self::Reentrant | Self::Fair => is_larger || joins,
             // That new tokens are the largest, and that each is one claim's, is said of all of them.
             Self::Semaphore => true,

@@ -81,7 +81,12 @@ async fn turn(host: &Host, name: usize, random: &mut Rng) -> std::result::Result
             let counting = given_up(latch.count_down(&id), polls).await;
             told(link, "counts", counting, world)
         }
-        4 => told(link, "looks", given_up(latch.remaining(), polls).await, world),
+        4 => told(
+            link,
+            "looks",
+            given_up(latch.remaining(), polls).await,
+            world,
+        ),
         way => {
             let latch = match way {
                 5 => latch.wait_for(host.spell(random, 0.5)),
@@ -109,7 +114,10 @@ async fn turn(host: &Host, name: usize, random: &mut Rng) -> std::result::Result
 }
 
 /// What comes of this; `None` if it is given up after so many polls.
-async fn given_up<T>(asking: impl Future<Output = Result<T>>, polls: Option<usize>) -> Option<Result<T>> {
+async fn given_up<T>(
+    asking: impl Future<Output = Result<T>>,
+    polls: Option<usize>,
+) -> Option<Result<T>> {
     match polls {
         Some(polls) => drop_after(asking, polls).await,
         None => Some(asking.await),

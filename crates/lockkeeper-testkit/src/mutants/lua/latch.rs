@@ -42,13 +42,6 @@ pub const LATCH: &[Mutant] = &[
         Where::Latch,
     ),
     mutant(
-        "latch_look_waits_for_one_that_lost_its_ids",
-        &latch::LOOK,
-        "if value and (latch.left == 0 or latch.ttl) then",
-        "if value then",
-        Where::Latch,
-    ),
-    mutant(
         "latch_arm_closes_what_is_open",
         &latch::ARM,
         "latch.state == 'armed' or latch.state == 'open'",
@@ -91,3 +84,12 @@ pub const LATCH: &[Mutant] = &[
         Where::Latch,
     ),
 ];
+
+/// Those that the search alone must find: in a history no server loses one of two keys.
+pub(super) const SEARCHED: &[Mutant] = &[mutant(
+    "latch_look_waits_for_one_that_lost_its_ids",
+    &latch::LOOK,
+    "if value and (latch.left == 0 or latch.ttl) then",
+    "if value then",
+    Where::Latch,
+)];

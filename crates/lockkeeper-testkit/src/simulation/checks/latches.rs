@@ -34,6 +34,7 @@ pub(in crate::simulation) struct Latches {
 #[derive(Debug, Clone)]
 struct Armed {
     claim: String,
+    n: usize,
     ttl: Duration,
     /// When it was armed, or an id has counted anew.
     kept: Duration,
@@ -48,7 +49,12 @@ impl Armed {
 
 impl Latches {
     /// Somebody waits from now on; its number.
-    pub(in crate::simulation) fn waits(&mut self, name: usize, client: usize, now: Duration) -> u64 {
+    pub(in crate::simulation) fn waits(
+        &mut self,
+        name: usize,
+        client: usize,
+        now: Duration,
+    ) -> u64 {
         self.number += 1;
         self.waiting.insert(self.number, (name, client, now));
         self.number
@@ -82,16 +88,18 @@ impl Checks {
             self.counted(name, labelled(call, "id")[0], server, now);
         }
         let field = |at: usize| reply.field(at).and_then(Value::as_str);
-        let ended = match (reply.status(), field(0), field(1)) {
-            (Status::Stored, _, Some("open")) => Some(true),
-            (Status::Stored, ..) | (Status::Gone, Some("ended" | "absent"), _) => Some(false),
+        let said = match reply.status() {
+            Status::Stored => field(1),
+            Status::Gone => field(0),
             _ => None,
         };
+        let said = said.unwrap_or_default().to_owned();
+        let ended = (!said.is_empty()).then_some(said == "open");
         if let Some(opened) = ended.filter(|_| script == latch::LOOK.name) {
             self.latches.seen.insert((name, client, opened), now);
         }
         let violation = violation
-            .or_else(|| (ended == Some(false)).then(|| self.has_ended(name, now))?)
+            .or_else(|| (ended == Some(false)).then(|| self.has_ended(name, &said, now))?)
             .or_else(|| self.stands_well(name, server));
         if let Some((rule, what)) = violation {
             self.violate(rule, format!("name{name}: {what}"));
@@ -113,12 +121,16 @@ impl Checks {
         let (claim, ttl) = (labelled(call, "claim")[0], labelled(call, "ttl")[0]);
         let new = Armed {
             claim: claim.to_owned(),
+            n: usize::try_from(n).unwrap_or(usize::MAX),
             ttl: Duration::from_millis(ttl.parse().unwrap_or_default()),
             kept: now,
         };
         // Repeated, it changes nothing, unless the latch has ended meanwhile: that is armed anew, for a whole ttl.
         let main = &self.places[name].main;
-        let lives = server.execute(&["PTTL", main]).ok().and_then(|it| it.as_i64());
+        let lives = server
+            .execute(&["PTTL", main])
+            .ok()
+            .and_then(|it| it.as_i64());
         let is_whole = lives == i64::try_from(new.ttl.as_millis()).ok();
         let stood = self.latches.last.get(&name);
         if left < n || !is_whole || stood.is_some_and(|it| it.claim == claim && it.kept == now) {
@@ -149,11 +161,19 @@ impl Checks {
         }
     }
 
-    /// The server says that the latch of a name is not there any more.
-    fn has_ended(&self, name: usize, now: Duration) -> Broken {
-        let last = self.latches.last.get(&name)?;
-        let early = now + last.slack() < last.kept + last.ttl;
-        (early && !self.forgets).then(|| ("a latch that ended early", short(&last.claim)))
+    /// The server says that the latch of a name has ended, or is absent.
+    fn has_ended(&self, name: usize, said: &str, now: Duration) -> Broken {
+        let last = self.latches.last.get(&name).filter(|_| !self.forgets)?;
+        let lives = |ttls: u32| now + last.slack() * ttls < last.kept + last.ttl * ttls;
+        let counted = self.latches.counted.get(&(name, last.claim.clone()));
+        let opened = counted.is_some_and(|counted| counted.len() >= last.n);
+        let rule = match said {
+            _ if lives(1) => "a latch that ended early",
+            "absent" if !opened && lives(2) => "an end that was forgotten",
+            "ended" if opened => "an opening that was forgotten",
+            _ => return None,
+        };
+        Some((rule, short(&last.claim)))
     }
 
     /// Whether what stands on the server is what the ids that have counted make of it.
@@ -169,7 +189,10 @@ impl Checks {
             _ if left == 0 && KindModel::has_ids(server, main) => "ids of a latch that is open",
             _ => return None,
         };
-        Some((rule, format!("{left} of {n} are to come, {counted} have counted")))
+        Some((
+            rule,
+            format!("{left} of {n} are to come, {counted} have counted"),
+        ))
     }
 
     /// Somebody waits no more: the latch is open, or is not armed.
@@ -182,7 +205,8 @@ impl Checks {
     ) {
         let seen = self.latches.seen.get(&(name, client, passes));
         if seen.is_none_or(|seen| *seen < began) {
-            let what = format!("client {client} since {began:?}, let pass: {passes}, seen {seen:?}");
+            let what =
+                format!("client {client} since {began:?}, let pass: {passes}, seen {seen:?}");
             self.violate("a wait that an earlier look ends", what);
         }
     }
@@ -206,17 +230,22 @@ impl Checks {
             let what = format!("name{name}: {last:?}");
             return self.violate("a latch without an end", what);
         }
-        if stands.is_some_and(|(left, ..)| left > 0) {
+        if stands.as_ref().is_some_and(|(left, ..)| *left > 0) {
             self.latches.idle.remove(&name);
             return;
         }
         let since = *self.latches.idle.entry(name).or_insert(now);
         let Some(calm) = calm else { return };
+        if !self.steady && stands.is_none_or(|(left, ..)| left > 0) {
+            // By a clock that steps back it may end sooner than it was to: who waits looks every 5 s.
+            return;
+        }
         let left = self.latches.waiting.values().find(|(waited, _, began)| {
             *waited == name && now > since.max(*began).max(calm) + PROMPTLY
         });
         if let Some((_, client, began)) = left {
-            let what = format!("client {client} since {began:?} for name{name}, over since {since:?}");
+            let what =
+                format!("client {client} since {began:?} for name{name}, over since {since:?}");
             self.violate("a latch waited for that is not armed", what);
         }
     }
