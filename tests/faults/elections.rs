@@ -141,7 +141,7 @@ async fn reign(
             gaps.entry(how).or_default().push(since.elapsed());
             hosts[host].goes_on(how)?;
         }
-        if spans.len() % 10 == 0 {
+        if spans.len().is_multiple_of(10) {
             cuts.reset_all();
         }
         let how = ENDS[spans.len() % ENDS.len()];
