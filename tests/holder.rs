@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use lockkeeper::{Client, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
+use lockkeeper::{Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
@@ -48,6 +48,7 @@ async fn main() -> Result<()> {
         }
         ["all", names, seconds, ref urls @ ..] => all(urls, names.parse()?, seconds.parse()?).await,
         ["both", first, second, rounds] => both([first, second], rounds.parse()?).await,
+        ["elect", url, name, ttl] => elect(url, name, ttl).await,
         ["permits", url, name, limit] => {
             let client = connect(url, "30000").await?;
             permits(&Semaphore::new(&client, name, limit.parse()?)).await
@@ -56,7 +57,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -130,6 +131,44 @@ async fn hold(client: &Client, name: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Leads again and again. While it leads it says `SPAN` every few milliseconds, from the grant until now; it resigns for each line on the standard input.
+async fn elect(url: &str, name: &str, ttl: &str) -> Result<()> {
+    let settings = Client::builder()
+        .ttl(Duration::from_millis(ttl.parse()?))
+        .waiter_ttl(Duration::from_millis(ttl.parse()?));
+    let client = lockkeeper::connect_later(url, settings).await?;
+    let election = Election::new(&client, name).value(std::process::id().to_string());
+    let mut lines = BufReader::new(stdin()).lines();
+    loop {
+        let leadership = match election.campaign().await {
+            Ok(leadership) => leadership,
+            Err(error) if error.is_transient() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let mut span = ValidSpan {
+            from: now(),
+            until: now(),
+            token: leadership.term().get(),
+            shared: false,
+            holder: std::process::id().to_string(),
+        };
+        // The moment is read before the look, which says that it was true then.
+        while leadership.is_leader() {
+            println!("{span}");
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+                line = lines.next_line() => {
+                    line?.context("nobody reads what it says")?;
+                    break;
+                }
+            }
+            span.until = now();
+        }
+        // Whether it was lost before, or the server did not say, the next campaign finds out.
+        drop(leadership.resign().await);
+    }
 }
 
 /// Puts so many waiters into the queue, one after the other, and says `queued`; then `served I TOKEN` as each is granted.

@@ -26,7 +26,7 @@ struct Arguments {
     /// The first seed; those after it follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, election, once, redlock or mixed [default: all, in turn].
+    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, election, once, latch, redlock or mixed [default: all, in turn].
     #[arg(long, value_parser = workload)]
     kind: Option<Workload>,
     /// How many threads [default: one for each core].

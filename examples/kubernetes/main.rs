@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -25,11 +25,23 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// What a probe asks: the leadership while this pod has one, and how it is told to stop.
-type Leads = watch::Receiver<Option<std::sync::Weak<Leadership>>>;
+type Leads = watch::Receiver<Option<Weak<Leadership>>>;
+
+/// What the cluster is told: it asks where this says.
+const MANIFEST: &str = include_str!("deployment.yaml");
+
+/// The path that the probe of the manifest asks for.
+fn probe() -> anyhow::Result<&'static str> {
+    let (_, probe) = MANIFEST.split_once("readinessProbe:").context("no probe")?;
+    let path = probe
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("path: "));
+    path.context("the probe asks for nothing")
+}
 
 /// The readiness probe: 200 while this pod leads. It compares clocks, and asks no server.
 async fn ready(State(leads): State<Leads>) -> StatusCode {
-    let leadership = leads.borrow().as_ref().and_then(std::sync::Weak::upgrade);
+    let leadership = leads.borrow().as_ref().and_then(Weak::upgrade);
     match leadership.is_some_and(|leadership| leadership.is_leader()) {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -78,7 +90,8 @@ impl Pod {
     /// What the kubelet does every second.
     async fn is_ready(&self) -> anyhow::Result<bool> {
         let mut stream = TcpStream::connect(self.address).await?;
-        let ask = "GET /ready HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n";
+        let path = probe()?;
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n");
         stream.write_all(ask.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

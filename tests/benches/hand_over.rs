@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, FairLock, Guard, Mutex};
+use lockkeeper::{Client, Election, FairLock, Guard, Mutex};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, lock};
@@ -40,11 +40,17 @@ const QUEUES: [usize; 3] = [2, 64, 1_000];
 /// Clients among which those are spread.
 const FAIR_CLIENTS: [usize; 2] = [1, 100];
 
+/// Candidates behind a leader, each with a client of its own.
+const CANDIDATES: [usize; 2] = [1, 8];
+
 /// A direct grant takes this many round trips at most, and `FAIR_EXTRA` more.
 const FAIR_ROUND_TRIPS: f64 = 1.3;
 
 /// What waking two tasks may cost beside that, µs.
 const FAIR_EXTRA: f64 = 50.0;
+
+/// The next leader leads after this many round trips at most.
+const RESIGNATION: f64 = 2.0;
 
 /// How long the line may settle before each hand-over.
 const REST: Duration = Duration::from_millis(1);
@@ -74,7 +80,8 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let server = Server::start().await?;
     for clients in CLIENTS {
         for waiters in WAITERS {
-            rows.extend(compare::<Mutex>(&server, "hand-over", clients, waiters, effort).await?);
+            let part = "hand-over";
+            rows.extend(compare::<Mutex>(&server, part, clients, waiters, None, effort).await?);
         }
     }
     Ok(rows)
@@ -87,8 +94,20 @@ pub(crate) async fn measure_fair(effort: Effort) -> Result<Vec<Row>> {
     for clients in FAIR_CLIENTS {
         for waiters in QUEUES {
             let part = "fair hand-over";
-            rows.extend(compare::<FairLock>(&server, part, clients, waiters, effort).await?);
+            rows.extend(compare::<FairLock>(&server, part, clients, waiters, None, effort).await?);
         }
+    }
+    Ok(rows)
+}
+
+/// Compares the time from a resignation to the next leader with single round trips.
+pub(crate) async fn measure_resignation(effort: Effort) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let server = Server::start().await?;
+    for candidates in CANDIDATES {
+        let (part, bound) = ("resignation", Some(RESIGNATION));
+        let clients = candidates + 1;
+        rows.extend(compare::<Election>(&server, part, clients, candidates, bound, effort).await?);
     }
     Ok(rows)
 }
@@ -98,6 +117,7 @@ async fn compare<S: Subject>(
     part: &'static str,
     clients: usize,
     waiters: usize,
+    bound: Option<f64>,
     effort: Effort,
 ) -> Result<Vec<Row>> {
     let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
@@ -155,6 +175,8 @@ async fn compare<S: Subject>(
     let direct = Spread::of_ratios(&over, &round_trips)?;
     let bare = times(2);
     let ratios = Spread::of_ratios(&hand_overs, &bare)?;
+    let in_round_trips = Spread::of_ratios(&hand_overs, &round_trips)?;
+    let in_round_trips = row("time / round trip", "×", in_round_trips);
     Ok(vec![
         row("time", "µs", Spread::of(hand_overs.iter().copied())?),
         row(
@@ -162,11 +184,10 @@ async fn compare<S: Subject>(
             "µs",
             Spread::of(round_trips.iter().copied())?,
         ),
-        row(
-            "time / round trip",
-            "×",
-            Spread::of_ratios(&hand_overs, &round_trips)?,
-        ),
+        match bound {
+            Some(bound) => in_round_trips.target(Target::AtMost(bound)),
+            None => in_round_trips,
+        },
         row("scripts each", "", Spread::of(scripts)?),
         row("time less 50 µs / round trip", "×", direct).target(Target::AtMost(FAIR_ROUND_TRIPS)),
         row("bare script and message", "µs", Spread::of(bare)?),

@@ -93,6 +93,8 @@ enum Part {
     HandOver,
     /// The same for a fair lock, whose leaving holder makes the next one hold.
     FairHandOver,
+    /// The same for an election: from a resignation to the next leader.
+    Resignation,
 }
 
 /// How long anything may take before something is wrong.
@@ -183,6 +185,7 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::Contended => contended::measure(effort).await,
         Part::HandOver => hand_over::measure(effort).await,
         Part::FairHandOver => hand_over::measure_fair(effort).await,
+        Part::Resignation => hand_over::measure_resignation(effort).await,
         Part::FairWaiters => waiters::measure(effort).await,
         Part::Crowds => crowds::measure(effort).await,
         Part::Held => held::measure(effort).await,

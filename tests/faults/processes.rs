@@ -38,10 +38,15 @@ impl Holder {
             .context("the holder ended")
     }
 
+    /// Tells it this line.
+    pub(crate) async fn send(&mut self, line: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("it has no input")?;
+        Ok(input.write_all(format!("{line}\n").as_bytes()).await?)
+    }
+
     /// Tells it this line, and returns what it says then.
     pub(crate) async fn tell(&mut self, line: &str) -> Result<String> {
-        let input = self.child.stdin.as_mut().context("it has no input")?;
-        input.write_all(format!("{line}\n").as_bytes()).await?;
+        self.send(line).await?;
         self.line().await
     }
 

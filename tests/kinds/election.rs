@@ -13,7 +13,7 @@ use lockkeeper::{
     Client, Election, Error, HandOver, Leader, Leaders, Leadership, LossReason, MultiLock, Mutex,
     Waiter,
 };
-use lockkeeper_lua::election;
+use lockkeeper_lua::{election, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::faulty::Fate;
@@ -155,41 +155,7 @@ async fn a_resignation_hands_over_by_one_message() -> Result<()> {
     let next = standby.await??;
     ensure!(next.is_leader() && began.elapsed() < Duration::from_millis(10));
     // The name was inflated meanwhile, and nothing was asked in vain.
-    ensure!(requests.sent(&lockkeeper_lua::lock::RELEASE_THIN) == 0);
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_resignation_takes_beside_a_round_trip_on_a_server() -> Result<()> {
-    let server = Server::start().await?;
-    let (one, other) = (
-        election(&server, "one").await?,
-        election(&server, "two").await?,
-    );
-    let (mut gaps, mut trips) = (Vec::new(), Vec::new());
-    let mut leadership = one.campaign().await?;
-    for round in 0..50 {
-        let candidate = if round % 2 == 0 { &other } else { &one };
-        let standby = stand(candidate, 1).await?;
-        let asked = Instant::now();
-        leadership.verify().await?;
-        trips.push(asked.elapsed());
-        let resigned = Instant::now();
-        let (released, led) = tokio::join!(leadership.resign(), async {
-            let next = timeout(SOON, standby).await???;
-            anyhow::Ok((next, resigned.elapsed()))
-        });
-        released?;
-        let (next, gap) = led?;
-        ensure!(next.is_leader());
-        (leadership, gaps) = (next, [gaps, vec![gap]].concat());
-    }
-    gaps.sort();
-    trips.sort();
-    println!(
-        "a resignation's gap: median {:?}; a round trip: median {:?}",
-        gaps[25], trips[25]
-    );
+    ensure!(requests.sent(&lock::RELEASE_THIN) == 0);
     Ok(())
 }
 
@@ -500,6 +466,24 @@ async fn run_ends_by_what_asking_again_does_not_mend() -> Result<()> {
     client.close().await;
     let closed = Election::new(&client, "other").run(never).await;
     ensure!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_asks_a_server_that_refuses_again_and_not_without_a_pause() -> Result<()> {
+    let server = MemoryStore::new();
+    let (client, requests) = faulty(&server, TTL)?;
+    for _ in 0..100 {
+        requests.plan(&lock::ACQUIRE, Fate::Refuse("OOM command not allowed"));
+    }
+    let began = Instant::now();
+    let election = Election::new(&client, "name");
+    election.run(|_| async { ControlFlow::Break(()) }).await?;
+    ensure!(
+        began.elapsed() >= Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 

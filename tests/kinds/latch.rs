@@ -371,6 +371,46 @@ async fn an_open_latch_is_no_result_of_work() -> Result<()> {
     Ok(())
 }
 
+/// Ids are any texts, and each is another.
+async fn any_id_counts(site: &impl Site) -> Result<()> {
+    let latch = latch(site).await?;
+    let long = "ü".repeat(128);
+    let ids = [
+        "\0",
+        "\n",
+        "\r\n",
+        " ",
+        "a b",
+        "\u{1b}[2J",
+        "{name}",
+        "0",
+        "-inf",
+        "NaN",
+        "(",
+        &long,
+    ];
+    let n = u32::try_from(ids.len())?;
+    latch.arm(n).await?;
+    for (counted, id) in (1..).zip(ids) {
+        for _ in 0..2 {
+            let left = latch.count_down(id).await?;
+            ensure!(left == n - counted, "{id:?}: {left}");
+        }
+    }
+    latch.wait().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_id_is_any_text() -> Result<()> {
+    any_id_counts(&MemoryStore::new()).await
+}
+
+#[tokio::test]
+async fn an_id_is_any_text_on_a_server() -> Result<()> {
+    any_id_counts(&Server::start().await?).await
+}
+
 #[tokio::test]
 async fn what_cannot_work_is_refused_before_anything_is_sent() -> Result<()> {
     let (client, requests) = faulty(&MemoryStore::new(), LEASE)?;

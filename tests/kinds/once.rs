@@ -13,6 +13,7 @@ use lockkeeper_lua::{lock, once};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_testkit::gated::drop_after;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::sync::Notify;

@@ -79,6 +79,11 @@ fn histories_of_work_that_is_done_once_keep_every_rule() {
 }
 
 #[test]
+fn histories_of_latches_keep_every_rule() {
+    keep_every_rule(Workload::Latch, 60);
+}
+
+#[test]
 fn histories_of_the_redlock_keep_every_rule() {
     keep_every_rule(Workload::Redlock, 10);
 }
@@ -128,6 +133,12 @@ fn fifteen_hundred_histories_of_elections_keep_every_rule() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn two_thousand_histories_of_work_that_is_done_once_keep_every_rule() {
     keep_every_rule(Workload::Once, 2_000);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn two_thousand_histories_of_latches_keep_every_rule() {
+    keep_every_rule(Workload::Latch, 2_000);
 }
 
 #[test]
@@ -397,6 +408,20 @@ fn every_mistake_in_a_script_of_an_election_is_found() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn every_mistake_in_a_script_of_work_that_is_done_once_is_found() {
     are_caught(Workload::Once, lua::ONCE);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_mistake_in_a_script_of_a_latch_is_found() {
+    are_caught(Workload::Latch, lua::LATCH);
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn waiters_for_a_latch_that_are_deaf_to_a_gap_are_found() {
+    let mutant = Mutant::DeafToReconnect;
+    let violation = is_caught(histories::find_in(Workload::Latch, mutant), mutant);
+    assert_eq!(violation.rule, "deaf to a gap");
 }
 
 /// How many histories a counter-example may stay hidden in.

@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Fewer rounds, leases and waiters: within two minutes.
     #[arg(long)]
     quick: bool,
-    /// Measures only this: single, parallel, server, contended, hand-over, fair-hand-over, held, fair-waiters, crowds, readers.
+    /// Measures only this: single, parallel, server, contended, hand-over, fair-hand-over, resignation, held, fair-waiters, crowds, readers.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Where the figures go as JSON [default: target/bench.json].

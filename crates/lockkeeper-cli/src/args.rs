@@ -268,7 +268,9 @@ pub(crate) struct Run {
     pub(crate) permits: Option<u32>,
 
     /// An election: one run of all that name it is the leader, the others stand by in the order of asking
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["locks", "semaphore", "fair", "reenter", "shared", "exclusive"])]
+    // With each that needs another one of these too: the parser asks for none that this excludes.
+    #[arg(long, value_name = "NAME")]
+    #[arg(conflicts_with_all = ["locks", "semaphore", "limit", "permits", "fair", "reenter", "shared", "exclusive", "once_per", "slot"])]
     pub(crate) elect: Option<String>,
 
     /// What the leader is known by, its address for example: `lockkeeper leader` shows it

@@ -52,6 +52,8 @@ struct State {
     delays: BTreeMap<&'static str, Duration>,
     /// Every subscription is refused with this error.
     deaf: Option<&'static str>,
+    /// Subscriptions are confirmed, and no message arrives.
+    mute: bool,
     subscriptions: usize,
 }
 
@@ -103,6 +105,11 @@ impl FaultyStore {
     /// From now on every subscription is refused with this error.
     pub fn refuse_subscriptions(&self, error: &'static str) {
         self.state().deaf = Some(error);
+    }
+
+    /// From now on no message of a channel that is subscribed to arrives, and nobody is told.
+    pub fn lose_messages(&self) {
+        self.state().mute = true;
     }
 
     /// How often a subscription was asked for.
@@ -223,13 +230,14 @@ impl Store for FaultyStore {
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
-        let deaf = {
+        let (deaf, mute) = {
             let mut state = self.state();
             state.subscriptions += 1;
-            state.deaf
+            (state.deaf, state.mute)
         };
         match deaf {
             Some(error) => Err(StoreError::refused(error)),
+            None if mute => Ok(()),
             None => self.inner.subscribe(channel).await,
         }
     }

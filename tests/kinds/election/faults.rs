@@ -3,6 +3,7 @@
 use std::sync::{Mutex as StdMutex, PoisonError};
 
 use lockkeeper::{FencingToken, Lease};
+use lockkeeper_testkit::faulty::FaultyStore;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -248,21 +249,24 @@ async fn a_late_value_of_a_term_that_is_over_is_nobodys() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn observers_that_hear_no_message_learn_of_every_leader_within_a_heartbeat() -> Result<()> {
-    let server = MemoryStore::new();
-    let (deaf, requests) = faulty(&server, TTL)?;
-    requests
-        .refuse_subscriptions("NOPERM this user has no permissions to access one of the channels");
-    let mut leaders = Election::new(&deaf, "name").observe();
-    ensure!(next(&mut leaders).await?.is_none());
-    for value in ["one", "two", "three"] {
-        let election = election(&server, value).await?;
-        let leadership = election.campaign().await?;
-        known_by(&election, value).await?;
-        let began = Instant::now();
-        ensure!(next_known(&mut leaders).await?.value == value);
-        ensure!(began.elapsed() <= HEARTBEAT, "{:?}", began.elapsed());
-        leadership.resign().await?;
+    let is_refused =
+        |deaf: &FaultyStore| deaf.refuse_subscriptions("NOPERM no permissions to access a channel");
+    for deafen in [is_refused, FaultyStore::lose_messages] {
+        let server = MemoryStore::new();
+        let (deaf, requests) = faulty(&server, TTL)?;
+        deafen(&requests);
+        let mut leaders = Election::new(&deaf, "name").observe();
         ensure!(next(&mut leaders).await?.is_none());
+        for value in ["one", "two", "three"] {
+            let election = election(&server, value).await?;
+            let leadership = election.campaign().await?;
+            known_by(&election, value).await?;
+            let began = Instant::now();
+            ensure!(next_known(&mut leaders).await?.value == value);
+            ensure!(began.elapsed() <= HEARTBEAT, "{:?}", began.elapsed());
+            leadership.resign().await?;
+            ensure!(next(&mut leaders).await?.is_none());
+        }
     }
     Ok(())
 }

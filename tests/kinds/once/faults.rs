@@ -133,6 +133,68 @@ async fn work_that_is_done_is_stored_also_if_its_caller_is_cancelled_meanwhile()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_at_any_await_leaves_the_work_to_others() -> Result<()> {
+    let server = MemoryStore::new();
+    let (slow, requests) = faulty(&server, TTL)?;
+    for script in [&once::ACQUIRE, &once::STORE] {
+        requests.slow_down(script, Duration::from_millis(10));
+    }
+    let once = Once::new(&slow, "name");
+    let other = Once::new(&client(&server, TTL).await?, "name");
+    let mut given_up = 0;
+    for polls in 1..16 {
+        let running = once.get_or_run(async |_| {
+            sleep(Duration::from_millis(1)).await;
+            Ok::<_, Failure>(b"first".to_vec())
+        });
+        let first = drop_after(running, polls).await;
+        given_up += u32::from(first.is_none());
+        let began = tokio::time::Instant::now();
+        let second = timeout(SOON, make(&other, "second")).await??;
+        // One that is done is stored, whoever has given up meanwhile.
+        let is_stored = second == stored("first");
+        ensure!(
+            is_stored || first.is_none() && second == ran("second"),
+            "{polls}: {second:?}"
+        );
+        ensure!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
+        ensure!(other.forget().await?);
+    }
+    ensure!((4..15).contains(&given_up), "given up {given_up} times");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_panics_lets_another_do_it_at_once() -> Result<()> {
+    let server = MemoryStore::new();
+    let once = Once::new(&client(&server, TTL).await?, "name");
+    let other = Once::new(&client(&server, TTL).await?, "name");
+    let gate = Arc::new(Notify::new());
+    let running = tokio::spawn({
+        let gate = Arc::clone(&gate);
+        async move {
+            let work = async |_| -> Result<Vec<u8>, Failure> {
+                gate.notified().await;
+                panic!("the work panics, as this test wants")
+            };
+            once.get_or_run(work).await
+        }
+    });
+    let waiting = tokio::spawn(async move { make(&other, "made").await });
+    listened(&server, 1).await?;
+    let began = tokio::time::Instant::now();
+    gate.notify_one();
+    ensure!(running.await.is_err_and(|error| error.is_panic()));
+    ensure!(waiting.await?? == ran("made"));
+    ensure!(began.elapsed() < Duration::from_secs(1));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_whose_answer_was_lost_is_repeated_and_is_one() -> Result<()> {
     let server = MemoryStore::new();
     let (client, requests) = faulty(&server, TTL)?;

@@ -104,6 +104,35 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
     Ok(())
 }
 
+/// The line by which systemd starts the unit of the examples, with another program.
+#[tokio::test]
+async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
+    let unit = include_str!("../../../../examples/election.service");
+    let start = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let (command, _) = start
+        .and_then(|start| start.split_once(" -- "))
+        .context("it starts no program")?;
+    let host = command.replace("%H", "db1");
+    let words: Vec<&str> = host.split(' ').collect();
+    ensure!(
+        words[..2] == ["/usr/local/bin/lockkeeper", "run"],
+        "{words:?}"
+    );
+    let server = Server::start().await?;
+    let mut watch = Watch::start(&server)?;
+    ensure!(watch.next().await?["term"].is_null());
+    let mut run = Run::start(&server, &[&words[2..], &["--", "sleep", "1000"]].concat())?;
+    run.event("started").await?;
+    ensure!(watch.next().await?["value"] == "db1:8080");
+    // What systemd sends first.
+    run.signal(Signal::TERM)?;
+    ensure!(run.code().await? == 128 + 15);
+    ensure!(watch.next().await?["term"].is_null());
+    Ok(())
+}
+
 #[tokio::test]
 async fn leader_shows_who_leads_and_that_nobody_does() -> Result<()> {
     let server = Server::start().await?;
@@ -169,6 +198,11 @@ async fn options_that_do_not_go_together_are_refused_before_anything_is_asked() 
         &["--elect", "api", "--fair"],
         &["--lock", "api", "--value", "v"],
         &["--value", "v"],
+        &["--elect", "api", "--once-per", "1d"],
+        &["--elect", "api", "--slot", "a"],
+        &["--elect", "api", "--limit", "2"],
+        &["--elect", "api", "--permits", "2"],
+        &["--elect", "api", "--elect", "other"],
     ] {
         let words = [&["run"], words, &["--", "echo", "ran"]].concat();
         let said = said("redis://127.0.0.1:1", &words).await?;
@@ -184,5 +218,7 @@ async fn options_that_do_not_go_together_are_refused_before_anything_is_asked() 
     let said = timeout(Duration::from_secs(30), said(&server.url(), &words)).await??;
     ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
     ensure!(said.err.contains("at most 1024 bytes"), "{said:?}");
+    let said = crate::support::said(&server.url(), &["run", "--elect", "", "--", "true"]).await?;
+    ensure!(said.code == Some(64), "{said:?}");
     Ok(())
 }

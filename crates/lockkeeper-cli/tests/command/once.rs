@@ -390,7 +390,7 @@ async fn a_name_that_keeps_something_else_is_refused_and_left_alone() -> Result<
 
 #[tokio::test]
 async fn options_that_do_not_fit_are_refused_before_anybody_is_asked() -> Result<()> {
-    let nobody = "redis://127.0.0.1:1";
+    let (nobody, long) = ("redis://127.0.0.1:1", "x".repeat(257));
     for (words, reason) in [
         (&["--lock", "a", "--once-per", "7h"][..], "divides a day"),
         (&["--lock", "a", "--once-per", "soon"], "--once-per"),
@@ -403,6 +403,31 @@ async fn options_that_do_not_fit_are_refused_before_anybody_is_asked() -> Result
         ),
         (&["--lock", "a", "--catch-up", "1"], "--once-per"),
         (&["--lock", "a", "--history", "1d"], "--slot"),
+        (&["--lock", "a", "--once-per", "0s"], "whole seconds"),
+        (&["--lock", "a", "--once-per", "500ms"], "whole seconds"),
+        (&["--lock", "a", "--once-per=-1d"], "--once-per"),
+        (
+            &["--lock", "a", "--once-per", "1d", "--catch-up", "100"],
+            "at most 99",
+        ),
+        (
+            &["--lock", "a", "--once-per", "1d", "--catch-up=-1"],
+            "--catch-up",
+        ),
+        (
+            &["--lock", "a", "--slot", "x", "--catch-up", "1"],
+            "--catch-up",
+        ),
+        (&["--lock", "a", "--slot", ""], "1 to 256 bytes"),
+        (&["--lock", "a", "--slot", &long], "this one has 257"),
+        (
+            &["--lock", "a", "--slot", "x", "--retry-after", "31d"],
+            "--retry-after",
+        ),
+        (
+            &["--lock", "a", "--slot", "x", "--once-per", "1d"],
+            "--once-per",
+        ),
         (
             &["--lock", "a", "--once-per", "1d", "--history", "1h"],
             "1day are needed",

@@ -70,6 +70,7 @@ impl Hunt {
             (Workload::Semaphore, lua::SEMAPHORE),
             (Workload::Election, lua::ELECTION),
             (Workload::Once, lua::ONCE),
+            (Workload::Latch, lua::LATCH),
         ];
         let scripts = scripts.into_iter().flat_map(|(of, mutants)| {
             let way = move || Way::HistoriesOf(of);

@@ -15,6 +15,7 @@ mod permits;
 mod several;
 
 pub use election::ELECTION;
+pub use latch::LATCH;
 pub use majority::REDLOCK;
 pub use modes::RWLOCK;
 pub use once::ONCE;
@@ -175,6 +176,7 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
         .iter()
         .chain(permits::SEARCHED)
         .chain(ONCE)
+        .chain(LATCH)
         .chain(latch::SEARCHED)
         .chain(ELECTION)
         .chain(election::SEARCHED);

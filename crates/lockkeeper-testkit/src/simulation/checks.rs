@@ -1,8 +1,9 @@
 //! The checkers: what must hold at every step of a history. The first violation ends it.
 //!
-//! Here is which leases are valid, and which tokens they were given. [`laws`] is about what may be sent, [`majority`] about what
+//! Here is which leases are valid, and which tokens they were given. [`latches`] is about what opens them, [`laws`] about what may be sent, [`majority`] about what
 //! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`results`] about what has come of work, [`tokens`] about their order, [`turns`] about that of a queue.
 
+mod latches;
 mod laws;
 mod leaders;
 mod majority;
@@ -26,6 +27,7 @@ use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
 
+use latches::Latches;
 pub(super) use laws::claims;
 use laws::{Item, Verb, items, labelled, replaced, verb};
 use leaders::Leaders;
@@ -144,6 +146,8 @@ pub(super) struct Checks {
     majorities: Majorities,
     /// Who leads, and who observes that.
     pub(super) leaders: Leaders,
+    /// What is known of latches.
+    pub(super) latches: Latches,
 }
 
 impl Checks {
@@ -206,6 +210,7 @@ impl Checks {
             }
         }
         self.look_at_turns(call, reply, (place, server), now);
+        self.look_at_latch((client, place), call, reply, server, now);
         self.majorities.answered(place, call, reply);
         if verb == Verb::Convert
             && matches!(reply.status(), Status::Granted | Status::More)

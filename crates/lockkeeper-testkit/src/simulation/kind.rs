@@ -41,6 +41,8 @@ pub(super) enum KindModel {
     Election,
     /// Work that is done once: one claim at a time that does it, unless a result is stored.
     Once,
+    /// Nobody holds it; what is true of it is in the checks of latches.
+    Latch,
     /// What one server has of a Redlock. That a few have a claim proves nothing: a majority decides who is granted, and with
     /// which token.
     RedlockPart,
@@ -140,7 +142,9 @@ impl KindModel {
                 .permits(permits)
                 .target(),
             // Of work it is what excludes a run of it.
-            Self::Mutex | Self::Once | Self::RedlockPart => Mutex::new(client, name).target(),
+            Self::Mutex | Self::Once | Self::Latch | Self::RedlockPart => {
+                Mutex::new(client, name).target()
+            }
             Self::Reentrant => ReentrantLock::new(client, name).target(),
             Self::Fair => FairLock::new(client, name).target(),
             Self::RwLock if reads => RwLock::new(client, name).reader().target(),
@@ -155,7 +159,7 @@ impl KindModel {
 
     /// Whether whoever waits asks again when it is told, and nothing of it is on the server.
     const fn is_polled(self) -> bool {
-        matches!(self, Self::Once | Self::RedlockPart)
+        matches!(self, Self::Once | Self::Latch | Self::RedlockPart)
     }
 
     /// Whether its guards have modes, between which they change.
@@ -167,7 +171,12 @@ impl KindModel {
     pub(super) async fn again(self, held: Held, random: &mut Rng) -> (Held, Result<Option<Held>>) {
         let Held { hold, reads } = held;
         let (hold, again) = match self {
-            Self::Mutex | Self::Semaphore | Self::Election | Self::Once | Self::RedlockPart => {
+            Self::Mutex
+            | Self::Semaphore
+            | Self::Election
+            | Self::Once
+            | Self::Latch
+            | Self::RedlockPart => {
                 return (Held { hold, reads }, Ok(None));
             }
             Self::RwLock if !reads && !random.bool() => {
@@ -204,7 +213,7 @@ impl KindModel {
     /// came in by the new one. Among owners nothing is allowed by that.
     pub(super) fn together(self, one: &Standing, other: &Standing) -> bool {
         match self {
-            Self::Mutex | Self::Election | Self::Once | Self::RedlockPart => false,
+            Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => false,
             // All of them together are looked at, by the limit.
             Self::Semaphore => true,
             Self::Reentrant | Self::Fair => one.is_one_with(other),
@@ -229,7 +238,9 @@ impl KindModel {
                 repeats
             }
             // A claim that is granted again has the token that was written back meanwhile.
-            Self::Mutex | Self::Election | Self::Once | Self::RedlockPart => is_larger || repeats,
+            Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => {
+                is_larger || repeats
+            }
             Self::Reentrant | Self::Fair => is_larger || joins,
             // That new tokens are the largest, and that each is one claim's, is said of all of them.
             Self::Semaphore => true,
@@ -282,6 +293,9 @@ impl KindModel {
 
     /// The claims that hold the name whose main key this is.
     pub(super) fn holders(self, server: &MemoryStore, main: &str) -> Vec<String> {
+        if self == Self::Latch {
+            return Vec::new();
+        }
         let standing = standing(server, main).into_iter();
         standing.flat_map(|grant| grant.claims).collect()
     }
@@ -297,7 +311,7 @@ impl KindModel {
             let limit = self.limit(server, main);
             wanted > 0 && limit.is_some_and(|limit| held + wanted <= limit)
         };
-        if self == Self::Once && self.result(server, main).is_some() {
+        if self == Self::Latch || self == Self::Once && self.result(server, main).is_some() {
             return false;
         }
         if self == Self::Semaphore && first_fits() {
@@ -320,6 +334,22 @@ impl KindModel {
             _ => return None,
         };
         parts.split_once('/')?.1.parse().ok()
+    }
+
+    /// The latch whose main key this is: how many of how many counts are to come, and the claim that armed it.
+    pub(super) fn latch(server: &MemoryStore, main: &str) -> Option<(u32, u32, String)> {
+        let value = text(server, main);
+        let ["latch", share, claim, _] = value.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let (left, n) = share.split_once('/')?;
+        Some((left.parse().ok()?, n.parse().ok()?, claim.to_owned()))
+    }
+
+    /// Whether the server knows ids that have counted the latch down whose main key this is.
+    pub(super) fn has_ids(server: &MemoryStore, main: &str) -> bool {
+        let found = server.execute(&["EXISTS", &part(main, "counted")]);
+        found.is_ok_and(|found| found == Value::Integer(1))
     }
 
     /// What has come of the work whose main key this is: its claim, its token and its result.

@@ -12,6 +12,7 @@
 //! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
 //! | `host` | a process with a client for each server |
 //! | `work` | what the tasks of hosts do |
+//! | `observers`, `latches` | what those of a kind that is no lock do |
 //! | `network` | the connections and servers, and the agenda of what arrives when |
 //! | `traffic` | what becomes of requests, answers and messages on the way |
 //! | `link` | one client's store over it |
@@ -26,6 +27,7 @@ mod checks;
 mod faults;
 mod host;
 mod kind;
+mod latches;
 mod link;
 mod network;
 mod observers;

@@ -7,6 +7,7 @@ use lockkeeper::Client;
 
 use super::host::Host;
 use super::kind::KindModel;
+use super::latches;
 use super::observers::observe;
 use super::place::{Place, REDLOCK};
 use super::plan::Plan;
@@ -33,6 +34,8 @@ pub enum Workload {
     Election,
     /// Work of one server that is done once, whose results are kept for a short time.
     Once,
+    /// Latches of one server, which live for a short time.
+    Latch,
     /// A Redlock over five servers.
     Redlock,
     /// Locks of every kind on five servers: names that are taken one by one, and any of them together by multi-locks, on
@@ -42,7 +45,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Mutex,
         Self::Reentrant,
         Self::Fair,
@@ -50,6 +53,7 @@ impl Workload {
         Self::Semaphore,
         Self::Election,
         Self::Once,
+        Self::Latch,
         Self::Redlock,
         Self::Mixed,
     ];
@@ -65,6 +69,7 @@ impl Workload {
             Self::Semaphore => "semaphore",
             Self::Election => "election",
             Self::Once => "once",
+            Self::Latch => "latch",
             Self::Redlock => "redlock",
             Self::Mixed => "mixed",
         }
@@ -80,6 +85,7 @@ impl Workload {
             Self::Semaphore => Some(KindModel::Semaphore),
             Self::Election => Some(KindModel::Election),
             Self::Once => Some(KindModel::Once),
+            Self::Latch => Some(KindModel::Latch),
             Self::Redlock | Self::Mixed => None,
         }
     }
@@ -119,6 +125,9 @@ impl Workload {
         let owners: Vec<_> = host.clients.iter().map(Client::new_owner).collect();
         let job = |task: usize| {
             let random = Rng::with_seed(host.seed(1 + task as u64));
+            if self == Self::Latch {
+                return Box::pin(latches::work(host.clone(), random)) as Job;
+            }
             let worker = Worker::new(self, host.clone(), owners.clone(), random);
             Box::pin(worker.run()) as Job
         };

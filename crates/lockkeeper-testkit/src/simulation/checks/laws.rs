@@ -26,7 +26,8 @@ pub(super) fn verb(call: &Call) -> Verb {
 
 fn verb_of(script: &Script) -> Verb {
     match script.name.rsplit('/').next() {
-        Some("acquire") => Verb::Acquire,
+        // Those who wait for a latch ask by a look.
+        Some("acquire" | "look") => Verb::Acquire,
         Some("convert") => Verb::Convert,
         Some("heartbeat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,

@@ -119,6 +119,7 @@ impl Checks {
             let free = model.is_free(server, main, &holders);
             self.look_for_conflict(name, server);
             self.look_for_the_uninformed(name, server, now, calm);
+            self.look_for_those_left_waiting(name, server, now, calm);
             self.look_for_the_undying(name, &holders, now);
             self.look_for_progress(name, free, &holders, now, calm);
             self.look_for_the_unheard(name, &holders, now, calm);
