@@ -75,7 +75,7 @@ impl Checks {
         server: &MemoryStore,
         now: Duration,
     ) {
-        let main = call.item.keys.first().map_or("", String::as_str);
+        let main = call.item.keys.first().unwrap_or_default();
         let name = self.name_of(place, main);
         let Some(name) = name.filter(|name| self.places[*name].model == KindModel::Latch) else {
             return;
