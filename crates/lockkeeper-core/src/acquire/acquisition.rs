@@ -326,7 +326,10 @@ fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<
     match stages {
         [stage] if stage.quorum.is_none() => stage.first().engine.until_closed().left_future(),
         stages => {
-            let closed: Vec<_> = stages.iter().map(|it| is_closed(Arc::clone(it)).boxed()).collect();
+            let closed: Vec<_> = stages
+                .iter()
+                .map(|it| is_closed(Arc::clone(it)).boxed())
+                .collect();
             select_all(closed).map(drop).right_future()
         }
     }

@@ -19,7 +19,12 @@ impl Stage {
         let seat = self.first();
         let mut channel = String::with_capacity(seat.protocol.name().main().len() + 64);
         // A string takes everything.
-        let _ = write!(channel, "{}:{}", seat.protocol.channel_key(), seat.owner.client());
+        let _ = write!(
+            channel,
+            "{}:{}",
+            seat.protocol.channel_key(),
+            seat.owner.client()
+        );
         channel
     }
 }

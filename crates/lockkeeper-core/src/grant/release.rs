@@ -135,7 +135,9 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
         let mut open: Vec<(usize, Arc<Part>)> = parts.iter().cloned().enumerate().collect();
         loop {
             let asking: Vec<Arc<Part>> = open.iter().map(|(_, part)| Arc::clone(part)).collect();
-            let mut attempts = attempt_all(&engine.subscriptions, &asking).await.into_iter();
+            let mut attempts = attempt_all(&engine.subscriptions, &asking)
+                .await
+                .into_iter();
             open.retain(|(at, _)| {
                 let attempt = attempts.next();
                 let again = matches!(attempt, Some(Attempt::Again(_)));
@@ -152,8 +154,13 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
     let _ = tokio::time::timeout(timeout, attempts).await;
     let silence = |part: &Part| {
         let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
-        Err(Error::backend(format!("release lock {:?}", part.name()), silence))
+        Err(Error::backend(
+            format!("release lock {:?}", part.name()),
+            silence,
+        ))
     };
     let results = results.into_iter().zip(parts);
-    results.map(|(it, part)| it.unwrap_or_else(|| silence(part))).collect()
+    results
+        .map(|(it, part)| it.unwrap_or_else(|| silence(part)))
+        .collect()
 }

@@ -171,7 +171,11 @@ impl fmt::Display for Key<'_> {
             },
             Self::Counter(Name { main, slot, .. }) => {
                 let (first, _) = main.split_once(':').unwrap_or_default();
-                let first = if first.contains(['{', '}']) { "" } else { first };
+                let first = if first.contains(['{', '}']) {
+                    ""
+                } else {
+                    first
+                };
                 let number = number_behind([first, ":"], *slot);
                 write!(f, "{DERIVED}fence:{{{first}:{number:06}}}")
             }
