@@ -362,8 +362,9 @@ async fn a_second_of_waiting_in_vain_is_over_in_a_second() -> Result<()> {
 async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> Result<()> {
     let server = Server::start().await?;
     let script = "grep -E '^Sig(Blk|Ign):' /proc/self/status; ls /proc/$$/fd";
-    let bare = tokio::process::Command::new("sh");
-    let bare = { bare }.args(["-c", script]).stdin(Stdio::null()).output();
+    let mut bare = tokio::process::Command::new("env");
+    bare.args(["--default-signal", "sh", "-c", script]);
+    let bare = bare.stdin(Stdio::null()).output();
     let words = ["run", "--lock", "name", "--", "sh", "-c", script];
     let said = said(&server.url(), &words).await?;
     ensure!(said.out.contains("SigIgn"), "{said:?}");

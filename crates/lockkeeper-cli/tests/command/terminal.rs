@@ -37,7 +37,7 @@ impl Session {
         let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
         let open = || File::options().read(true).write(true).open(path);
         let shell = Command::new("setsid")
-            .args(["--ctty", "--wait", "sh"])
+            .args(["--ctty", "--wait", "env", "--default-signal", "sh"])
             .args(options)
             .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
             .env("LOCKKEEPER_URL", server.url())
