@@ -1,7 +1,7 @@
 //! A cache that nobody storms: when a value is missing one request loads it, and all others wait for that one. The value expires
 //! in the middle of the traffic, and again one of them loads it.
 //!
-//! Read this when a value is dear to compute and many ask for it. The trick is the second look, under the lock: whoever waited
+//! `single_flight` does the same by `Once`, in fewer lines. Read this one to see how it works, or when the cache is your own: when a value is dear to compute and many ask for it. The trick is the second look, under the lock: whoever waited
 //! finds what the one before has loaded. `cargo run --example cache_stampede` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 

@@ -51,9 +51,9 @@ async fn pay(
         .fingerprint(&body)
         .keep_for(Duration::from_secs(24 * 60 * 60))
         .wait_for(Duration::from_secs(5));
-    let charged = payment.get_or_run(async |lease| {
-        // The bank knows the key, too: it is what keeps a charge single if this process dies behind it.
-        service.charge(&body, lease.fencing_token().get()).await
+    let charged = payment.get_or_run(async |_| {
+        // The bank is told the key, too: it charges once even if this process dies before it can store the result.
+        service.charge(&body, &key).await
     });
     match charged.await {
         Ok(outcome) => {
@@ -88,8 +88,8 @@ async fn pay(
 }
 
 impl Service {
-    /// The bank: slow, and told the token.
-    async fn charge(&self, body: &[u8], _token: u64) -> io::Result<Vec<u8>> {
+    /// The bank: slow, and told the key.
+    async fn charge(&self, body: &[u8], _key: &str) -> io::Result<Vec<u8>> {
         sleep(Duration::from_millis(100)).await;
         let receipt = self.charges.fetch_add(1, Ordering::SeqCst) + 1;
         Ok(format!("receipt {receipt} for {}", String::from_utf8_lossy(body)).into_bytes())

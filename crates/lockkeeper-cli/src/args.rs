@@ -167,7 +167,7 @@ pub(crate) enum Command {
         limit: Option<u32>,
     },
 
-    /// Show what has come of the slots of a job that runs once per slot, the newest first
+    /// Show what has come of the slots of a job that runs once per slot, the last that ended first
     #[command(after_help = HISTORY_EXAMPLES)]
     History {
         /// The job: the --lock of its runs

@@ -37,7 +37,7 @@ pub(crate) struct SlotOptions {
     #[arg(conflicts_with_all = ["fair", "reenter", "shared", "exclusive", "semaphore", "min_hold"])]
     pub(crate) slot: Option<String>,
 
-    /// Run the newest N of the periods that were missed since the last one that is done, too, in order, before the present one
+    /// First run the periods that were missed since the last one that is done: the newest N, oldest first
     #[arg(long, value_name = "N", requires = "once_per", default_value_t = 0)]
     pub(crate) catch_up: u32,
 
@@ -45,7 +45,7 @@ pub(crate) struct SlotOptions {
     #[arg(long, value_name = "TIME", value_parser = time, requires = "once")]
     pub(crate) retry_after: Option<Duration>,
 
-    /// For how long what has come of a slot is kept, of the newest 100: `lockkeeper history` shows it [default: 30d]
+    /// How long to keep the outcome of each slot; 100 slots at most are kept, for `lockkeeper history` [default: 30d]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "once")]
     pub(crate) history: Option<Duration>,
 }

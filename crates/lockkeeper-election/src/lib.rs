@@ -79,8 +79,8 @@ const MOST_CANDIDATES: u32 = 1_000;
 ///
 /// # What this lock does not promise
 ///
-/// - **An instant after a death.** A leader that crashes leads until its lease ends, and the next is let in by a sign of a candidate, at most a
-///   third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later. A candidate that dies just when it is made the leader costs one
+/// - **A new leader at the moment of a death.** A leader that crashes leads until its lease ends. The first candidate asks then, mostly within milliseconds, and
+///   a third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later at the latest. A candidate that dies just when it is made the leader costs one
 ///   waiter ttl.
 /// - **That observers know at once.** A message tells them of every new leader; one that is lost, and a leader that has died, they find out
 ///   by themselves within a third of the waiter ttl. What an observer knows may be over: hand the term to whatever the leader
@@ -161,8 +161,8 @@ impl Election {
     ///
     /// When the leadership is lost, the work is stopped at one of its awaits, by dropping it, before another can lead. Work that returns
     /// [`Continue`](ControlFlow::Continue) resigns and stands at the end of the queue again; work that returns `Break` resigns, and what it
-    /// gives is returned. Work that ends just as its leadership is lost counts as stopped. Should something that the work has started keep the
-    /// leadership, this one leads until that lets it go.
+    /// gives is returned. Work that ends just as its leadership is lost counts as stopped. If a task that the work
+    /// has started still has a clone of the `Arc<Leadership>`, this one waits, and goes on leading, until that is dropped.
     ///
     /// # Errors
     ///

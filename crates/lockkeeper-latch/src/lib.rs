@@ -180,7 +180,7 @@ impl Latch {
     /// Counts for `id`, which is any text of at most 256 bytes; how many counts are still to come. An id counts once: again it changes nothing, nor
     /// does one that comes when the latch is open.
     ///
-    /// When it returns `Ok`, the id has counted, and the latch lives for a whole ttl more. With 0 it is open.
+    /// When it returns `Ok`, the id has counted, now or before; if now, the latch lives for a whole ttl more. With 0 it is open.
     ///
     /// # Errors
     ///

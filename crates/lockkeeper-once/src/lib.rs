@@ -269,7 +269,7 @@ impl Once {
         self.target.record(None).await
     }
 
-    /// Forgets what has come of the work, so that the next caller does it again; false if nothing was stored. Work that goes on now is not
+    /// Forgets what has come of the work until the call returns, so that the next caller does it again; false if nothing was stored. Work that goes on now is not
     /// stopped, and stores what it makes.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -199,6 +200,7 @@ async fn attended(
     for subscribed in ears.change(&[(Verb::Subscribe, SWITCH)]).await? {
         subscribed?;
     }
+    let mut pulse = pin!(ears.pulse());
     loop {
         // At first for what was before the subscription.
         ask(sentinels, number, &questions).await?;
@@ -209,7 +211,7 @@ async fn attended(
             biased;
             why = life.end() => return Ok(StoreError::unknown(why)),
             why = life_of_ears.end() => return Ok(StoreError::unknown(why)),
-            why = ears.pulse() => return Ok(StoreError::unknown(why)),
+            why = &mut pulse => return Ok(StoreError::unknown(why)),
             () = spoken.notified() => {}
             () = sentinels.doubts.notified() => {}
             () = tokio::time::sleep(PERIOD) => {}

@@ -126,13 +126,17 @@ impl Subscriber {
                     }
                     self.settle_batch(connection, std::mem::take(&mut batch)).await
                 }
-                () = async {
+                taken = async {
                     tokio::select! {
-                        () = self.taken.notified() => {}
-                        () = sleep_until(beat_at) => {}
+                        () = self.taken.notified() => true,
+                        () = sleep_until(beat_at) => false,
                     }
                 } => {
                     let beaten = self.beat(connection).await;
+                    if taken {
+                        // Also when the heartbeat has just made it again and misses nothing.
+                        self.events.missed();
+                    }
                     beat_at = Instant::now() + connection.silence_timeout();
                     beaten
                 }
@@ -210,36 +214,37 @@ impl Subscriber {
         connection: &Connection,
         batch: Vec<Request>,
     ) -> Result<(), Broken> {
-        // Before anything is sent: whatever happens now, a new connection shall not bring these back.
+        // Before anything is sent: if the connection ends now, a new one shall bring back what lasts, and nothing else of these.
         for request in &batch {
-            if request.verb != Verb::Subscribe {
-                self.channels.remove(&request.channel);
-            }
-        }
-        let over = |it: &Request| it.verb == Verb::Abandon && connection.shards(&it.channel);
-        let (over, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(over);
-        for request in over {
-            self.finish(request, Ok(None));
-        }
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let changes = batch.iter().map(|it| (it.verb, it.channel.as_str()));
-        let changes: Vec<(Verb, &str)> = changes.collect();
-        match connection.change(&changes).await {
-            Ok(changed) => {
-                for (request, result) in batch.into_iter().zip(changed) {
-                    self.finish(request, result);
+            match request.verb {
+                Verb::Subscribe if request.lasting => {
+                    let channel = request.channel.clone();
+                    self.channels.entry(channel).or_insert(false);
                 }
-                Ok(())
-            }
-            Err(error) => {
-                for request in batch {
-                    self.finish(request, Err(error.clone()));
+                Verb::Subscribe => {}
+                Verb::Unsubscribe | Verb::Abandon => {
+                    self.channels.remove(&request.channel);
                 }
-                Err(Broken(error))
             }
         }
+        let is_over = |it: &Request| it.verb == Verb::Abandon && connection.shards(&it.channel);
+        let changes = batch.iter().filter(|it| !is_over(it));
+        let changes: Vec<(Verb, &str)> = changes.map(|it| (it.verb, it.channel.as_str())).collect();
+        let changed = match changes.is_empty() {
+            true => Ok(Vec::new()),
+            false => connection.change(&changes).await,
+        };
+        let (changed, broken) = match changed {
+            Ok(changed) => (changed, None),
+            Err(error) => (vec![Err(error.clone()); changes.len()], Some(error)),
+        };
+        // In the order of the requests: of two for one channel the last one counts.
+        let mut changed = changed.into_iter();
+        for request in batch {
+            let sent = (!is_over(&request)).then(|| changed.next()).flatten();
+            self.finish(request, sent.unwrap_or(Ok(None)));
+        }
+        broken.map_or(Ok(()), |error| Err(Broken(error)))
     }
 
     /// Writes down what a caller is told, and tells it.

@@ -300,7 +300,7 @@ impl Acquisition {
     /// `longest` each, or for one request's timeout. What takes longer, on a server that is silent for example, is left to the
     /// acquisition itself.
     async fn departed(&self, longest: Option<Duration>) {
-        let left: Vec<_> = self.stages.iter().filter(|it| it.is_left()).collect();
+        let left: Vec<_> = self.stages.iter().filter(|it| it.is_being_left()).collect();
         if !left.is_empty() {
             Box::pin(join_all(left.iter().map(|it| it.departed(longest)))).await;
         }

@@ -255,7 +255,7 @@ impl Stage {
     }
 
     /// Whether its clients are leaving one of its names.
-    pub(super) fn is_left(&self) -> bool {
+    pub(super) fn is_being_left(&self) -> bool {
         let left = |seat: &Seat| seat.engine.releaser.departing(&[seat.protocol.name()]);
         self.seats.iter().any(|seat| left(seat).is_some())
     }

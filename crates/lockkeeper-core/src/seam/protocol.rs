@@ -189,7 +189,7 @@ impl<'a> RequestContext<'a> {
 
     /// The time to keep as a script takes it: whole milliseconds, never less.
     pub fn cooldown_ms(&self) -> u64 {
-        millis(self.cooldown + Duration::from_nanos(999_999))
+        millis(self.cooldown.saturating_add(Duration::from_nanos(999_999)))
     }
 
     /// The token as a script takes it: 0 for none.

@@ -48,6 +48,10 @@ const GRACE: Duration = Duration::from_millis(100);
 /// one after a redirection in a cluster, which must not be counted out.
 const ATTEMPTS: u32 = 2;
 
+/// After so many refused changes of one call are found, others near them count as refused too: a search for each of hundreds would keep
+/// all callers waiting.
+const MOST_FOUND: usize = 8;
+
 /// The first pause for a reply that is one too many: longer than its way on one machine.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -219,20 +223,25 @@ impl Wire {
         changes: &[Change<'_>],
         patience: Duration,
     ) -> Result<Vec<Changed>, StoreError> {
-        let all_done = Ok(vec![Ok(None); changes.len()]);
-        match (self.settle(changes, patience).await?, changes) {
-            (Ok(()), _) => all_done,
-            (Err(refused), [_]) => Ok(vec![Err(refused)]),
-            // Which of them was refused? Once more, one by one; doing it twice changes nothing.
-            (Err(_), _) => {
-                let mut changed = Vec::with_capacity(changes.len());
-                for change in changes {
-                    let settled = self.settle(std::slice::from_ref(change), patience).await?;
-                    changed.push(settled.map(|()| None));
-                }
-                Ok(changed)
+        let mut changed: Vec<Changed> = vec![Ok(None); changes.len()];
+        let (mut open, mut found) = (vec![0..changes.len()], 0);
+        while let Some(range) = open.pop() {
+            let Err(refused) = self.settle(&changes[range.clone()], patience).await? else {
+                continue;
+            };
+            if range.len() == 1 || found >= MOST_FOUND {
+                found += 1;
+                changed[range].fill(Err(refused));
+                continue;
             }
+            // Which of them was refused? Once more, by halves; doing it twice changes nothing.
+            let middle = range.start + range.len() / 2;
+            let mut halves = [range.start..middle, middle..range.end];
+            // By chance, so that where many are refused none is never asked for by itself.
+            fastrand::shuffle(&mut halves);
+            open.extend(halves);
         }
+        Ok(changed)
     }
 
     /// Sends changes and waits for the `PING` behind them. `Ok(Err(_))`: at least one was refused, the others executed.
