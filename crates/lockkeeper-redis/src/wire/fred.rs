@@ -224,19 +224,19 @@ impl Wire {
         patience: Duration,
     ) -> Result<Vec<Changed>, StoreError> {
         let mut changed: Vec<Changed> = vec![Ok(None); changes.len()];
-        let (mut open, mut found) = (vec![0..changes.len()], 0);
-        while let Some(range) = open.pop() {
-            let Err(refused) = self.settle(&changes[range.clone()], patience).await? else {
+        let (mut open, mut found) = (vec![(0, changes.len())], 0);
+        while let Some((start, end)) = open.pop() {
+            let Err(refused) = self.settle(&changes[start..end], patience).await? else {
                 continue;
             };
-            if range.len() == 1 || found >= MOST_FOUND {
+            if end - start == 1 || found >= MOST_FOUND {
                 found += 1;
-                changed[range].fill(Err(refused));
+                changed[start..end].fill(Err(refused));
                 continue;
             }
             // Which of them was refused? Once more, by halves; doing it twice changes nothing.
-            let middle = range.start + range.len() / 2;
-            let mut halves = [range.start..middle, middle..range.end];
+            let middle = usize::midpoint(start, end);
+            let mut halves = [(start, middle), (middle, end)];
             // By chance, so that where many are refused none is never asked for by itself.
             fastrand::shuffle(&mut halves);
             open.extend(halves);
