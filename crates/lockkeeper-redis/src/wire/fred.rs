@@ -48,9 +48,9 @@ const GRACE: Duration = Duration::from_millis(100);
 /// one after a redirection in a cluster, which must not be counted out.
 const ATTEMPTS: u32 = 2;
 
-/// After so many refused changes of one call are found, others near them count as refused too: a search for each of hundreds would keep
-/// all callers waiting.
-const MOST_FOUND: usize = 8;
+/// After so many refused changes of one call are found, nobody knows of those that stand beside further ones: a search for each of
+/// hundreds would keep all callers waiting.
+const MOST_FOUND: usize = 16;
 
 /// The first pause for a reply that is one too many: longer than its way on one machine.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -217,7 +217,7 @@ impl Wire {
         Ok(changed)
     }
 
-    /// Changes that fred answers before they are written.
+    /// Changes that fred answers before they are written. What is refused is found by halves; doing a change twice changes nothing.
     async fn change_echoed(
         &self,
         changes: &[Change<'_>],
@@ -229,17 +229,19 @@ impl Wire {
             let Err(refused) = self.settle(&changes[start..end], patience).await? else {
                 continue;
             };
-            if end - start == 1 || found >= MOST_FOUND {
+            if end - start == 1 {
                 found += 1;
-                changed[start..end].fill(Err(refused));
-                continue;
+                changed[start] = Err(refused);
+            } else if found >= MOST_FOUND {
+                let unknown = format!("not known: another one beside it was refused ({refused})");
+                changed[start..end].fill(Err(StoreError::unknown(unknown)));
+            } else {
+                let middle = usize::midpoint(start, end);
+                let mut halves = [(start, middle), (middle, end)];
+                // By chance, so that whoever asks again is answered by and by.
+                fastrand::shuffle(&mut halves);
+                open.extend(halves);
             }
-            // Which of them was refused? Once more, by halves; doing it twice changes nothing.
-            let middle = usize::midpoint(start, end);
-            let mut halves = [(start, middle), (middle, end)];
-            // By chance, so that where many are refused none is never asked for by itself.
-            fastrand::shuffle(&mut halves);
-            open.extend(halves);
         }
         Ok(changed)
     }

@@ -1,5 +1,6 @@
 //! Subscriptions: when they are in place, when they are not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::store::{Event, Outcome, Store};
@@ -7,6 +8,7 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
 
 use crate::support::{Liar, Peer, bounded, connect, options, until};
 
@@ -120,6 +122,52 @@ async fn a_refused_subscription_leaves_the_others_alone() {
         assert_eq!(peer.publish("ok", "here").await, 1);
         assert_eq!(events.recv().await, Some(Event::message("ok", "here")));
         assert_eq!(peer.publish("forbidden", "x").await, 0);
+    })
+    .await;
+}
+
+/// Whoever is not refused is not told so, however many are: at the worst nobody knows, and it asks again.
+#[tokio::test]
+async fn many_refused_subscriptions_leave_the_others_alone() {
+    bounded(async {
+        let server = Server::options()
+            .configuration("user ann on >pw ~* +@all resetchannels &ok*")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:pw@{}", server.address());
+        let store = Arc::new(connect(&url).await.unwrap());
+        let names = |number: usize| match number % 8 {
+            0 => format!("ok{number}"),
+            _ => format!("forbidden{number}"),
+        };
+        let channels: Vec<String> = (0..200).map(names).collect();
+        let mut asked = JoinSet::new();
+        for channel in channels.clone() {
+            let store = Arc::clone(&store);
+            asked.spawn(async move { (store.subscribe(&channel).await.err(), channel) });
+        }
+        let mut refused = 0;
+        for (error, channel) in asked.join_all().await {
+            if channel.starts_with("ok") {
+                let told = error.map(|error| error.outcome());
+                assert_ne!(told, Some(Outcome::Refused), "{channel}");
+                store.subscribe(&channel).await.unwrap();
+            } else {
+                let error = error.unwrap();
+                refused += usize::from(error.code() == Some("NOPERM"));
+                assert!(
+                    error.is_transient() || error.code() == Some("NOPERM"),
+                    "{error}"
+                );
+            }
+        }
+        assert!(refused > 0);
+        let mut peer = Peer::connect(&server).await;
+        for channel in channels {
+            let listeners = u64::from(channel.starts_with("ok"));
+            assert_eq!(peer.publish(&channel, "x").await, listeners, "{channel}");
+        }
     })
     .await;
 }
