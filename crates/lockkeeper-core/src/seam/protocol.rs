@@ -3,6 +3,7 @@
 //! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
 //! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
 
+mod context;
 mod lock;
 mod record;
 mod texts;
@@ -18,6 +19,7 @@ use crate::words::name::{Key, Name};
 use crate::words::owner::ClaimId;
 use crate::words::store_error::Request;
 
+pub use context::RequestContext;
 pub use lock::{LockProtocol, Share};
 pub use texts::Texts;
 
@@ -90,121 +92,6 @@ impl ScriptCall {
             (batch.script == item.script).then_some(batch)
         })
     }
-}
-
-/// What an item is built from.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct RequestContext<'a> {
-    /// Whose request it is.
-    pub claim: &'a ClaimId,
-    /// Length of the lease.
-    pub ttl: Duration,
-    /// The largest token this client has seen on the store.
-    pub floor: u64,
-    /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
-    pub token: Option<FencingToken>,
-    /// For how long a leave keeps the name from others.
-    pub cooldown: Duration,
-    /// How long a waiting claim is taken to be alive after each sign of it.
-    pub waiter_ttl: Duration,
-    /// How many may wait, this claim included; `None`: any number.
-    pub queue_limit: Option<u64>,
-    /// Whether the name may be inflated, as far as is known.
-    pub inflated: bool,
-    /// Whether others of this client may be polling the name.
-    pub polled: bool,
-    /// The token that all servers of a majority are asked for; 0: none.
-    pub proposal: u64,
-}
-
-impl<'a> RequestContext<'a> {
-    /// A request of `claim`.
-    pub const fn new(
-        claim: &'a ClaimId,
-        ttl: Duration,
-        floor: u64,
-        token: Option<FencingToken>,
-    ) -> Self {
-        Self {
-            claim,
-            ttl,
-            floor,
-            token,
-            cooldown: Duration::ZERO,
-            waiter_ttl: Duration::ZERO,
-            queue_limit: None,
-            inflated: true,
-            polled: false,
-            proposal: 0,
-        }
-    }
-
-    /// The same for a claim for which all servers of a majority are asked for this token.
-    #[must_use]
-    pub const fn proposing(mut self, proposal: u64) -> Self {
-        self.proposal = proposal;
-        self
-    }
-
-    /// The same for a claim that may wait in a queue.
-    #[must_use]
-    pub const fn queueing(mut self, waiter_ttl: Duration, queue_limit: Option<u64>) -> Self {
-        self.waiter_ttl = waiter_ttl;
-        self.queue_limit = queue_limit;
-        self
-    }
-
-    /// The same for a name that may be inflated, or not.
-    #[must_use]
-    pub const fn on_inflated(mut self, inflated: bool) -> Self {
-        self.inflated = inflated;
-        self
-    }
-
-    /// The same for a claim that others of its client poll beside.
-    #[must_use]
-    pub const fn polling(mut self, polled: bool) -> Self {
-        self.polled = polled;
-        self
-    }
-
-    /// The waiter's ttl as a script takes it, whole milliseconds.
-    pub fn waiter_ttl_ms(&self) -> u64 {
-        millis(self.waiter_ttl)
-    }
-
-    /// The limit of the queue as a script takes it: -1 for none.
-    pub fn queue_limit(&self) -> i64 {
-        let limit = self.queue_limit;
-        limit.map_or(-1, |limit| limit.try_into().unwrap_or(i64::MAX))
-    }
-
-    /// The same for a leave that keeps the name from others for so long.
-    #[must_use]
-    pub const fn cooling_down(mut self, cooldown: Duration) -> Self {
-        self.cooldown = cooldown;
-        self
-    }
-
-    /// The time to keep as a script takes it: whole milliseconds, never less.
-    pub fn cooldown_ms(&self) -> u64 {
-        millis(self.cooldown.saturating_add(Duration::from_nanos(999_999)))
-    }
-
-    /// The token as a script takes it: 0 for none.
-    pub fn token(&self) -> u64 {
-        self.token.map_or(0, FencingToken::get)
-    }
-
-    /// The ttl as a script takes it, whole milliseconds.
-    pub fn ttl_ms(&self) -> u64 {
-        millis(self.ttl)
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// What claims on several names can ask of the server by one script.
