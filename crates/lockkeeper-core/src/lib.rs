@@ -62,7 +62,9 @@ pub use grant::hold::Hold;
 pub use grant::lease::{Lease, UntilEnded, UntilLost};
 #[doc(hidden)]
 pub use schedule::tally;
-pub use seam::observer::{LeaseEvent, Observation, Observer};
+pub use seam::observer::{
+    AcquisitionEvent, AcquisitionOutcome, ClientEvent, LeaseEvent, Observed, Observer, Work,
+};
 pub use seam::{clock, protocol, store};
 pub use words::ending::{CloseReport, End, LeaseState, LossReason, Lost, Released};
 pub use words::error::{Error, Result};

@@ -1,73 +1,159 @@
-//! Observers: told of everything that happens to the leases of a client, for metrics and audit.
+//! Observers: told of every acquisition and every lease of a client, for metrics and audit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::seam::protocol::Protocol;
 use crate::words::ending::LossReason;
+use crate::words::error::Error;
 use crate::words::kind::Kind;
 use crate::words::owner::{ClaimId, Owner};
 use crate::words::token::FencingToken;
 
-/// Told of everything that happens to the leases of a client.
+/// Told of every acquisition, of every lease and of the connections of a client.
 ///
-/// It is called from the client's own tasks and from whoever acquires and releases: it must be quick and must not block.
-/// The client holds no lock of its own meanwhile, so an observer may use it. A panic of the observer is caught and logged:
-/// only that observation is lost.
+/// Each method does nothing unless it is written. They are called from the client's own tasks and from whoever acquires and
+/// releases: they must be quick and must not block. The client holds no lock of its own meanwhile, so an observer may use it. A
+/// panic of the observer is caught and logged: only that observation is lost.
 ///
 /// # Examples
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use lockkeeper_core::{Observation, Observer, LeaseEvent};
+/// use std::sync::atomic::{AtomicI64, Ordering};
+/// use lockkeeper_core::{AcquisitionEvent, Observed, Observer};
 ///
-/// /// How many leases were lost.
+/// /// How many acquisitions are under way.
 /// #[derive(Debug, Default)]
-/// struct Losses(AtomicU64);
+/// struct UnderWay(AtomicI64);
 ///
-/// impl Observer for Losses {
-///     fn observe(&self, observation: &Observation<'_>) {
-///         if let LeaseEvent::Lost(_) = observation.event {
-///             self.0.fetch_add(1, Ordering::Relaxed);
-///         }
+/// impl Observer for UnderWay {
+///     fn on_acquisition(&self, _: &Observed<'_>, event: AcquisitionEvent) {
+///         match event {
+///             AcquisitionEvent::Began => self.0.fetch_add(1, Ordering::Relaxed),
+///             AcquisitionEvent::Ended { .. } => self.0.fetch_sub(1, Ordering::Relaxed),
+///             _ => 0,
+///         };
 ///     }
 /// }
 /// ```
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// Something has happened.
-    fn observe(&self, observation: &Observation<'_>);
+    /// Something has happened to an acquisition, of which there is no claim yet to be named. Of a lock on several servers the
+    /// observer of the first client is told; of several locks each by itself.
+    fn on_acquisition(&self, _of: &Observed<'_>, _event: AcquisitionEvent) {}
+
+    /// Something has happened to the lease of `claim`, which is named as [inspection](crate::Client::inspect) shows it in
+    /// [`Holder::claim`](crate::Holder::claim).
+    fn on_lease(&self, _of: &Observed<'_>, _claim: &str, _event: LeaseEvent) {}
+
+    /// Something has happened to the client itself.
+    fn on_client(&self, _event: ClientEvent) {}
 }
 
-/// Something that has happened to one claim.
-#[derive(Debug, Clone, Copy)]
+/// What was observed: whose acquisition or lease of which lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Observation<'a> {
+pub struct Observed<'a> {
     /// The name of the lock.
     pub name: &'a str,
     /// The kind of the lock.
     pub kind: Kind,
-    /// The claim, as [inspection](crate::Client::inspect) shows it in [`Holder::claim`](crate::Holder::claim).
-    pub claim: &'a str,
-    /// Whose claim it is.
+    /// Whose acquisition or lease it is.
     pub owner: Owner,
-    /// What has happened.
-    pub event: LeaseEvent,
 }
 
-/// What can happen to a claim.
+/// What can happen to an acquisition. One that begins ends exactly once; one whose settings cannot work, or whose client is
+/// closed before, does not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquisitionEvent {
+    /// It begins.
+    Began,
+    /// Somebody else is in the way, and it waits. Told at most once.
+    Waiting,
+    /// It is over.
+    #[non_exhaustive]
+    Ended {
+        /// How.
+        outcome: AcquisitionOutcome,
+        /// How long it took.
+        took: Duration,
+        /// Whether it was said to wait.
+        waited: bool,
+    },
+}
+
+/// How an acquisition ended. Of several locks, and of one on several servers, all end in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum AcquisitionOutcome {
+    /// The lock is held.
+    Granted,
+    /// It was not to wait, and somebody else holds.
+    Refused,
+    /// The time to wait was over.
+    TimedOut,
+    /// As many were waiting as may.
+    QueueFull,
+    /// There was nothing to hold: the work of the name was done.
+    Done,
+    /// Its future was dropped.
+    Abandoned,
+    /// The client was closed.
+    Closed,
+    /// By any other error.
+    Failed,
+}
+
+impl AcquisitionOutcome {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Granted,
+        Self::Refused,
+        Self::TimedOut,
+        Self::QueueFull,
+        Self::Done,
+        Self::Abandoned,
+        Self::Closed,
+        Self::Failed,
+    ];
+
+    /// One word of lower case, with underscores: fit for a label of a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::QueueFull => "queue_full",
+            Self::Done => "done",
+            Self::Abandoned => "abandoned",
+            Self::Closed => "closed",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(crate) const fn of_error(error: &Error) -> Self {
+        match error {
+            Error::Timeout { .. } => Self::TimedOut,
+            Error::QueueFull { .. } => Self::QueueFull,
+            Error::Done { .. } => Self::Done,
+            Error::Closed => Self::Closed,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl fmt::Display for AcquisitionOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What can happen to a lease. One that is granted ends exactly once: released, unconfirmed or lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEvent {
-    /// The lock is held by another claim; the acquisition waits.
-    Waiting,
-    /// Others hold the semaphore with another limit than this client was given: theirs stands, until nobody holds or waits any more.
-    /// Told once for each such limit.
-    #[non_exhaustive]
-    OtherLimit {
-        /// The limit that stands.
-        limit: u32,
-    },
     /// The claim holds.
     #[non_exhaustive]
     Granted {
@@ -76,46 +162,132 @@ pub enum LeaseEvent {
         /// How long the acquisition took.
         waited: Duration,
     },
+    /// Others hold the semaphore with another limit than this client was given: theirs stands, until nobody holds or waits any more.
+    /// Told once for each such limit, also to those who wait.
+    #[non_exhaustive]
+    OtherLimit {
+        /// The limit that stands.
+        limit: u32,
+    },
     /// The lease goes on.
     #[non_exhaustive]
     Renewed {
         /// How much of the lease was left when the answer came. Small values say that the server is slow for this ttl.
         slack: Duration,
+        /// How much later than planned the renewal was sent. Large values say that this process is too busy for its leases.
+        late: Duration,
     },
     /// A renewal was not answered; the lease is still believed in.
     Uncertain,
     /// The lease was lost.
-    Lost(LossReason),
-    /// The claim has left, and the server has confirmed it.
+    #[non_exhaustive]
+    Lost {
+        /// Why.
+        reason: LossReason,
+        /// How long it was held, from the send of the granting request.
+        held: Duration,
+    },
+    /// The claim was released, and the server has confirmed it.
     #[non_exhaustive]
     Released {
         /// How long it was held, from the send of the granting request to the confirmation.
         held: Duration,
     },
+    /// The claim was released, and no server has confirmed it: there it ends with its ttl.
+    #[non_exhaustive]
+    Unconfirmed {
+        /// How long it was held, from the send of the granting request until nobody asked any more.
+        held: Duration,
+    },
+}
+
+/// What can happen to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClientEvent {
+    /// A connection is down: requests fail and messages are missed.
+    Disconnected,
+    /// Every connection is there again, and every subscription is in place.
+    Connected,
+    /// One script was sent for several claims, or for one, by the client's own task.
+    #[non_exhaustive]
+    Batch {
+        /// What was asked for.
+        work: Work,
+        /// For how many claims.
+        claims: usize,
+    },
+}
+
+/// What a client's own task does for its claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Work {
+    /// Leases are renewed.
+    Renewal,
+    /// Those who wait say that they are alive.
+    Heartbeat,
+}
+
+impl Work {
+    /// One word of lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renewal => "renewal",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The observer of a client, if it has one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Observed(pub(crate) Option<std::sync::Arc<dyn Observer>>);
+pub(crate) struct Audience(pub(crate) Option<Arc<dyn Observer>>);
 
-impl Observed {
-    pub(crate) fn tell(&self, protocol: &dyn Protocol, claim: &ClaimId, event: LeaseEvent) {
+impl Audience {
+    pub(crate) const fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn on_acquisition(
+        &self,
+        protocol: &dyn Protocol,
+        owner: Owner,
+        event: AcquisitionEvent,
+    ) {
+        let of = of(protocol, owner);
+        self.tell(&of, |it| it.on_acquisition(&of, event));
+    }
+
+    pub(crate) fn on_lease(&self, protocol: &dyn Protocol, claim: &ClaimId, event: LeaseEvent) {
+        let of = of(protocol, claim.owner());
+        self.tell(&of, |it| it.on_lease(&of, claim.as_str(), event));
+    }
+
+    pub(crate) fn on_client(&self, event: ClientEvent) {
+        self.tell(&event, |it| it.on_client(event));
+    }
+
+    fn tell(&self, what: &dyn fmt::Debug, tell: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.0 {
-            let observation = Observation {
-                name: protocol.name().as_str(),
-                kind: protocol.kind(),
-                claim: claim.as_str(),
-                owner: claim.owner(),
-                event,
-            };
             // A panic would end the task that keeps the leases of all, or fail an acquisition that has succeeded.
-            let observed = AssertUnwindSafe(|| observer.observe(&observation));
-            if catch_unwind(observed).is_err() {
-                tracing::error!(
-                    ?observation,
-                    "the observer panicked; this observation is lost"
-                );
+            let told = catch_unwind(AssertUnwindSafe(|| tell(&**observer)));
+            if told.is_err() {
+                tracing::error!(?what, "the observer panicked; this observation is lost");
             }
         }
+    }
+}
+
+fn of(protocol: &dyn Protocol, owner: Owner) -> Observed<'_> {
+    Observed {
+        name: protocol.name().as_str(),
+        kind: protocol.kind(),
+        owner,
     }
 }

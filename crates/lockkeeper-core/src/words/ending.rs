@@ -76,6 +76,19 @@ pub enum LossReason {
     ClientClosed,
 }
 
+impl LossReason {
+    /// One word of lower case, with underscores: fit for a label of a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::Revoked => "revoked",
+            Self::MaxHold => "max_hold",
+            Self::ClientClosed => "client_closed",
+        }
+    }
+}
+
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
