@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, ClientBuilder, FairLock, Guard, LeaseEvent, Mutex, Observation, Observer, Reader,
+    Client, ClientBuilder, FairLock, Guard, LeaseEvent, Mutex, Observed, Observer, Reader,
     ReentrantLock, Writer,
 };
 use lockkeeper_testkit::proxy::{Direction, Proxy};
@@ -29,8 +29,8 @@ const LANES: u64 = 24;
 struct Renewals(watch::Sender<u64>);
 
 impl Observer for Renewals {
-    fn observe(&self, observation: &Observation<'_>) {
-        if let LeaseEvent::Renewed { .. } = observation.event {
+    fn on_lease(&self, _: &Observed<'_>, _: &str, event: LeaseEvent) {
+        if let LeaseEvent::Renewed { .. } = event {
             self.0.send_modify(|count| *count += 1);
         }
     }

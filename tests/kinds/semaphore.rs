@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, Error, LeaseEvent, LossReason, MultiLock, Mutex, Observation, Observer, Released,
+    Client, Error, LeaseEvent, LossReason, MultiLock, Mutex, Observed, Observer, Released,
     Semaphore,
 };
 use lockkeeper_memory::MemoryStore;
@@ -186,8 +186,8 @@ struct Limits {
 }
 
 impl Observer for Limits {
-    fn observe(&self, observation: &Observation<'_>) {
-        if let LeaseEvent::OtherLimit { limit, .. } = observation.event {
+    fn on_lease(&self, _: &Observed<'_>, _: &str, event: LeaseEvent) {
+        if let LeaseEvent::OtherLimit { limit, .. } = event {
             self.told.fetch_add(1, Ordering::SeqCst);
             self.last.store(limit, Ordering::SeqCst);
         }

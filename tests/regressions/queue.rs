@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper::{
-    Client, Error, FairLock, Lease, LeaseEvent, LeaseState, LossReason, Observation, Observer,
-    RwLock,
+    AcquisitionEvent, Client, Error, FairLock, Lease, LeaseEvent, LeaseState, LossReason, Observed,
+    Observer, RwLock,
 };
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
@@ -183,19 +183,26 @@ struct Holding {
     renewed: mpsc::UnboundedSender<Duration>,
 }
 
+impl Holding {
+    fn is_about(&self, of: &Observed<'_>) -> bool {
+        of.name == "held" && self.armed.load(Ordering::SeqCst)
+    }
+}
+
 impl Observer for Holding {
-    fn observe(&self, observation: &Observation<'_>) {
-        match observation.event {
-            _ if observation.name != "held" || !self.armed.load(Ordering::SeqCst) => {}
-            LeaseEvent::Waiting => {
-                let go_on = self.go_on.lock().unwrap();
-                self.waits.send(()).unwrap();
-                tokio::task::block_in_place(|| go_on.recv()).unwrap();
-            }
-            LeaseEvent::Renewed { slack, .. } => {
-                let _ = self.renewed.send(slack);
-            }
-            _ => {}
+    fn on_acquisition(&self, of: &Observed<'_>, event: AcquisitionEvent) {
+        if event == AcquisitionEvent::Waiting && self.is_about(of) {
+            let go_on = self.go_on.lock().unwrap();
+            self.waits.send(()).unwrap();
+            tokio::task::block_in_place(|| go_on.recv()).unwrap();
+        }
+    }
+
+    fn on_lease(&self, of: &Observed<'_>, _: &str, event: LeaseEvent) {
+        if let LeaseEvent::Renewed { slack, .. } = event
+            && self.is_about(of)
+        {
+            let _ = self.renewed.send(slack);
         }
     }
 }

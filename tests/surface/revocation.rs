@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper::{
-    Client, End, Error, LeaseEvent, LossReason, Mutex, Observation, Observer, ReentrantLock,
-    Released,
+    Client, End, Error, LeaseEvent, LossReason, Mutex, Observed, Observer, ReentrantLock, Released,
 };
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::lock;
@@ -28,8 +27,8 @@ const MOMENT: Duration = Duration::from_millis(1);
 struct Losses(Cell<Vec<LossReason>>);
 
 impl Observer for Losses {
-    fn observe(&self, observation: &Observation<'_>) {
-        if let LeaseEvent::Lost(reason) = observation.event {
+    fn on_lease(&self, _: &Observed<'_>, _: &str, event: LeaseEvent) {
+        if let LeaseEvent::Lost { reason, .. } = event {
             self.0.lock().push(reason);
         }
     }

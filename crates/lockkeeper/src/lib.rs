@@ -110,10 +110,11 @@ mod url;
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
-    Acquire, AcquisitionEvent, AcquisitionOutcome, Advice, Client, ClientBuilder, ClientEvent, CloseReport, End, Error, FencingToken, Guard, Holder,
-    HolderState, Inspection, Kind, Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names,
-    Observed, Observer, Owner, Permits, Queued, Record, Released, Result, ServerFacts,
-    SingleServer, Target, Tries, TryAcquire, UntilEnded, UntilLost, Waiter, Waits, Work,
+    Acquire, AcquisitionEvent, AcquisitionOutcome, Advice, Client, ClientBuilder, ClientEvent,
+    CloseReport, End, Error, FencingToken, Guard, Holder, HolderState, Inspection, Kind, Lease,
+    LeaseEvent, LeaseState, Lock, LossReason, Lost, Names, Observed, Observer, Owner, Permits,
+    Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries, TryAcquire,
+    UntilEnded, UntilLost, Waiter, Waits, Work,
 };
 pub use lockkeeper_election::{Election, HandOver, Leader, Leaders, Leadership};
 pub use lockkeeper_fair::{FairGuard, FairLock};

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, Lease, LeaseEvent, Observation, Observer};
+use lockkeeper::{Client, Error, Lease, LeaseEvent, Observed, Observer};
 
 use crate::args::Run;
 use crate::exit::{Failure, LOST, SIGNALLED};
@@ -205,8 +205,8 @@ fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
 struct OtherLimit(AtomicU32);
 
 impl Observer for OtherLimit {
-    fn observe(&self, observation: &Observation<'_>) {
-        if let LeaseEvent::OtherLimit { limit, .. } = observation.event {
+    fn on_lease(&self, _: &Observed<'_>, _: &str, event: LeaseEvent) {
+        if let LeaseEvent::OtherLimit { limit, .. } = event {
             self.0.store(limit, Ordering::Relaxed);
         }
     }

@@ -15,10 +15,12 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use crate::acquire::options::Options;
 use crate::acquire::plan::Plan;
 use crate::acquire::stage::{Asked, Stage, TRIES};
+use crate::acquire::told::Told;
 use crate::engine::pass::Pass;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::seam::clock::{Clock, sleep_until_some};
+use crate::seam::observer::AcquisitionOutcome;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 
@@ -49,6 +51,7 @@ pub(super) struct Acquisition {
     /// `None`: for ever.
     pub(super) wait: Option<Duration>,
     started: Moment,
+    pub(super) told: Told,
     /// Dropped after the claims, whose releases are posted: closing waits for both.
     _passes: Vec<Pass>,
 }
@@ -68,6 +71,7 @@ impl Acquisition {
             return Err(Error::config("there is no lock to acquire"));
         };
         let started = first.clock().now();
+        let told = Told::begin(&stages);
         Ok(Self {
             stages,
             under_way: first,
@@ -81,6 +85,7 @@ impl Acquisition {
             replicas: options.min_replicas,
             wait: if waits { wait } else { Some(Duration::ZERO) },
             started,
+            told,
             _passes: passes,
         })
     }
@@ -112,6 +117,13 @@ impl Acquisition {
     /// How long the acquisition has taken so far.
     pub(super) fn waited(&self) -> Duration {
         self.stages[0].clock().now().since(self.started)
+    }
+
+    /// It has ended so. Only the first end is told.
+    pub(super) fn is_over(&mut self, outcome: AcquisitionOutcome) {
+        if self.told.is_heard() {
+            self.told.end(outcome, self.waited());
+        }
     }
 
     /// Asks for each stage once; `None` if another claim holds one of the names. Then nothing is held that a server could be
@@ -316,6 +328,7 @@ impl Acquisition {
 impl Drop for Acquisition {
     fn drop(&mut self) {
         self.let_go();
+        self.is_over(AcquisitionOutcome::Abandoned);
     }
 }
 

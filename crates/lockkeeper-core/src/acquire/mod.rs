@@ -9,6 +9,7 @@ mod queue;
 mod replicas;
 mod round;
 mod stage;
+mod told;
 mod turn;
 mod waiting;
 
@@ -26,6 +27,7 @@ use crate::acquire::plan::{Plan, Target};
 use crate::grant::guard::{Guard, Queued, SingleServer};
 use crate::grant::hold::Hold;
 use crate::grant::lease::Lease;
+use crate::seam::observer::AcquisitionOutcome;
 use crate::seam::protocol::Protocol;
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
@@ -299,8 +301,12 @@ impl<G: From<Hold> + 'static> IntoFuture for Acquire<G> {
         Box::pin(async move {
             let mut acquisition = Acquisition::new(&self.plan, self.options, true)?;
             let span = acquisition.span();
-            let hold = acquisition.wait().instrument(span).await?;
-            Ok(hold.into())
+            let hold = acquisition.wait().instrument(span).await;
+            acquisition.is_over(match &hold {
+                Ok(_) => AcquisitionOutcome::Granted,
+                Err(error) => AcquisitionOutcome::of_error(error),
+            });
+            Ok(hold?.into())
         })
     }
 }
@@ -313,8 +319,13 @@ impl<G: From<Hold> + 'static> IntoFuture for TryAcquire<G> {
         Box::pin(async move {
             let mut acquisition = Acquisition::new(&self.plan, self.options, false)?;
             let span = acquisition.span();
-            let hold = acquisition.once().instrument(span).await?;
-            Ok(hold.map(G::from))
+            let hold = acquisition.once().instrument(span).await;
+            acquisition.is_over(match &hold {
+                Ok(Some(_)) => AcquisitionOutcome::Granted,
+                Ok(None) => AcquisitionOutcome::Refused,
+                Err(error) => AcquisitionOutcome::of_error(error),
+            });
+            Ok(hold?.map(G::from))
         })
     }
 }

@@ -14,7 +14,6 @@ use crate::engine::part::Part;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::schedule::pause::Pauses;
-use crate::seam::observer::LeaseEvent;
 use crate::words::answer::Verb;
 use crate::words::error::{Error, Result};
 
@@ -32,7 +31,7 @@ impl Acquisition {
         // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
         let mut turn = Turn::behind_others(&stage);
         loop {
-            if stage.queues() && self.is_over(&stage) {
+            if stage.queues() && self.is_too_late(&stage) {
                 // The caller, who bounds the wait, says so.
                 std::future::pending::<()>().await;
             }
@@ -80,7 +79,7 @@ impl Acquisition {
         }
     }
 
-    fn is_over(&self, stage: &Stage) -> bool {
+    fn is_too_late(&self, stage: &Stage) -> bool {
         let end = stage.first().terms.wait_until;
         end.is_some_and(|end| stage.clock().now() >= end)
     }
@@ -91,19 +90,7 @@ impl Acquisition {
             return;
         }
         tracing::debug!(name = stage.name(self.awaited), "waiting");
-        if stage.quorum.is_some() {
-            return;
-        }
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
-        let awaited = self
-            .claims
-            .first()
-            .and_then(|it| it.parts.get(self.awaited));
-        if let Some(part) = awaited {
-            part.tell(LeaseEvent::Waiting);
-        }
+        self.told.waits(&stage.name(self.awaited));
     }
 
     /// The claim of a stage with one seat, armed if there is none.

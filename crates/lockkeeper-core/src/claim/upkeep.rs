@@ -238,12 +238,13 @@ impl Claim {
     }
 
     /// Takes the request that is due at `now`, or soon after, out of the agenda: whoever asks is about to send it.
-    pub(crate) fn pick(&mut self) -> Option<Verb> {
-        self.agenda().due?;
+    /// With when it was due.
+    pub(crate) fn pick(&mut self) -> Option<(Verb, Moment)> {
+        let due = self.agenda().due?;
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.picked = true;
         }
-        Some(self.renewal())
+        Some((self.renewal(), due))
     }
 
     /// What was picked could not be sent, as is seen at `now`.

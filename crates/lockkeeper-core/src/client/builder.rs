@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::settings::Settings;
-use crate::seam::observer::{Observed, Observer};
+use crate::seam::observer::{Audience, Observer};
 use crate::seam::store::Store;
 use crate::words::error::{Error, Result};
 
@@ -121,9 +121,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Tells `observer` of everything that happens to the leases of this client.
+    /// Tells `observer` of every acquisition and every lease of this client, and of its connections.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observed = Observed(Some(observer));
+        self.settings.audience = Audience(Some(observer));
         self
     }
 

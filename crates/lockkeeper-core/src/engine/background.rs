@@ -10,8 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::engine::part::Part;
-use crate::engine::posts::{Counts, Post, Posts};
+use crate::engine::posts::{Counts, Open, Post, Posts};
 use crate::engine::release::{self, Attempt};
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
@@ -80,19 +79,19 @@ async fn run(
             biased;
             Some((left, unconfirmed)) = leaves.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
-                Some(Post { parts, until, departure }) => {
+                Some(Post { open, until, departure }) => {
                     // Servers come and go; those of which nothing is on its way are forgotten with the leaves.
                     if leaves.is_empty() {
                         bounds.clear();
                     }
-                    let server = parts.first().map_or(0, |part| {
+                    let server = open.0.first().map_or(0, |part| {
                         let main = part.protocol.name().main();
                         requester.store.server_of(requester.store.group(main))
                     });
                     let bounds = Arc::clone(bounds.entry(server).or_default());
                     let (requester, subscriptions) = (&requester, &subscriptions);
                     leaves.push(async move {
-                        let counts = leave(requester, subscriptions, parts, until, bounds).await;
+                        let counts = leave(requester, subscriptions, open, until, bounds).await;
                         drop(departure);
                         counts
                     });
@@ -107,37 +106,39 @@ async fn run(
 async fn leave(
     requester: &Requester,
     subscriptions: &Subscriptions,
-    mut open: Vec<Arc<Part>>,
+    mut open: Open,
     until: Moment,
     bounds: Arc<Bounds>,
 ) -> (usize, usize) {
-    let mut pauses = Pauses::new(open.first().map_or(0, |part| part.number));
+    let mut pauses = Pauses::new(open.0.first().map_or(0, |part| part.number));
     let (mut left, mut unconfirmed) = (0, 0);
     let mut bound = &bounds.first;
     loop {
         let attempts = {
             // An error means that the semaphore is closed, which nobody does.
             let _permit = bound.acquire().await;
-            release::attempt_all(subscriptions, &open).await
+            release::attempt_all(subscriptions, &open.0).await
         };
-        let mut again = Vec::new();
-        for (part, attempt) in open.into_iter().zip(attempts) {
+        let (mut again, mut given_up) = (Open::default(), Open::default());
+        for (part, attempt) in std::mem::take(&mut open.0).into_iter().zip(attempts) {
             let (name, claim) = (part.protocol.name().as_str(), &part.id);
             match attempt {
                 Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => left += 1,
                 Attempt::Final(Err(error)) => {
                     tracing::warn!(name, %claim, %error, "cannot release; the claim ends with its ttl");
                     unconfirmed += 1;
+                    given_up.0.push(part);
                 }
                 Attempt::Again(error) if requester.clock.now() >= until => {
                     tracing::warn!(name, %claim, %error, "never released; the claim has ended with its ttl");
                     unconfirmed += 1;
+                    given_up.0.push(part);
                 }
-                Attempt::Again(_) => again.push(part),
+                Attempt::Again(_) => again.0.push(part),
             }
         }
         open = again;
-        if open.is_empty() {
+        if open.0.is_empty() {
             return (left, unconfirmed);
         }
         tokio::time::sleep(pauses.next()).await;

@@ -93,10 +93,10 @@ impl Engine {
         events: mpsc::UnboundedReceiver<Event>,
         runtime: &runtime::Handle,
     ) -> Arc<Self> {
-        let (observed, namespace) = (settings.observed.clone(), &settings.namespace);
+        let (audience, namespace) = (settings.audience.clone(), &settings.namespace);
         let requester = Arc::new(Requester::new(
             Arc::clone(&store),
-            observed,
+            audience,
             namespace,
             settings.store_name.clone(),
         ));

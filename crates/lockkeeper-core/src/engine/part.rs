@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -34,6 +35,8 @@ pub(crate) struct Part {
     claim: Mutex<Claim>,
     /// Somebody else was in the way when it asked: others of its client may be polling the name.
     polled: AtomicBool,
+    /// The observer has been told how the lease ended.
+    end_told: AtomicBool,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
     /// Notified when the claim comes to another phase, above all when its validity ends.
@@ -62,7 +65,7 @@ impl Part {
             // A message grants for a waiter's ttl; a fixed lease has its own, which only an answer gives.
             let least = match terms.pace {
                 Some(_) => terms.waiter_ttl / 3,
-                None => std::time::Duration::MAX,
+                None => Duration::MAX,
             };
             claim.with_queue(trust, least)
         } else {
@@ -77,6 +80,7 @@ impl Part {
             requester,
             claim: Mutex::new(claim),
             polled: AtomicBool::new(terms.polled),
+            end_told: AtomicBool::new(false),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
@@ -116,9 +120,22 @@ impl Part {
 
     /// Tells the client's observer that this has happened.
     pub(crate) fn tell(&self, event: LeaseEvent) {
-        self.requester
-            .observed
-            .tell(&*self.protocol, &self.id, event);
+        let audience = &self.requester.audience;
+        audience.on_lease(&*self.protocol, &self.id, event);
+    }
+
+    /// Tells it how the lease has ended, of which the holder had been told, and how long it was held. Only the first end is told.
+    pub(crate) fn tell_end(&self, event: impl FnOnce(Duration) -> LeaseEvent) {
+        let (granted, told) = {
+            let claim = self.claim();
+            (claim.granted(), claim.is_told())
+        };
+        // Of a grant that nobody has taken nobody was told.
+        if let (Some(granted), true) = (granted, told)
+            && !self.end_told.swap(true, Ordering::Relaxed)
+        {
+            self.tell(event(self.now().since(granted)));
+        }
     }
 
     /// The present moment, by the clock that its deadline is compared with.
@@ -286,7 +303,7 @@ impl Effects {
         }
         if let Some(reason) = self.lost {
             tracing::warn!(name = part.name(), claim = %part.id, %reason, "lost");
-            part.tell(LeaseEvent::Lost(reason));
+            part.tell_end(|held| LeaseEvent::Lost { reason, held });
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::engine::part::Part;
 use crate::engine::switch::Switch;
+use crate::seam::observer::LeaseEvent;
 use crate::words::moment::Moment;
 use crate::words::name::Name;
 
@@ -27,10 +28,22 @@ pub(crate) struct Posts {
 /// Claims to release, by one script if there are several.
 #[derive(Debug)]
 pub(super) struct Post {
-    pub(super) parts: Vec<Arc<Part>>,
+    pub(super) open: Open,
     /// Until when that is of use.
     pub(super) until: Moment,
     pub(super) departure: Departure,
+}
+
+/// Claims whose releases nobody has confirmed. Dropped with some of them, it tells that nobody ever will.
+#[derive(Debug, Default)]
+pub(super) struct Open(pub(super) Vec<Arc<Part>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for part in &self.0 {
+            part.tell_end(|held| LeaseEvent::Unconfirmed { held });
+        }
+    }
 }
 
 /// The names whose claims are being released: for each, what is thrown when a posted release is settled, by the number of the post.
@@ -161,7 +174,7 @@ impl Releaser {
         self.counts.change(|tally| tally.open += claims);
         let departure = Departure::begin(&self.departing, &parts);
         let post = Post {
-            parts,
+            open: Open(parts),
             until,
             departure,
         };

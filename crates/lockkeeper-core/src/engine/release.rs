@@ -119,7 +119,11 @@ fn conclude(
             has_left(subscriptions, part, told);
             Attempt::Final(Ok(Released::Kept(left)))
         }
-        Ok(Verdict::WasGone) => Attempt::Final(Err(part.lost(LossReason::Gone).into())),
+        Ok(Verdict::WasGone) => {
+            let reason = LossReason::Gone;
+            part.tell_end(|held| LeaseEvent::Lost { reason, held });
+            Attempt::Final(Err(part.lost(reason).into()))
+        }
         Ok(verdict) => unexpected(format!("a release was answered by {verdict:?}")),
         Err(Failed::Forbidden(reason)) => {
             unexpected(format!("a release was not allowed: {reason:?}"))
@@ -147,15 +151,7 @@ fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
 
 /// Tells of the end of a hold, unless it was told as a loss, even if the server still had it.
 pub(crate) fn observe_released(part: &Part) {
-    let now = part.now();
-    let (belief, _) = part.validity();
-    let (granted, told) = {
-        let claim = part.claim();
-        (claim.granted(), claim.is_told())
-    };
-    // Of a grant that nobody has taken nobody was told.
-    if let (Validity::Ended(Ending::Released), Some(granted), true) = (belief, granted, told) {
-        let held = now.since(granted);
-        part.tell(LeaseEvent::Released { held });
+    if let Validity::Ended(Ending::Released) = part.validity().0 {
+        part.tell_end(|held| LeaseEvent::Released { held });
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::claims::Claims;
 use crate::engine::floors::Floors;
 use crate::engine::part::Part;
 use crate::seam::clock::Clock;
-use crate::seam::observer::{LeaseEvent, Observed};
+use crate::seam::observer::{Audience, LeaseEvent};
 use crate::seam::protocol::{RequestContext, ScriptCall, Together};
 use crate::seam::store::{Call, Form, Reply, Store};
 use crate::words::answer::{Answer, Verb};
@@ -58,7 +58,7 @@ pub(crate) struct Requester {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) claims: Claims,
-    pub(crate) observed: Observed,
+    pub(crate) audience: Audience,
     /// What a user must be allowed for this client's namespace.
     pub(crate) rules: Rules,
     requests: AtomicU64,
@@ -72,7 +72,7 @@ pub(crate) struct Requester {
 impl Requester {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        observed: Observed,
+        audience: Audience,
         namespace: &str,
         store_name: Option<Arc<str>>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Requester {
             store,
             clock,
             claims: Claims::default(),
-            observed,
+            audience,
             rules: Rules::of(namespace),
             store_name,
             requests: AtomicU64::new(1),

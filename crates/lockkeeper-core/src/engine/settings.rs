@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::terms::Terms;
-use crate::seam::observer::Observed;
+use crate::seam::observer::Audience;
 use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 
@@ -71,7 +71,7 @@ pub(crate) struct Settings {
     pub(crate) poll_every: Duration,
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
-    pub(crate) observed: Observed,
+    pub(crate) audience: Audience,
     /// What the store is called in every process; `None`: it has no name.
     pub(crate) store_name: Option<Arc<str>>,
     /// `None`: where the client runs. Empty: none at all.
@@ -90,7 +90,7 @@ impl Default for Settings {
             release_timeout: RELEASE_TIMEOUT,
             poll_every: POLL_EVERY,
             seed: None,
-            observed: Observed::default(),
+            audience: Audience::default(),
             store_name: None,
             label: None,
         }

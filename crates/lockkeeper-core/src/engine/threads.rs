@@ -22,7 +22,7 @@ use crate::engine::requester::Requester;
 use crate::engine::settings::Settings;
 use crate::engine::terms::Terms;
 use crate::seam::clock::Clock;
-use crate::seam::observer::{LeaseEvent, Observation, Observed, Observer};
+use crate::seam::observer::{Audience, LeaseEvent, Observed, Observer};
 use crate::seam::protocol::{Grant, LockProtocol};
 use crate::seam::store::{Call, Event, Reply, Store};
 use crate::words::agenda::Notice;
@@ -119,9 +119,9 @@ impl Store for Nowhere {
 struct Told(Mutex<Vec<LeaseEvent>>);
 
 impl Observer for Told {
-    fn observe(&self, observation: &Observation<'_>) {
+    fn on_lease(&self, _: &Observed<'_>, _: &str, event: LeaseEvent) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.push(observation.event);
+        told.push(event);
     }
 }
 
@@ -157,9 +157,9 @@ impl Stage {
     fn set() -> Self {
         let clock = Nowhere::default();
         let told = Arc::<Told>::default();
-        let observed = Observed(Some(Arc::clone(&told) as Arc<dyn Observer>));
+        let audience = Audience(Some(Arc::clone(&told) as Arc<dyn Observer>));
         let store = Arc::new(clock.clone());
-        let requester = Arc::new(Requester::new(store, observed, "scene", None));
+        let requester = Arc::new(Requester::new(store, audience, "scene", None));
         let (releaser, posts) = Releaser::new();
         let renewer = Arc::new(Renewer::new(Arc::clone(&requester), releaser));
         let settings = Settings {
@@ -271,8 +271,9 @@ impl Stage {
         assert!(claims.is_in_step(&self.part), "the index is out of step");
         let told = self.told();
         let count = |what: fn(&LeaseEvent) -> bool| told.iter().filter(|event| what(event)).count();
-        let is_end =
-            |event: &LeaseEvent| matches!(event, LeaseEvent::Lost(_) | LeaseEvent::Released { .. });
+        let is_end = |event: &LeaseEvent| {
+            matches!(event, LeaseEvent::Lost { .. } | LeaseEvent::Released { .. })
+        };
         assert!(count(is_end) <= 1, "an end is told once: {told:?}");
         let granted = count(|event| matches!(event, LeaseEvent::Granted { .. }));
         let lost = matches!(self.ending(), Some(Ending::Lost(_)));
@@ -358,7 +359,7 @@ fn revoked_while_granted() {
     let lost = stage
         .told()
         .iter()
-        .any(|it| matches!(it, LeaseEvent::Lost(_)));
+        .any(|it| matches!(it, LeaseEvent::Lost { .. }));
     assert!(lost, "nobody was told");
 }
 

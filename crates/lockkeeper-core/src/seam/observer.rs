@@ -174,8 +174,6 @@ pub enum LeaseEvent {
     Renewed {
         /// How much of the lease was left when the answer came. Small values say that the server is slow for this ttl.
         slack: Duration,
-        /// How much later than planned the renewal was sent. Large values say that this process is too busy for its leases.
-        late: Duration,
     },
     /// A renewal was not answered; the lease is still believed in.
     Uncertain,
@@ -209,13 +207,15 @@ pub enum ClientEvent {
     Disconnected,
     /// Every connection is there again, and every subscription is in place.
     Connected,
-    /// One script was sent for several claims, or for one, by the client's own task.
+    /// The client's own task is about to send one script for so many claims.
     #[non_exhaustive]
     Batch {
         /// What was asked for.
         work: Work,
         /// For how many claims.
         claims: usize,
+        /// How much later than planned. Large values say that this process is too busy for its leases, or a server too slow.
+        late: Duration,
     },
 }
 

@@ -85,6 +85,7 @@ impl FaultSchedule {
                 .ttl(world.plan.ttl)
                 .waiter_ttl(world.plan.waiter_ttl)
                 .release_timeout(world.plan.ttl)
+                .observer(world.ledger())
                 .store_name(format!("s{place}"));
             let store = LinkStore::new(Arc::clone(world), link);
             host.clients.push(settings.build(Arc::new(store))?);

@@ -28,6 +28,7 @@ mod faults;
 mod host;
 mod kind;
 mod latches;
+mod ledger;
 mod link;
 mod network;
 mod observers;

@@ -122,6 +122,9 @@ async fn history(world: &Arc<World>, workload: Workload) {
             }
         }
     }
+    if let Some(what) = world.mistold() {
+        world.violate("an end that was not told, or twice", what);
+    }
     sleep(FORGOTTEN).await;
     let mut keys = world.servers.iter().flat_map(MemoryStore::keys);
     // The counters from which tokens are drawn belong to no name.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::checks::{Checks, Violation};
+use super::ledger::Ledger;
 use super::network::Network;
 use super::place::Place;
 use super::plan::{Chances, Plan};
@@ -39,6 +40,8 @@ pub(super) struct World {
     network: Mutex<Network>,
     checks: Mutex<Checks>,
     course: Mutex<Course>,
+    /// What the observer of each client was told.
+    ledgers: Mutex<Vec<Arc<Ledger>>>,
 }
 
 /// How far the history has come.
@@ -78,6 +81,7 @@ impl World {
             servers: servers.collect(),
             places,
             course: Mutex::default(),
+            ledgers: Mutex::default(),
             plan,
             patch,
         })
@@ -116,6 +120,19 @@ impl World {
 
     pub(super) fn instant(&self, at: Duration) -> Instant {
         self.beginning + at
+    }
+
+    /// A ledger for a new client.
+    pub(super) fn ledger(&self) -> Arc<Ledger> {
+        let ledger = Arc::<Ledger>::default();
+        self.ledgers.lock().push(Arc::clone(&ledger));
+        ledger
+    }
+
+    /// What an observer was told wrongly, or not at all though everything is over.
+    pub(super) fn mistold(&self) -> Option<String> {
+        let ledgers = self.ledgers.lock();
+        ledgers.iter().find_map(|ledger| ledger.mistake())
     }
 
     pub(super) fn trace(&self) -> MutexGuard<'_, Trace> {

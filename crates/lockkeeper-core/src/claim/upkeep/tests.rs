@@ -61,7 +61,7 @@ fn due(claim: &Claim) -> Option<Moment> {
 fn a_lease_is_due_a_third_after_its_send_and_only_once() {
     let mut claim = held(Some(PACE));
     assert_eq!(due(&claim), Some(at(10)));
-    assert_eq!(claim.pick(), Some(Verb::Renew));
+    assert_eq!(claim.pick().map(|it| it.0), Some(Verb::Renew));
     assert_eq!(claim.pick(), None, "it is about to be sent");
     claim.send(Verb::Renew, 2, at(11)).unwrap();
     assert_eq!(claim.pick(), None, "it is on its way");
@@ -119,7 +119,7 @@ fn after_a_gap_everything_is_due_but_what_is_on_its_way() {
 fn a_waiting_claim_heartbeats_until_its_wait_is_over_and_is_then_abandoned() {
     let mut claim = waiting();
     assert_eq!(due(&claim), Some(at(10)));
-    assert_eq!(claim.pick(), Some(Verb::Heartbeat));
+    assert_eq!(claim.pick().map(|it| it.0), Some(Verb::Heartbeat));
     claim.send(Verb::Heartbeat, 2, at(10)).unwrap();
     claim.answered(
         2,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::engine::part::Part;
 use crate::seam::store::Store;
 use crate::words::answer::Verb;
+use crate::words::moment::Moment;
 
 /// How many leases one script renews at most: some 50 µs on the server, which others wait for.
 const MOST: usize = 100;
@@ -16,6 +17,8 @@ const MOST: usize = 100;
 pub(super) struct Batch {
     pub(super) verb: Verb,
     pub(super) parts: Vec<Arc<Part>>,
+    /// When the first of it was due.
+    pub(super) due: Moment,
 }
 
 /// What the claims of a batch have in common. One timeout too, or the leases that can wait for an answer would depend on those
@@ -32,15 +35,15 @@ struct Alike {
 /// whose acquire is repeated goes alone.
 pub(super) fn gather(
     store: &dyn Store,
-    due: impl IntoIterator<Item = (Verb, Arc<Part>)>,
+    due: impl IntoIterator<Item = (Verb, Moment, Arc<Part>)>,
 ) -> Vec<(u32, Batch)> {
     let mut alone = Vec::new();
     let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
-    for (verb, part) in due {
+    for (verb, due, part) in due {
         let group = store.group(part.protocol.name().main());
         if verb == Verb::Acquire {
             let parts = vec![part];
-            alone.push((store.server_of(group), Batch { verb, parts }));
+            alone.push((store.server_of(group), Batch { verb, parts, due }));
             continue;
         }
         let alike = Alike {
@@ -51,10 +54,13 @@ pub(super) fn gather(
         };
         let batches = batches.entry(alike).or_default();
         match batches.last_mut() {
-            Some(batch) if batch.parts.len() < MOST => batch.parts.push(part),
+            Some(batch) if batch.parts.len() < MOST => {
+                batch.parts.push(part);
+                batch.due = batch.due.min(due);
+            }
             _ => {
                 let parts = vec![part];
-                batches.push(Batch { verb, parts });
+                batches.push(Batch { verb, parts, due });
             }
         }
     }

@@ -18,8 +18,10 @@ use crate::engine::posts::Releaser;
 use crate::engine::requester::{Failed, Requester};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{LOOK, sleep_until_some};
+use crate::seam::observer::{ClientEvent, Work};
 use crate::words::agenda::Notice;
 use crate::words::answer::{Answer, Verb};
+use crate::words::moment::Moment;
 use batch::Batch;
 
 /// How many batches are on their way to one server at once. More would only queue before it, and take its time from others.
@@ -165,13 +167,15 @@ impl Renewer {
             if part.is_remnant() {
                 // It runs out, and that is told.
                 part.change(Claim::let_run_out);
-            } else if let Some(verb) = part.change(Claim::pick) {
+            } else if let Some((verb, planned)) = part.change(Claim::pick) {
                 let deadline = part.claim().deadline();
-                due.push((deadline, part.number, verb, part));
+                due.push((deadline, part.number, verb, planned, part));
             }
         }
         due.sort_unstable_by_key(|(deadline, number, ..)| (*deadline, *number));
-        let due = due.into_iter().map(|(_, _, verb, part)| (verb, part));
+        let due = due
+            .into_iter()
+            .map(|(_, _, verb, planned, part)| (verb, planned, part));
         let mut to_ask = work.to_verify;
         to_ask.retain(|part| part.change(Claim::take_question));
         Due {
@@ -183,9 +187,10 @@ impl Renewer {
     /// Does for a batch what it is for. One that the server refuses as a whole is halved until it is clear which claim is to
     /// blame.
     async fn renew(&self, batch: Batch) {
-        let Batch { verb, parts } = batch;
+        let Batch { verb, parts, due } = batch;
         let mut batches = vec![parts];
         while let Some(mut batch) = batches.pop() {
+            self.tell(verb, batch.len(), due);
             let outcomes = match (&batch[..], verb) {
                 ([alone], Verb::Acquire) => vec![self.requester.exchange(alone, verb).await],
                 _ => self.requester.renew(&batch, verb).await,
@@ -211,6 +216,18 @@ impl Renewer {
                 self.settle(part, outcome);
             }
         }
+    }
+
+    /// Tells the observer of what is about to be sent.
+    fn tell(&self, verb: Verb, claims: usize, due: Moment) {
+        let work = match verb {
+            Verb::Renew => Work::Renewal,
+            Verb::Heartbeat => Work::Heartbeat,
+            Verb::Acquire | Verb::Convert | Verb::Release => return,
+        };
+        let late = self.requester.clock.now().since(due);
+        let batch = ClientEvent::Batch { work, claims, late };
+        self.requester.audience.on_client(batch);
     }
 
     /// The claim knows what came of its request; this says it where people look.

@@ -22,6 +22,7 @@ use crate::engine::requester::Requester;
 use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{Clock, sleep_until_some};
+use crate::seam::observer::ClientEvent;
 use crate::seam::protocol::{Grant, Protocol, is_wake};
 use crate::seam::store::{Event, Store};
 use crate::words::moment::Moment;
@@ -456,8 +457,12 @@ async fn run(
                     claims.all_due();
                 }
                 introduction.hurry(now);
+                requester.audience.on_client(ClientEvent::Connected);
             }
-            Wakeup::Event(Event::Disconnected) => tracing::debug!("a connection is down"),
+            Wakeup::Event(Event::Disconnected) => {
+                tracing::debug!("a connection is down");
+                requester.audience.on_client(ClientEvent::Disconnected);
+            }
             Wakeup::Timer => {
                 let now = clock.now();
                 subscriptions.change(|registry| registry.tick(now));

@@ -1,0 +1,77 @@
+//! What observers are told of an acquisition: once that it begins, at most once that it waits, and once how it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::stage::{Seat, Stage};
+use crate::seam::observer::{AcquisitionEvent, AcquisitionOutcome};
+
+/// The names of an acquisition whose observers are to be told how it ends; none if nobody observes.
+#[derive(Default)]
+pub(super) struct Told(Vec<Name>);
+
+struct Name {
+    seat: Seat,
+    waits: bool,
+}
+
+impl Name {
+    fn tell(&self, event: AcquisitionEvent) {
+        let Seat {
+            engine,
+            protocol,
+            owner,
+            ..
+        } = &self.seat;
+        let audience = &engine.requester.audience;
+        audience.on_acquisition(&**protocol, *owner, event);
+    }
+}
+
+impl Told {
+    /// Tells that an acquisition of these stages begins. Of several servers the first one's client tells.
+    pub(super) fn begin(stages: &[Arc<Stage>]) -> Self {
+        let mut told = Vec::new();
+        for stage in stages {
+            let names = if stage.quorum.is_some() {
+                1
+            } else {
+                usize::MAX
+            };
+            let seats = stage.seats.iter().take(names);
+            for seat in seats.filter(|it| it.engine.requester.audience.is_there()) {
+                let seat = seat.clone();
+                let name = Name { seat, waits: false };
+                name.tell(AcquisitionEvent::Began);
+                told.push(name);
+            }
+        }
+        Self(told)
+    }
+
+    /// Whether anybody is to be told of an end that has not been told.
+    pub(super) const fn is_heard(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The acquisition waits for this name.
+    pub(super) fn waits(&mut self, name: &str) {
+        let of_name = |it: &&mut Name| !it.waits && it.seat.protocol.name().as_str() == name;
+        for name in self.0.iter_mut().filter(of_name) {
+            name.waits = true;
+            name.tell(AcquisitionEvent::Waiting);
+        }
+    }
+
+    /// The acquisition has ended.
+    pub(super) fn end(&mut self, outcome: AcquisitionOutcome, took: Duration) {
+        for name in self.0.drain(..) {
+            let waited = name.waits;
+            name.tell(AcquisitionEvent::Ended {
+                outcome,
+                took,
+                waited,
+            });
+        }
+    }
+}
