@@ -437,7 +437,7 @@ pub mod server {
 pub mod client {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Makes known who a client is.
+    /// Makes known who a client is, or what it says of a claim.
     pub const INTRODUCE: Script = script!(
         "client/introduce",
         with [],
@@ -446,13 +446,13 @@ pub mod client {
         replies [Status::Known],
     );
 
-    /// Who a client is; changes nothing.
-    pub const LABEL: Script = script!(
-        "client/label",
+    /// What a client has said of itself and of its claims; changes nothing.
+    pub const SAID: Script = script!(
+        "client/said",
         with ["value"],
         keys ["client"],
         args ["request"],
-        replies [Status::Known, Status::Gone],
+        items [Status::Known, Status::Gone],
     );
 }
 
@@ -490,7 +490,7 @@ pub const ALL: &[&Script] = &[
     &server::DESCRIBE,
     &server::RIGHTS,
     &client::INTRODUCE,
-    &client::LABEL,
+    &client::SAID,
 ];
 
 #[cfg(test)]

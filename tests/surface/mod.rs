@@ -3,6 +3,7 @@
 mod admin;
 mod input;
 mod listing;
+mod notes;
 mod observer;
 mod revocation;
 mod rights;

@@ -13,9 +13,9 @@ const CORE: [&[&str]; 8] = [
     &["claim", "quorum", "schedule", "registry"],
     &["seam"],
     &["engine"],
+    &["admin"],
     &["grant"],
     &["acquire"],
-    &["admin"],
     &["client"],
 ];
 

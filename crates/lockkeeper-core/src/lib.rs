@@ -48,7 +48,7 @@ pub use acquire::{Acquire, Tries, TryAcquire, Waits};
 pub use admin::advice::Advice;
 #[doc(hidden)]
 pub use admin::glob;
-pub use admin::inspection::{Holder, HolderState, Inspection, Permits, Waiter};
+pub use admin::inspection::{Inspection, Permits};
 pub use admin::listing::{Names, ServerFacts};
 pub use client::Client;
 pub use client::builder::ClientBuilder;
@@ -68,6 +68,7 @@ pub use seam::observer::{
 pub use seam::{clock, protocol, store};
 pub use words::ending::{CloseReport, End, LeaseState, LossReason, Lost, Released};
 pub use words::error::{Error, Result};
+pub use words::holder::{Holder, HolderState, Waiter};
 pub use words::kind::Kind;
 pub use words::name::Name;
 pub use words::owner::{ClaimId, Owner};

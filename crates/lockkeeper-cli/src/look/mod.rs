@@ -17,7 +17,7 @@ use crate::server::Server;
 pub(crate) use leader::leader;
 use view::{Lock, Part};
 
-pub(crate) use view::place;
+pub(crate) use view::{described, place, time};
 
 /// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.
 const AT_ONCE: usize = 64;
@@ -62,8 +62,8 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
 fn row(lock: &Lock) -> Vec<String> {
     let first = lock.holders.first();
     let holder = match (first, lock.holders.len()) {
-        (Some(first), 1) => first.known_as().to_owned(),
-        (Some(first), holds) => format!("{} and {} more", first.known_as(), holds - 1),
+        (Some(first), 1) => first.described(),
+        (Some(first), holds) => format!("{} and {} more", first.described(), holds - 1),
         (None, _) => String::new(),
     };
     vec![
@@ -100,7 +100,7 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
         ))?;
         let part = |part: &Part| {
             vec![
-                part.known_as().to_owned(),
+                part.described(),
                 lock.mode_of(part),
                 part.state.to_owned(),
                 part.left(),
@@ -118,7 +118,7 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
     if !lock.queue.is_empty() {
         let place = |(place, part): (usize, &Part)| {
             let place = (place + 1).to_string();
-            vec![place, part.known_as().to_owned(), part.claim.clone()]
+            vec![place, part.described(), part.claim.clone()]
         };
         let rows: Vec<_> = lock.queue.iter().enumerate().map(place).collect();
         out::table(&["PLACE", "WAITER", "CLAIM"], &rows)?;
@@ -206,7 +206,7 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
                 None if part.shares() => " and shared".to_owned(),
                 None => String::new(),
             };
-            let who = out::shown(part.known_as());
+            let who = out::shown(&part.described());
             format!("{}{shared} by {who}", part.state)
         })
         .collect();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use lockkeeper::{Holder, HolderState, Inspection, Record, Waiter};
+use lockkeeper::{FencingToken, Holder, HolderState, Inspection, Record, Waiter};
 use serde::Serialize;
 
 use crate::exit::permits;
@@ -60,6 +60,8 @@ pub(crate) struct Part {
     pub(crate) host: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) label: Option<String>,
+    /// What its acquisition noted of itself.
+    pub(crate) note: Option<String>,
     /// `None`: without end, or in a queue.
     pub(crate) left_ms: Option<u64>,
     pub(crate) state: &'static str,
@@ -71,12 +73,11 @@ pub(crate) struct Part {
 
 impl Lock {
     pub(crate) fn new(seen: Inspection, queue: Vec<Waiter>) -> Self {
-        let fence = seen.token.map(|token| token.get());
         Self {
             name: seen.name,
             kind: seen.kind,
-            fence,
-            since: fence.and_then(since),
+            fence: seen.token.map(|token| token.get()),
+            since: seen.token.and_then(FencingToken::time).and_then(time),
             holders: seen.holders.into_iter().map(Part::holder).collect(),
             limit: seen.limit,
             waiters: seen.waiters,
@@ -187,6 +188,7 @@ impl Part {
                 HolderState::Cooldown => "cooldown",
                 _ => "unknown",
             },
+            note: holder.note,
             ..Self::new(
                 holder.claim,
                 holder.owner.map(|it| it.to_string()),
@@ -196,11 +198,14 @@ impl Part {
     }
 
     fn waiter(waiter: Waiter) -> Self {
-        Self::new(
-            waiter.claim,
-            waiter.owner.map(|it| it.to_string()),
-            waiter.label,
-        )
+        Self {
+            note: waiter.note,
+            ..Self::new(
+                waiter.claim,
+                waiter.owner.map(|it| it.to_string()),
+                waiter.label,
+            )
+        }
     }
 
     fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
@@ -211,6 +216,7 @@ impl Part {
             claim,
             owner,
             label,
+            note: None,
             left_ms: None,
             state: "waiting",
             shared: None,
@@ -228,11 +234,24 @@ impl Part {
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
+    /// The same, and what its acquisition noted of itself.
+    pub(crate) fn described(&self) -> String {
+        described(self.known_as(), self.note.as_deref())
+    }
+
     pub(crate) fn left(&self) -> String {
         match self.left_ms {
             Some(left) => out::duration(Duration::from_millis(left)),
             None => "no end".to_owned(),
         }
+    }
+}
+
+/// Somebody, as people know him, with what he noted of himself.
+pub(crate) fn described(known_as: &str, note: Option<&str>) -> String {
+    match note {
+        Some(note) => format!("{known_as} ({note})"),
+        None => known_as.to_owned(),
     }
 }
 
@@ -252,18 +271,8 @@ pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
     Some((host, pid.parse().ok()?))
 }
 
-/// When a hold began: its token is the server's clock in microseconds, unless one that was later had been drawn before.
-fn since(token: u64) -> Option<String> {
-    let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(token);
-    // A token that was chosen by hand is no time.
-    let plausible = begun
-        .elapsed()
-        .is_ok_and(|ago| ago < Duration::from_secs(10 * 365 * 86_400));
-    plausible.then(|| time(begun)).flatten()
-}
-
 /// RFC 3339, which ends with the year 9999.
-fn time(time: SystemTime) -> Option<String> {
+pub(crate) fn time(time: SystemTime) -> Option<String> {
     let mut text = String::new();
     let written = write!(text, "{}", humantime::format_rfc3339_millis(time));
     written.ok().map(|()| text)
@@ -307,19 +316,5 @@ mod tests {
         let at = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0).as_deref(), Some("1970-01-01T00:00:00.000Z"));
         assert_eq!(at(1 << 50), None);
-    }
-
-    #[test]
-    fn a_token_is_the_time_of_its_grant_if_it_can_be() {
-        let hour = Duration::from_secs(3600);
-        let then = SystemTime::now() - hour;
-        let token = then.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let token = token.as_micros().try_into().unwrap();
-        assert_eq!(
-            since(token),
-            Some(humantime::format_rfc3339_millis(then).to_string())
-        );
-        assert_eq!(since(42), None);
-        assert_eq!(since(u64::MAX / 2), None);
     }
 }

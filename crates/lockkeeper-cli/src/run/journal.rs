@@ -21,6 +21,17 @@ pub(crate) enum Event<'a> {
     Unreachable { reason: &'a str, left_ms: u64 },
     /// Others use the semaphore with this limit, which is not the one that was asked for.
     OtherLimit { name: &'a str, limit: u32 },
+    /// Somebody else holds, and is waited for.
+    Waiting {
+        name: &'a str,
+        holders: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        since: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        left_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        place: Option<usize>,
+    },
     /// Somebody else holds, and the wait is over.
     Conflict { name: &'a str, holders: Vec<String> },
     /// The program has run for the slot before.

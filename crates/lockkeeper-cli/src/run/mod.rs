@@ -12,6 +12,7 @@ mod signals;
 mod terminal;
 mod tie;
 mod turn;
+mod waiting;
 mod watcher;
 
 use std::mem::forget;
@@ -238,8 +239,7 @@ async fn acquire(
     const PATIENCE: Duration = Duration::from_millis(500);
     let remark = async {
         tokio::time::sleep(PATIENCE).await;
-        let names: Vec<_> = wanted.names().iter().map(|it| format!("{it:?}")).collect();
-        journal.remark(&format!("waiting for {}", names.join(", ")));
+        waiting::tell(client, wanted, journal).await;
         other_limit.tell(wanted, journal);
         outage.watch(client, &wanted.names()[0], ttl).await
     };
@@ -302,12 +302,11 @@ async fn conflict(
     };
     let holders: Vec<String> = holders
         .into_iter()
-        .map(|holder| holder.label.unwrap_or(holder.claim))
+        .map(|holder| waiting::described(&holder))
         .collect();
-    let by = match holders.len().saturating_sub(MOST_NAMED) {
-        _ if holders.is_empty() => "somebody else, who has just left".to_owned(),
-        0 => holders.join(", "),
-        more => format!("{} and {more} more", holders[..MOST_NAMED].join(", ")),
+    let by = match holders.is_empty() {
+        true => "somebody else, who has just left".to_owned(),
+        false => waiting::some_of(&holders),
     };
     journal.tell(&Event::Conflict { name, holders });
     Ok(format!("{name:?} {held} by {by}{behind}"))

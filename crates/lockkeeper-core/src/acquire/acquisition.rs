@@ -8,20 +8,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join, join_all, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::acquire::options::Options;
+use crate::acquire::options::{Options, check_note};
 use crate::acquire::plan::Plan;
 use crate::acquire::stage::{Asked, Stage, TRIES};
 use crate::acquire::told::Told;
+use crate::admin::inspection;
 use crate::engine::pass::Pass;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::seam::clock::{Clock, sleep_until_some};
 use crate::seam::observer::AcquisitionOutcome;
 use crate::words::error::{Error, Result};
+use crate::words::holder::Holder;
 use crate::words::moment::Moment;
 
 /// For how long an acquisition that has waited in vain waits for its place in the queue to be gone before it says so: whoever
@@ -58,10 +60,19 @@ pub(super) struct Acquisition {
 
 impl Acquisition {
     /// Everything is checked here that can be checked before anything is sent. One that does not wait stands in no queue.
-    pub(super) fn new(plan: &Plan, options: Options, waits: bool) -> Result<Self> {
+    pub(super) fn new(
+        plan: &Plan,
+        options: Options,
+        note: Option<Arc<str>>,
+        waits: bool,
+    ) -> Result<Self> {
+        let note = note.filter(|note| !note.is_empty());
+        if let Some(note) = &note {
+            check_note(note)?;
+        }
         let wait = options.wait.longest();
         let waits = waits && wait.is_none_or(|wait| !wait.is_zero());
-        let (stages, min_hold) = Stage::of_plan(plan, &options, wait, waits)?;
+        let (stages, min_hold) = Stage::of_plan(plan, &options, note.as_ref(), wait, waits)?;
         let stages: Vec<Arc<Stage>> = stages.into_iter().map(Arc::new).collect();
         let mut passes = Vec::new();
         for stage in &stages {
@@ -181,7 +192,7 @@ impl Acquisition {
         };
         if waited.is_zero() {
             let hold = self.once().await?;
-            return hold.ok_or_else(|| self.timeout(waited));
+            return hold.ok_or_else(|| self.timeout(waited, None, None));
         }
         let (clock, deadline) = (self.clock(), self.started.after(waited));
         let closed = until_closed(&self.stages);
@@ -205,12 +216,17 @@ impl Acquisition {
             None => {
                 // Nobody may hold it: the server has not said so for some time. It will not say either that a place is gone.
                 let silent = self.trouble.is_some();
-                let error = self.timeout(waited);
+                let place = self.claims.first().and_then(|it| it.first()?.place());
                 self.let_go();
-                if !silent {
-                    self.departed(Some(WITHDRAWAL)).await;
-                }
-                Err(error)
+                let holder = match silent {
+                    true => None,
+                    false => {
+                        join(self.in_the_way(), self.departed(Some(WITHDRAWAL)))
+                            .await
+                            .0
+                    }
+                };
+                Err(self.timeout(waited, holder, place))
             }
         }
     }
@@ -317,11 +333,25 @@ impl Acquisition {
     }
 
     /// The time to wait is over: says what for, or why nobody knows.
-    fn timeout(&mut self, waited: Duration) -> Error {
+    fn timeout(&mut self, waited: Duration, holder: Option<Holder>, place: Option<u64>) -> Error {
         self.trouble.take().unwrap_or_else(|| Error::Timeout {
             name: self.under_way.name(self.awaited),
             waited,
+            holder: holder.map(Box::new),
+            place,
         })
+    }
+
+    /// Who holds what was waited for, if the server says so soon and this client has not too much to ask.
+    async fn in_the_way(&self) -> Option<Holder> {
+        let stage = &self.under_way;
+        let seat = stage
+            .seats
+            .get(self.awaited)
+            .unwrap_or_else(|| stage.first());
+        let _one_of_few = seat.engine.looks.try_acquire().ok()?;
+        let look = inspection::in_the_way(&seat.engine, seat.protocol.name());
+        tokio::time::timeout(WITHDRAWAL, look).await.ok()?
     }
 }
 

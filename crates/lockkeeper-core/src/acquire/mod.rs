@@ -78,6 +78,7 @@ use crate::words::owner::Owner;
 pub struct Acquire<G, W = Waits> {
     plan: Plan,
     options: Options,
+    note: Option<Arc<str>>,
     guard: PhantomData<fn() -> (G, W)>,
 }
 
@@ -102,6 +103,7 @@ impl<G, W> Acquire<G, W> {
         Self {
             plan: plan.into(),
             options: Options::DEFAULT,
+            note: None,
             guard: PhantomData,
         }
     }
@@ -115,6 +117,36 @@ impl<G, W> Acquire<G, W> {
     /// Length of the lease, whole milliseconds (default: the client's; of a lock on several servers, the shortest of the clients'). It is renewed as long as the guard lives.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
+        self
+    }
+
+    /// Says for whom or what this is, to people who [inspect](crate::Client::inspect) the name while it waits or holds, and to those
+    /// whose wait for it [times out](crate::Error::Timeout). At most 256 bytes without control characters; more is
+    /// [`Error::Config`](crate::Error::Config). It is written in the background when the claim is 100 ms old, and forgotten when it ends:
+    /// what is shorter costs the server nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().label("web-1").build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let order = Mutex::new(&client, "order:42");
+    /// let _guard = order.acquire().note("request 7f3a, user 42").await?;
+    /// tokio::time::sleep(Duration::from_secs(1)).await;
+    /// let holder = client.inspect("order:42").await?.holders.remove(0);
+    /// assert_eq!(holder.note.as_deref(), Some("request 7f3a, user 42"));
+    /// let late = order.acquire().wait_for(Duration::from_secs(1)).await.unwrap_err();
+    /// assert!(late.to_string().contains(r#"held by web-1 ("request 7f3a, user 42")"#));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn note(mut self, note: impl Into<Arc<str>>) -> Self {
+        self.note = Some(note.into());
         self
     }
 
@@ -299,14 +331,14 @@ impl<G: From<Hold> + 'static> IntoFuture for Acquire<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let mut acquisition = Acquisition::new(&self.plan, self.options, true)?;
-            let span = acquisition.span();
+            let mut acquisition = Acquisition::new(&self.plan, self.options, self.note, true)?;
+            let (caller, span) = (tracing::Span::current(), acquisition.span());
             let hold = acquisition.wait().instrument(span).await;
             acquisition.is_over(match &hold {
                 Ok(_) => AcquisitionOutcome::Granted,
                 Err(error) => AcquisitionOutcome::of_error(error),
             });
-            Ok(hold?.into())
+            Ok(hold?.within_span(&caller).into())
         })
     }
 }
@@ -317,15 +349,15 @@ impl<G: From<Hold> + 'static> IntoFuture for TryAcquire<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let mut acquisition = Acquisition::new(&self.plan, self.options, false)?;
-            let span = acquisition.span();
+            let mut acquisition = Acquisition::new(&self.plan, self.options, self.note, false)?;
+            let (caller, span) = (tracing::Span::current(), acquisition.span());
             let hold = acquisition.once().instrument(span).await;
             acquisition.is_over(match &hold {
                 Ok(Some(_)) => AcquisitionOutcome::Granted,
                 Ok(None) => AcquisitionOutcome::Refused,
                 Err(error) => AcquisitionOutcome::of_error(error),
             });
-            Ok(hold?.map(G::from))
+            Ok(hold?.map(|hold| hold.within_span(&caller).into()))
         })
     }
 }

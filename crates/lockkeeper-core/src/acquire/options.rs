@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
+use crate::engine::settings::LONGEST_LABEL;
 use crate::engine::terms::Terms;
 use crate::seam::protocol::Protocol;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 use crate::words::owner::Owner;
 
 /// See the module.
@@ -19,6 +20,22 @@ pub(crate) struct Options {
     pub(crate) max_queue: Option<u64>,
     pub(crate) min_replicas: u32,
     pub(crate) wait: Wait,
+}
+
+/// Whether this may be noted of a claim: people read it at a glance.
+pub(crate) fn check_note(note: &str) -> Result<()> {
+    let length = note.len();
+    if length > LONGEST_LABEL {
+        return Err(Error::config(format!(
+            "a note must be at most {LONGEST_LABEL} bytes long, this one has {length}: it is for people to read"
+        )));
+    }
+    if note.chars().any(char::is_control) {
+        return Err(Error::config(format!(
+            "the note {note:?} has a control character: leave it out"
+        )));
+    }
+    Ok(())
 }
 
 /// For how long an acquisition waits.

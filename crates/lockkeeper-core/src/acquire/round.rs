@@ -168,7 +168,9 @@ impl Acquisition {
                 proposal,
                 ..stage.terms(seat)
             };
-            let part = seat.engine.arm(id.clone(), &seat.protocol, terms, None);
+            let part = seat
+                .engine
+                .arm(id.clone(), &seat.protocol, terms, stage.note.clone(), None);
             Unreleased {
                 engine: Arc::clone(&seat.engine),
                 parts: vec![part],

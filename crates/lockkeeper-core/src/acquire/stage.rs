@@ -52,6 +52,8 @@ pub(super) struct Stage {
     /// For how long the servers may be out of reach: for one ttl, because no lease of this client would have outlived that, and
     /// in any case for as long as the caller would wait.
     pub(super) patience: Duration,
+    /// What is noted of its claims.
+    pub(super) note: Option<Arc<str>>,
     /// Others were in the way: until it is acquired its client may be polling its names.
     pub(super) contended: AtomicBool,
 }
@@ -97,6 +99,7 @@ impl Stage {
     pub(super) fn of_plan(
         plan: &Plan,
         options: &Options,
+        note: Option<&Arc<str>>,
         wait: Option<Duration>,
         waits: bool,
     ) -> Result<(Vec<Self>, Option<Duration>)> {
@@ -153,6 +156,7 @@ impl Stage {
                 seats,
                 quorum,
                 patience,
+                note: note.cloned(),
                 contended: AtomicBool::new(false),
             });
         }
@@ -168,6 +172,7 @@ impl Stage {
                 seats: vec![seat.clone()],
                 quorum: None,
                 patience: self.patience,
+                note: self.note.clone(),
                 contended: AtomicBool::new(false),
             })
         };
@@ -317,7 +322,13 @@ impl Stage {
         let engine = &self.first().engine;
         let arm = |seat: &Seat| {
             let id = engine.claim(seat.owner);
-            engine.arm(id, &seat.protocol, self.terms(seat), None)
+            engine.arm(
+                id,
+                &seat.protocol,
+                self.terms(seat),
+                self.note.clone(),
+                None,
+            )
         };
         Unreleased {
             engine: Arc::clone(engine),

@@ -91,6 +91,14 @@ impl Acquisition {
         }
         tracing::debug!(name = stage.name(self.awaited), "waiting");
         self.told.waits(&stage.name(self.awaited));
+        for seat in &stage.seats {
+            seat.engine.subscriptions.introduce();
+        }
+        for claims in &self.claims {
+            for part in &claims.parts {
+                claims.engine.subscriptions.annotate(part);
+            }
+        }
     }
 
     /// The claim of a stage with one seat, armed if there is none.

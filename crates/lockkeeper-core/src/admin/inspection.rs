@@ -8,10 +8,11 @@ use lockkeeper_lua::{Status, client, name};
 
 use crate::engine::Engine;
 use crate::engine::settings::LONGEST_LABEL;
-use crate::engine::subscriptions::presence::client_key;
+use crate::engine::subscriptions::presence::{client_key, note_key};
 use crate::seam::protocol::{Protocol, ScriptCall};
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
+use crate::words::holder::{Holder, HolderState, Waiter};
 use crate::words::kind::Kind;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
@@ -82,53 +83,6 @@ pub struct Inspection {
     pub waiters: Option<u64>,
 }
 
-/// One claim that holds a name or keeps others out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text
-    /// only what can be shown, by which it cannot be forced.
-    pub claim: String,
-    /// Whose claim it is; `None` of another library's.
-    pub owner: Option<Owner>,
-    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which need not be the one that holds.
-    /// `None` if it has none, or has not held for ten minutes.
-    pub label: Option<String>,
-    /// How long it holds, or keeps the name, unless it is renewed; `None`: without end, as some other libraries have it.
-    pub left: Option<Duration>,
-    /// What has become of it.
-    pub state: HolderState,
-    /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
-    pub shared: bool,
-    /// Of a semaphore: how many permits it has. Of a latch, which its last arming holds: how many counts are to come.
-    pub permits: Option<u32>,
-}
-
-/// One claim that waits for a name in a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiter {
-    /// The claim.
-    pub claim: String,
-    /// Whose claim it is.
-    pub owner: Option<Owner>,
-    /// The [label](crate::ClientBuilder::label) of the client that made that owner. `None` if it has none, or has not held
-    /// for ten minutes: a client introduces itself when it first holds.
-    pub label: Option<String>,
-}
-
-/// What has become of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HolderState {
-    /// It holds.
-    Held,
-    /// It holds, has been told to leave, and is not renewed.
-    Revoked,
-    /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
-    Cooldown,
-}
-
 /// Looks at a name.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
@@ -139,9 +93,10 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         _ => None,
     };
     let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
-    let mut labels = Labels::default();
+    let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
+    let said = Said::by(engine, name, claims).await?;
     for holder in &mut seen.holders {
-        holder.label = labels.of(engine, name, holder.owner).await?;
+        (holder.label, holder.note) = said.of(holder.owner, &holder.claim);
     }
     Ok(seen)
 }
@@ -169,38 +124,93 @@ pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<V
     let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
         return Err(unexpected(name, &reply));
     };
-    let mut labels = Labels::default();
-    let mut waiters = Vec::with_capacity(claims.len());
-    for claim in claims.iter().filter_map(Value::as_str) {
+    let claims: Vec<_> = claims.iter().filter_map(Value::as_str).collect();
+    let said = Said::by(engine, name, claims.iter().map(|it| (owner_of(it), *it))).await?;
+    let waiter = |claim: &str| {
         let owner = owner_of(claim);
-        waiters.push(Waiter {
+        let (label, note) = said.of(owner, claim);
+        Waiter {
             claim: claim.to_owned(),
             owner,
-            label: labels.of(engine, name, owner).await?,
-        });
-    }
-    Ok(waiters)
+            label,
+            note,
+        }
+    };
+    Ok(claims.into_iter().map(waiter).collect())
 }
 
-/// The labels of clients; each is asked for once.
-#[derive(Debug, Default)]
-struct Labels(BTreeMap<String, Option<String>>);
+/// Who is in the way of those who ask for a name, as far as one look tells.
+pub(crate) async fn in_the_way(engine: &Engine, name: &Name) -> Option<Holder> {
+    match inspect(engine, name).await {
+        Ok(seen) => seen.holders.into_iter().next(),
+        Err(error) => {
+            tracing::debug!(name = name.as_str(), %error, "nobody knows who holds it");
+            None
+        }
+    }
+}
 
-impl Labels {
-    async fn of(
-        &mut self,
+/// How many claims of one client are asked about by one script.
+const ASKED_TOGETHER: usize = 100;
+
+/// What clients have said of themselves, and of their claims: what stands under their keys.
+#[derive(Debug)]
+struct Said {
+    namespace: String,
+    texts: BTreeMap<String, String>,
+}
+
+impl Said {
+    /// What was said by the clients of these claims. Each client is asked about once for a hundred claims.
+    async fn by(
         engine: &Engine,
         name: &Name,
-        owner: Option<Owner>,
-    ) -> Result<Option<String>> {
-        let Some(owner) = owner else { return Ok(None) };
-        let key = client_key(&engine.settings.namespace, owner.client());
-        if let Some(known) = self.0.get(&key) {
-            return Ok(known.clone());
+        claims: impl Iterator<Item = (Option<Owner>, &str)>,
+    ) -> Result<Self> {
+        let namespace = engine.settings.namespace.clone();
+        let mut clients: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (owner, claim) in claims {
+            let Some(owner) = owner else { continue };
+            let client = client_key(&namespace, owner.client());
+            let note = note_key(&client, claim);
+            let keys = clients
+                .entry(client)
+                .or_insert_with_key(|it| vec![it.clone()]);
+            keys.push(note);
         }
-        let label = label(engine, name, &key).await?;
-        self.0.insert(key, label.clone());
-        Ok(label)
+        let mut texts = BTreeMap::new();
+        for keys in clients
+            .values()
+            .flat_map(|keys| keys.chunks(ASKED_TOGETHER))
+        {
+            let said = |key: &String| ScriptCall::new(&client::SAID, [key], ScriptCall::NONE);
+            let Some(all) = ScriptCall::batch(keys.iter().map(said)) else {
+                continue;
+            };
+            let item = || all.clone();
+            let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+            if reply.status() != Status::Done {
+                return Err(unexpected(name, &reply));
+            }
+            for (key, outcome) in keys.iter().zip(reply.fields()) {
+                if let Value::List(known) = outcome
+                    && let Some(text) = known.get(1).and_then(Value::as_str)
+                {
+                    texts.insert(key.clone(), as_label(text));
+                }
+            }
+        }
+        Ok(Self { namespace, texts })
+    }
+
+    /// The label of the owner's client, and the note of the claim.
+    fn of(&self, owner: Option<Owner>, claim: &str) -> (Option<String>, Option<String>) {
+        let Some(owner) = owner else {
+            return (None, None);
+        };
+        let client = client_key(&self.namespace, owner.client());
+        let note = self.texts.get(&note_key(&client, claim));
+        (self.texts.get(&client).cloned(), note.cloned())
     }
 }
 
@@ -227,10 +237,14 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     let mut holders: Vec<Holder> = claims.iter().map(holder).collect::<Option<_>>()?;
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.left.unwrap_or(Duration::MAX)));
     let token = reply.field(1)?.as_str()?.parse().ok();
+    let token = token.filter(|token| *token > 0).map(FencingToken::new);
+    for holder in &mut holders {
+        holder.since = token.and_then(FencingToken::time);
+    }
     Some(Inspection {
         name: name.to_string(),
         kind: Some(kind_of(reply.field(0)?.as_str()?)),
-        token: token.filter(|token| *token > 0).map(FencingToken::new),
+        token,
         holders,
         limit: reply
             .field(4)?
@@ -263,6 +277,8 @@ fn holder(fields: &Value) -> Option<Holder> {
         owner: owner_of(&claim),
         claim,
         label: None,
+        note: None,
+        since: None,
         left: u64::try_from(left.as_i64()?)
             .ok()
             .map(Duration::from_millis),
@@ -278,17 +294,6 @@ fn holder(fields: &Value) -> Option<Holder> {
             .split_once('/')
             .and_then(|(permits, _)| permits.parse().ok()),
     })
-}
-
-/// As whom a client has introduced itself.
-async fn label(engine: &Engine, name: &Name, client_key: &str) -> Result<Option<String>> {
-    let item = || ScriptCall::new(&client::LABEL, [client_key], ScriptCall::NONE);
-    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
-    match reply.status() {
-        Status::Known => Ok(reply.field(0).and_then(Value::as_str).map(as_label)),
-        Status::Gone => Ok(None),
-        _ => Err(unexpected(name, &reply)),
-    }
 }
 
 /// A label as far as a client may write one: what is longer was written by somebody else.

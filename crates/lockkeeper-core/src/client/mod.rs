@@ -7,7 +7,7 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::admin::inspection::{Inspection, Waiter};
+use crate::admin::inspection::Inspection;
 use crate::admin::listing::{Names, ServerFacts};
 use crate::admin::rights::Question;
 use crate::admin::{inspection, listing};
@@ -15,6 +15,7 @@ use crate::client::builder::ClientBuilder;
 use crate::engine::Engine;
 use crate::words::ending::CloseReport;
 use crate::words::error::{Error, Result};
+use crate::words::holder::Waiter;
 use crate::words::owner::Owner;
 
 /// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.

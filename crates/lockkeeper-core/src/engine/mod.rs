@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 use crate::engine::part::Part;
@@ -47,6 +47,10 @@ use crate::words::owner::{ClaimId, Owner};
 /// How long the store may take to say goodbye to the server: for that it needs one round trip.
 const TAKING_LEAVE: Duration = Duration::from_secs(1);
 
+/// How many acquisitions of a client ask at once who held, when their time is over: that many waits end together is no reason to
+/// ask a busy server more.
+const LOOKS: usize = 16;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -56,6 +60,8 @@ pub(crate) struct Engine {
     pub(crate) releaser: Releaser,
     pub(crate) settings: Settings,
     pub(crate) id: Uuid,
+    /// Bounds how many acquisitions whose time is over ask at once who held.
+    pub(crate) looks: Semaphore,
     owners: AtomicU64,
     parts: AtomicU64,
     random: Mutex<fastrand::Rng>,
@@ -112,6 +118,7 @@ impl Engine {
         let label = settings.label();
         let presence = Presence {
             id,
+            namespace: namespace.clone(),
             key: client_key(namespace, id),
             label,
         };
@@ -139,6 +146,7 @@ impl Engine {
             releaser,
             settings,
             id,
+            looks: Semaphore::new(LOOKS),
             owners: AtomicU64::new(1),
             parts: AtomicU64::new(1),
             random: Mutex::new(random),
@@ -180,11 +188,12 @@ impl Engine {
         id: ClaimId,
         protocol: &Arc<dyn Protocol>,
         terms: Terms,
+        note: Option<Arc<str>>,
         predecessor: Option<&Arc<Part>>,
     ) -> Arc<Part> {
         let number = self.parts.fetch_add(1, Ordering::Relaxed);
         let requester = Arc::clone(&self.requester);
-        let part = Part::new(number, id, Arc::clone(protocol), terms, requester);
+        let part = Part::new(number, id, Arc::clone(protocol), terms, requester).with(note);
         Arc::new(match predecessor {
             Some(old) => part.in_place_of(old),
             None => part,

@@ -1,7 +1,7 @@
 //! A claim as the engine keeps it: one part of a grant, from before its first request until it is released.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,6 +35,12 @@ pub(crate) struct Part {
     claim: Mutex<Claim>,
     /// Somebody else was in the way when it asked: others of its client may be polling the name.
     polled: AtomicBool,
+    /// What was noted of it, for people.
+    pub(crate) note: Option<Arc<str>>,
+    /// The note is shown where people look.
+    shown: AtomicBool,
+    /// Its place in the queue as last heard, counted from one; 0: none.
+    place: AtomicU64,
     /// The observer has been told how the lease ended.
     end_told: AtomicBool,
     /// The grant that it is a part of.
@@ -80,10 +86,34 @@ impl Part {
             requester,
             claim: Mutex::new(claim),
             polled: AtomicBool::new(terms.polled),
+            note: None,
+            shown: AtomicBool::new(false),
+            place: AtomicU64::new(0),
             end_told: AtomicBool::new(false),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
+    }
+
+    /// With this note.
+    pub(crate) fn with(mut self, note: Option<Arc<str>>) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// Whether its note is to be shown from now on. True once.
+    pub(crate) fn begins_to_show(&self) -> bool {
+        !self.shown.swap(true, Ordering::Relaxed)
+    }
+
+    /// It has been heard to stand at this place of the queue, counted from one.
+    pub(crate) fn stands_at(&self, place: u64) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    /// Its place in the queue, as last heard.
+    pub(crate) fn place(&self) -> Option<u64> {
+        Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
     }
 
     /// The loss of this part for that reason.

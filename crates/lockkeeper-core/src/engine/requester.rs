@@ -474,8 +474,10 @@ impl Requester {
         if let Some(event) = happened {
             part.tell(event);
         }
-        if let Ok(Verdict::Busy(_)) = outcome {
-            part.was_refused();
+        match outcome {
+            Ok(Verdict::Busy(_)) => part.was_refused(),
+            Ok(Verdict::Waiting(place)) => part.stands_at(place),
+            _ => {}
         }
         // Told by a message that overtook the answer.
         if let Ok(Verdict::Granted(token)) = outcome {

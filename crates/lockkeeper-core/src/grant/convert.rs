@@ -55,7 +55,7 @@ impl Hold {
         (terms.min_hold, terms.max_hold) = (None, None);
         let protocol: Arc<dyn Protocol> = Arc::new(protocol(old.protocol.name().clone()));
         let id = engine.claim(old.id.owner());
-        let new = engine.arm(id, &protocol, terms, Some(&old));
+        let new = engine.arm(id, &protocol, terms, old.note.clone(), Some(&old));
         let claims = Unreleased {
             engine: Arc::clone(&engine),
             parts: vec![Arc::clone(&new)],

@@ -5,6 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
 use crate::engine::Engine;
 use crate::engine::grant::Grant;
 use crate::engine::part::Part;
@@ -28,6 +31,8 @@ pub struct Hold {
     /// In the order of acquiring; each has the claims that one script acquired together.
     pub(super) claims: Vec<Unreleased>,
     subscriptions: Vec<Subscription>,
+    /// The time of holding, for those who trace.
+    span: Span,
 }
 
 impl Hold {
@@ -59,11 +64,13 @@ impl Hold {
             let now = part.now();
             part.change(|claim| claim.begin_use(now));
             engine.subscriptions.proclaim(part);
+            engine.subscriptions.annotate(part);
         }
         Self {
             lease: Lease::new(grant),
             claims,
             subscriptions,
+            span: Span::none(),
         }
     }
 
@@ -85,6 +92,7 @@ impl Hold {
             lease: Lease::new(Grant::new(parts.len(), parts)),
             claims,
             subscriptions,
+            span: Span::none(),
         };
         // Whatever is lost from here on ends the whole; what was lost before is seen now.
         hold.ensure_held()?;
@@ -95,6 +103,16 @@ impl Hold {
             }
         }
         Ok(hold)
+    }
+
+    /// The hold, with a span for its time below that of its `caller`. It ends with the hold and says how that came.
+    pub(crate) fn within_span(mut self, caller: &Span) -> Self {
+        let (name, token) = (self.name(), self.fencing_token());
+        let note = self.parts_and_engines().next();
+        let note = note.and_then(|(part, _)| part.note.as_deref());
+        self.span =
+            tracing::info_span!(parent: caller, "hold", name, %token, note, outcome = Empty);
+        self
     }
 
     /// The lease, for whoever wraps the guard.
@@ -242,7 +260,8 @@ impl Hold {
     where
         F: AsyncFnOnce(Lease) -> T,
     {
-        let output = self.lease.run(work(self.lease.clone())).await?;
+        let work = self.lease.run(work(self.lease.clone()));
+        let output = work.instrument(self.span.clone()).await?;
         let Err(error) = self.release().await else {
             return Ok(output);
         };
@@ -276,6 +295,13 @@ impl Drop for Hold {
         if !self.claims.is_empty() {
             self.end();
         }
+        self.span.record(
+            "outcome",
+            match self.lease.grant().end() {
+                Some(End::Lost(lost)) => lost.reason.as_str(),
+                _ => "released",
+            },
+        );
         while let Some(last) = self.claims.pop() {
             drop(last);
         }

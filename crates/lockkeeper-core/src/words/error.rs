@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::words::ending::{LossReason, Lost};
+use crate::words::holder::Holder;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
@@ -138,13 +139,18 @@ pub enum Error {
         length: u64,
     },
     /// The lock did not become free in time.
-    #[error("lock {name:?} did not become free within {waited:?}")]
+    #[error("lock {name:?} did not become free within {waited:?}{}", in_the_way(holder.as_deref(), *place))]
     #[non_exhaustive]
     Timeout {
         /// The lock.
         name: String,
         /// How long it was waited for.
         waited: Duration,
+        /// Who held it when the time was over; of several the one with most time left. `None` if nobody did then, if the server did not say within
+        /// 100 ms, or if the time to wait was zero. While many waits of one client end at once, it asks for some of them.
+        holder: Option<Box<Holder>>,
+        /// The place in its queue, counted from one, as last heard; `None` of kinds without a queue.
+        place: Option<u64>,
     },
     /// The work of this name has failed, and is not to be tried again for a while, by the wish of whoever did it.
     #[error("the work of {name:?} has failed and is not to be tried again yet")]
@@ -186,6 +192,12 @@ const fn why_not_armed(ended: bool) -> &'static str {
         }
         false => "is not armed: arm it before it is counted down or waited for",
     }
+}
+
+fn in_the_way(holder: Option<&Holder>, place: Option<u64>) -> String {
+    let holder = holder.map_or_else(String::new, |it| format!("; held by {it}"));
+    let place = place.map_or_else(String::new, |it| format!("; place {it} in its queue"));
+    holder + &place
 }
 
 /// The first failure, which most often is that of all.

@@ -4,6 +4,7 @@ pub(crate) mod agenda;
 pub(crate) mod answer;
 pub(crate) mod ending;
 pub(crate) mod error;
+pub(crate) mod holder;
 pub(crate) mod kind;
 pub(crate) mod moment;
 pub(crate) mod name;

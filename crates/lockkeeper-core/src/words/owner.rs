@@ -33,6 +33,11 @@ impl Owner {
         Self { client, number }
     }
 
+    /// Whether both were made by one [client](crate::Client).
+    pub fn shares_client_with(self, other: Self) -> bool {
+        self.client() == other.client()
+    }
+
     /// The client that made it.
     pub(crate) const fn client(self) -> Uuid {
         self.client

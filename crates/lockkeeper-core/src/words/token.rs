@@ -1,6 +1,10 @@
 //! Fencing tokens.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// How old a token is at most.
+const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A fencing token: the number given with a grant; larger means later.
 ///
@@ -22,6 +26,14 @@ impl FencingToken {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// When it was drawn, by the server's clock: a little earlier if one that was larger had been drawn before. `None` if that is
+    /// more than ten years before now, or after: a token that somebody chose by hand is no time.
+    pub fn time(self) -> Option<SystemTime> {
+        let drawn = SystemTime::UNIX_EPOCH + Duration::from_micros(self.0);
+        let ago = drawn.elapsed().ok()?;
+        (ago < PLAUSIBLE).then_some(drawn)
+    }
 }
 
 impl From<FencingToken> for u64 {
@@ -41,5 +53,24 @@ impl From<FencingToken> for i64 {
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_time_of_its_grant_if_it_can_be() {
+        let hour = Duration::from_secs(3600);
+        let ago = SystemTime::UNIX_EPOCH.elapsed().unwrap() - hour;
+        let token = FencingToken::new(ago.as_micros().try_into().unwrap());
+        let passed = token.time().unwrap().elapsed().unwrap();
+        assert!(
+            passed.abs_diff(hour) < Duration::from_secs(60),
+            "{passed:?}"
+        );
+        assert_eq!(FencingToken::new(42).time(), None);
+        assert_eq!(FencingToken::new(u64::MAX / 2).time(), None);
     }
 }

@@ -87,6 +87,8 @@ enum Order {
     Introduce,
     /// Tell the server what there is to say of a claim that holds.
     Proclaim(Arc<Part>),
+    /// Tell it what was noted of a claim.
+    Annotate(Arc<Part>),
 }
 
 impl Subscriptions {
@@ -198,8 +200,16 @@ impl Subscriptions {
         (Subscription::new(self, channel.to_owned()), opening)
     }
 
+    /// A claim waits or holds, and is to be seen with what was noted of it.
+    pub(crate) fn annotate(&self, part: &Arc<Part>) {
+        if part.note.is_some() && part.begins_to_show() {
+            // Without a task the client is closed, and the claim is lost.
+            let _ = self.orders.send(Order::Annotate(Arc::clone(part)));
+        }
+    }
+
     /// Makes the client known, unless it is.
-    fn introduce(&self) {
+    pub(crate) fn introduce(&self) {
         if !self.introduced.swap(true, Ordering::Relaxed) {
             // Without a task the client is closed, and nobody is introduced.
             let _ = self.orders.send(Order::Introduce);
@@ -389,6 +399,11 @@ async fn proclaim(part: Arc<Part>) -> Settled {
     Settled::Told
 }
 
+async fn annotate(part: Arc<Part>, namespace: String) -> Settled {
+    presence::annotate(part, namespace).await;
+    Settled::Told
+}
+
 /// What the task woke up for.
 enum Wakeup {
     Order(Order),
@@ -438,6 +453,10 @@ async fn run(
                 introduction.sent(clock.now());
             }
             Wakeup::Order(Order::Proclaim(part)) => operations.push(Box::pin(proclaim(part))),
+            Wakeup::Order(Order::Annotate(part)) => {
+                let namespace = subscriptions.presence.namespace.clone();
+                operations.push(Box::pin(annotate(part, namespace)));
+            }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
                 subscriptions.subscribed(claims, &channel, result);
             }

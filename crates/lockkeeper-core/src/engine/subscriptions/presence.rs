@@ -1,16 +1,19 @@
 //! A client as others see it: its label on the server, and the channel on which it is told about its claims.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_lua::client;
 use uuid::Uuid;
 
+use crate::claim::Validity;
 use crate::engine::claims::Claims;
 use crate::engine::part::Part;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
 use crate::schedule::pause::Pauses;
+use crate::seam::clock::sleep_until;
 use crate::seam::protocol::ScriptCall;
 use crate::words::agenda::Notice;
 use crate::words::moment::Moment;
@@ -22,6 +25,9 @@ const LABEL_TTL: Duration = Duration::from_secs(600);
 /// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
 const INTERVAL: Duration = Duration::from_secs(200);
 
+/// How old a claim is when its note is written.
+const SETTLED: Duration = Duration::from_millis(100);
+
 /// How long an introduction is waited for; nobody depends on it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -30,6 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Presence {
     /// Its own id, which stands in the owners it makes.
     pub(crate) id: Uuid,
+    pub(crate) namespace: String,
     /// The key of its label.
     pub(crate) key: String,
     /// As people read it; `None`: it does not introduce itself.
@@ -49,16 +56,54 @@ pub(crate) fn client_key(namespace: &str, id: Uuid) -> String {
     }
 }
 
+/// Where the note of a claim stands, for those who know the key of its client.
+pub(crate) fn note_key(client_key: &str, claim: &str) -> String {
+    format!("{client_key}:{claim}")
+}
+
 /// Writes the label down.
 pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
-    let Some(label) = &presence.label else { return };
+    if let Some(label) = &presence.label {
+        write(&requester, &presence.key, label).await;
+    }
+}
+
+/// Writes a text for whoever inspects; an empty one is forgotten.
+async fn write(requester: &Requester, key: &str, text: &str) {
     let ttl = LABEL_TTL.as_millis().to_string();
-    let item = || {
-        let args = [label.to_string(), ttl.clone()];
-        ScriptCall::new(&client::INTRODUCE, [presence.key.clone()], args)
-    };
+    let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
     if let Err(error) = requester.run(item, TIMEOUT).await {
-        tracing::debug!(%error, "could not introduce itself; inspection shows no label meanwhile");
+        tracing::debug!(key, %error, "could not introduce itself; inspection shows less meanwhile");
+    }
+}
+
+/// Keeps the note of a claim where inspection finds it, for as long as it waits or holds. One that is over at once costs nothing.
+pub(super) async fn annotate(part: Arc<Part>, namespace: String) {
+    let Some(note) = &part.note else { return };
+    let key = note_key(
+        &client_key(&namespace, part.id.owner().client()),
+        part.id.as_str(),
+    );
+    let (requester, clock) = (&part.requester, &part.requester.clock);
+    let (mut next, mut written) = (part.now().after(SETTLED), false);
+    loop {
+        let mut changed = pin!(part.changed().notified());
+        changed.as_mut().enable();
+        if let Validity::Ended(_) = part.validity().0 {
+            break;
+        }
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = sleep_until(clock, next) => {
+                next = part.now().after(INTERVAL);
+                written = true;
+                write(requester, &key, note).await;
+            }
+        }
+    }
+    if written {
+        write(requester, &key, "").await;
     }
 }
 

@@ -1,0 +1,69 @@
+//! Who is in the way of a run that waits, for whoever sits there and wonders.
+
+use lockkeeper::{Client, Holder, Owner};
+
+use super::MOST_NAMED;
+use super::journal::{Event, Journal, millis};
+use crate::kind::Wanted;
+use crate::{look, out};
+
+/// How much of a queue is looked through for this run's place.
+const QUEUE: u32 = 1000;
+
+/// Tells for each name who holds it, since when and for how much longer, and this run's place in its queue.
+pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
+    for name in wanted.names() {
+        // Not everybody may look; nor is a wait worse for it.
+        let Ok(seen) = client.inspect(name).await else {
+            journal.remark(&format!("waiting for {name:?}"));
+            continue;
+        };
+        let Some(first) = seen.holders.first() else {
+            continue;
+        };
+        let since = first.since.and_then(look::time);
+        let place = place(client, name).await;
+        let holders: Vec<String> = seen.holders.iter().map(described).collect();
+        let mut text = format!("waiting for {name:?}: held by {}", some_of(&holders));
+        if let Some(since) = &since {
+            text += &format!(" since {since}");
+        }
+        if let Some(left) = first.left {
+            text += &format!(", for {} more unless renewed", out::duration(left));
+        }
+        if let Some(place) = place {
+            text += &format!("; place {place} in the queue");
+        }
+        journal.remark(&text);
+        journal.tell(&Event::Waiting {
+            name,
+            holders,
+            since,
+            left_ms: first.left.map(millis),
+            place,
+        });
+    }
+}
+
+/// A holder as people know it.
+pub(crate) fn described(holder: &Holder) -> String {
+    let known_as = holder.label.as_deref().unwrap_or(&holder.claim);
+    look::described(known_as, holder.note.as_deref())
+}
+
+/// So many that a person reads them, and how many there are besides.
+pub(crate) fn some_of(holders: &[String]) -> String {
+    match holders.len().saturating_sub(MOST_NAMED) {
+        0 => holders.join(", "),
+        more => format!("{} and {more} more", holders[..MOST_NAMED].join(", ")),
+    }
+}
+
+/// This client's place in the queue of the name, counted from one.
+async fn place(client: &Client, name: &str) -> Option<usize> {
+    let own = client.new_owner();
+    let waiters = client.waiters(name, QUEUE).await.ok()?;
+    let is_own = |owner: Owner| owner.shares_client_with(own);
+    let place = waiters.iter().position(|it| it.owner.is_some_and(is_own))?;
+    Some(place + 1)
+}

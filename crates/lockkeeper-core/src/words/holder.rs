@@ -1,0 +1,73 @@
+//! Who holds a name and who waits for it, as the server tells it to whoever asks.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::words::owner::Owner;
+
+/// One claim that holds a name or keeps others out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text
+    /// only what can be shown, by which it cannot be forced.
+    pub claim: String,
+    /// Whose claim it is; `None` of another library's.
+    pub owner: Option<Owner>,
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which need not be the one that holds.
+    /// `None` if it has none.
+    pub label: Option<String>,
+    /// What its acquisition [noted](crate::Acquire::note) of itself, if it is 100 ms old.
+    pub note: Option<String>,
+    /// When it was granted by the server's clock, or some time before if several hold by one token; `None` if its token does not say.
+    pub since: Option<SystemTime>,
+    /// How long it holds, or keeps the name, unless it is renewed; `None`: without end, as some other libraries have it.
+    pub left: Option<Duration>,
+    /// What has become of it.
+    pub state: HolderState,
+    /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
+    pub shared: bool,
+    /// Of a semaphore: how many permits it has. Of a latch, which its last arming holds: how many counts are to come.
+    pub permits: Option<u32>,
+}
+
+/// One claim that waits for a name in a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The claim.
+    pub claim: String,
+    /// Whose claim it is.
+    pub owner: Option<Owner>,
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner. `None` if it has none.
+    pub label: Option<String>,
+    /// What its acquisition [noted](crate::Acquire::note) of itself, if it is 100 ms old.
+    pub note: Option<String>,
+}
+
+/// What has become of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HolderState {
+    /// It holds.
+    Held,
+    /// It holds, has been told to leave, and is not renewed.
+    Revoked,
+    /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
+    Cooldown,
+}
+
+/// `web-1:4711 ("request 7f3a"), for 12.3s more`.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known_as = self.label.as_deref().unwrap_or(&self.claim);
+        write!(f, "{}", known_as.escape_debug())?;
+        if let Some(note) = &self.note {
+            write!(f, " ({note:?})")?;
+        }
+        match self.left {
+            Some(left) => write!(f, ", for {left:.1?} more"),
+            None => Ok(()),
+        }
+    }
+}
