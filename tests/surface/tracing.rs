@@ -1,4 +1,4 @@
-//! What operators see: one span for each acquisition, an event for each turn of a lease, and never a password.
+//! What operators see: a span for each acquisition and one for each hold, an event for each turn of a lease, and never a password.
 
 use std::io::Write;
 use std::sync::{Arc, Once};
@@ -12,7 +12,11 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
 use parking_lot::Mutex as Cell;
+use tracing::Instrument as _;
+use tracing::field::Field;
+use tracing::span::{Id, Record};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// Everything that is logged while it is the default subscriber of this thread.
 #[derive(Clone, Default)]
@@ -106,6 +110,56 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
         "{text}"
     );
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_holding_is_a_span_below_the_callers_that_says_how_it_ended() -> Result<()> {
+    let log = Log::default();
+    let _collecting = log.collect();
+    let client = Client::builder().build(Arc::new(MemoryStore::new()))?;
+    let lock = Mutex::new(&client, "invoice:42");
+    let token = lock
+        .acquire()
+        .note("user 42")
+        .hold(async |lease| {
+            tracing::info!("at work");
+            lease.fencing_token()
+        })
+        .instrument(tracing::info_span!("request", id = 7))
+        .await?;
+    let text = log.text();
+    let at_work = text.lines().find(|line| line.contains("at work"));
+    let spans =
+        format!("request{{id=7}}:hold{{name=\"invoice:42\" token={token} note=\"user 42\"}}: ");
+    ensure!(at_work.is_some_and(|line| line.contains(&spans)), "{text}");
+
+    let ends = Ends::default();
+    let _seen = tracing::subscriber::set_default(tracing_subscriber::registry().with(ends.clone()));
+    tracing::callsite::rebuild_interest_cache();
+    lock.acquire().await?.release().await?;
+    drop(lock.acquire().await?);
+    let guard = lock.acquire().await?;
+    client.revoke("invoice:42").await?;
+    guard.lost().await;
+    drop(guard);
+    let ended = ends.0.lock().clone();
+    ensure!(ended == ["released", "released", "revoked"], "{ended:?}");
+    Ok(())
+}
+
+/// How the spans of holding ended that are over.
+#[derive(Clone, Default)]
+struct Ends(Arc<Cell<Vec<String>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Ends {
+    fn on_record(&self, _: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        values.record(&mut |field: &Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "outcome" {
+                let value = format!("{value:?}").trim_matches('"').to_owned();
+                self.0.lock().push(value);
+            }
+        });
+    }
 }
 
 #[tokio::test(start_paused = true)]
