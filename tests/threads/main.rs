@@ -1,7 +1,10 @@
 //! What threads do to one claim at the same time, in ten thousand orders of each scene, a hundred thousand in `cargo xtask prove`;
 //! and the races that were mended once, which are found.
 
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use lockkeeper_threads::mutants::{self, Mutant};
 use lockkeeper_threads::threads::SCENES;
@@ -16,11 +19,20 @@ fn run(scene: fn(), orders: usize) {
     Runner::new(scheduler, Config::new()).run(scene);
 }
 
+/// Runs all scenes, on each core some of them.
 fn run_all(orders: usize) {
-    for (name, scene) in SCENES {
-        println!("{orders} orders: {name}");
-        run(*scene, orders);
-    }
+    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some((name, scene)) = SCENES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    println!("{orders} orders: {name}");
+                    run(*scene, orders);
+                }
+            });
+        }
+    });
     println!("proved {} orders of threads", orders * SCENES.len());
 }
 
