@@ -73,7 +73,6 @@ impl Acquisition {
         let wait = options.wait.longest();
         let waits = waits && wait.is_none_or(|wait| !wait.is_zero());
         let (stages, min_hold) = Stage::of_plan(plan, &options, note.as_ref(), wait, waits)?;
-        let stages: Vec<Arc<Stage>> = stages.into_iter().map(Arc::new).collect();
         let mut passes = Vec::new();
         for stage in &stages {
             passes.extend(stage.enter()?);
@@ -311,7 +310,7 @@ impl Acquisition {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty()
             && let Ok(held) = Hold::join(held, None)
-            && let Err(error) = held.release().await
+            && let Err(error) = Box::pin(held.release()).await
         {
             tracing::debug!(%error, "what was held in part is released in the background");
         }
@@ -329,7 +328,10 @@ impl Acquisition {
     /// `longest` each, or for one request's timeout. What takes longer, on a server that is silent for example, is left to the
     /// acquisition itself.
     async fn departed(&self, longest: Option<Duration>) {
-        join_all(self.stages.iter().map(|stage| stage.departed(longest))).await;
+        let left: Vec<_> = self.stages.iter().filter(|it| it.is_being_left()).collect();
+        if !left.is_empty() {
+            Box::pin(join_all(left.iter().map(|it| it.departed(longest)))).await;
+        }
     }
 
     /// The time to wait is over: says what for, or why nobody knows.
@@ -364,16 +366,19 @@ impl Drop for Acquisition {
 
 /// Resolves when so many clients are closed that one of the stages cannot be acquired any more.
 fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<> {
-    let stages = stages.to_vec();
-    async move {
-        match &stages[..] {
-            [stage] => is_closed(stage).await,
-            stages => drop(select_all(stages.iter().map(|it| is_closed(it).boxed())).await),
+    match stages {
+        [stage] if stage.quorum.is_none() => stage.first().engine.until_closed().left_future(),
+        stages => {
+            let closed: Vec<_> = stages
+                .iter()
+                .map(|it| is_closed(Arc::clone(it)).boxed())
+                .collect();
+            select_all(closed).map(drop).right_future()
         }
     }
 }
 
-async fn is_closed(stage: &Stage) {
+async fn is_closed(stage: Arc<Stage>) {
     let mut closing: FuturesUnordered<_> = stage.engines().map(|it| it.closed()).collect();
     let mut closed = 0;
     while closed <= stage.may_be_closed() && closing.next().await.is_some() {

@@ -21,9 +21,14 @@ impl Acquisition {
     /// The hold, once as many replicas of each server have it as are to have it; otherwise it is given back. Until then nobody
     /// has worked under it, and it keeps the name from nobody when it is given back.
     pub(super) async fn confirmed(&self, hold: Hold) -> Result<Hold> {
-        if self.replicas == 0 {
-            return Ok(hold);
+        match self.replicas {
+            0 => Ok(hold),
+            // In a box of its own: whoever asks for no replicas need not carry the room for this.
+            _ => Box::pin(self.confirmed_by_replicas(hold)).await,
         }
+    }
+
+    async fn confirmed_by_replicas(&self, hold: Hold) -> Result<Hold> {
         let parts = || hold.parts_and_engines();
         for (part, _) in parts() {
             part.change(|claim| claim.set_confirmed(false));

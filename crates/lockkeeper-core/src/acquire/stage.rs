@@ -102,7 +102,7 @@ impl Stage {
         note: Option<&Arc<str>>,
         wait: Option<Duration>,
         waits: bool,
-    ) -> Result<(Vec<Self>, Option<Duration>)> {
+    ) -> Result<(Vec<Arc<Self>>, Option<Duration>)> {
         let stages = match plan {
             Plan::One(target) => vec![(std::slice::from_ref(target), None)],
             Plan::All(stages) => stages.iter().map(|it| (&it[..], None)).collect(),
@@ -152,13 +152,13 @@ impl Stage {
             }
             let ttl = seats.iter().map(|seat| seat.terms.ttl).min();
             let patience = ttl.unwrap_or_default().max(wait.unwrap_or_default());
-            made.push(Self {
+            made.push(Arc::new(Self {
                 seats,
                 quorum,
                 patience,
                 note: note.cloned(),
                 contended: AtomicBool::new(false),
-            });
+            }));
         }
         check_queue_limit(&made, options.max_queue)?;
         let deferred = several || options.min_replicas > 0;
@@ -257,6 +257,12 @@ impl Stage {
             true => Err(Error::Closed),
             false => Ok(passes),
         }
+    }
+
+    /// Whether its clients are leaving one of its names.
+    pub(super) fn is_being_left(&self) -> bool {
+        let left = |seat: &Seat| seat.engine.releaser.departing(&[seat.protocol.name()]);
+        self.seats.iter().any(|seat| left(seat).is_some())
     }
 
     /// Waits until what its clients have given up of its names is released, for `longest` each or for one request's timeout. Of several servers a majority is enough.
@@ -445,7 +451,7 @@ impl Owners {
     }
 }
 
-fn check_queue_limit(stages: &[Stage], limit: Option<u64>) -> Result<()> {
+fn check_queue_limit(stages: &[Arc<Stage>], limit: Option<u64>) -> Result<()> {
     let queues = |seat: &Seat| seat.protocol.queue().is_some();
     if limit.is_some() && !stages.iter().flat_map(|it| &it.seats).any(queues) {
         let kind = stages.first().map(|stage| stage.first().protocol.kind());

@@ -168,36 +168,36 @@ impl Acquisition {
         if self.claims.is_empty() {
             self.claims.push(stage.arm());
         }
-        let parts: Vec<_> = self.claims.iter().flat_map(|it| it.parts.clone()).collect();
         let requester = &engine.requester;
-        let outcomes = match &parts[..] {
+        let parts = self.claims.first().map_or(&[][..], |it| &it.parts);
+        let (outcomes, record) = match parts {
             [alone] => loop {
                 match requester.exchange_for_record(alone, Verb::Acquire).await {
                     (Ok(Verdict::More), _) => {}
-                    (Ok(Verdict::Stored), Some(record)) => {
-                        // A copy of the request that was given up may yet be executed.
-                        self.claims.clear();
-                        self.trouble = None;
-                        return Ok(Asked::Done(Arc::new(record)));
-                    }
-                    (outcome, _) => break vec![outcome],
+                    (outcome, record) => break (vec![outcome], record),
                 }
             },
-            all => requester.exchange_together(all, Verb::Acquire).await,
+            all => (requester.exchange_together(all, Verb::Acquire).await, None),
         };
+        let needs = parts.len();
         self.trouble = None;
+        if let ([Ok(Verdict::Stored)], Some(record)) = (&outcomes[..], record) {
+            // A copy of the request that was given up may yet be executed.
+            self.claims.clear();
+            return Ok(Asked::Done(Arc::new(record)));
+        }
         let read = stage.read(outcomes).inspect_err(|_| self.claims.clear())?;
         Ok(match read {
             Read::Granted(tokens) => {
                 let claims = std::mem::take(&mut self.claims);
-                Asked::Granted(Hold::begin(claims, tokens, parts.len(), self.waited()))
+                Asked::Granted(Hold::begin(claims, tokens, needs, self.waited()))
             }
             Read::Busy(busy) => {
                 stage.contended.store(true, Ordering::Relaxed);
-                let nothing_there = parts
-                    .iter()
-                    .all(|part| part.claim().release_needed() == ReleaseNeeded::None);
-                if parts.len() > 1 && !nothing_there {
+                let mut parts = self.claims.iter().flat_map(|it| &it.parts);
+                let nothing_there =
+                    parts.all(|part| part.claim().release_needed() == ReleaseNeeded::None);
+                if needs > 1 && !nothing_there {
                     // Of a request that was given up these claims may hold a part, which must not outlast the wait.
                     self.claims.clear();
                 }

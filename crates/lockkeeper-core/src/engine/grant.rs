@@ -34,13 +34,15 @@ pub(crate) struct Grant {
 impl Grant {
     /// A grant of these parts, each with its token, of which so many are needed.
     pub(crate) fn new(needs: usize, parts: Vec<(Arc<Part>, FencingToken)>) -> Arc<Self> {
-        // On several servers one lock has claims of one id.
-        let mut locks: Vec<&Arc<Part>> = parts.iter().map(|(part, _)| part).collect();
-        locks.dedup_by(|one, other| one.id == other.id);
-        let names: Vec<&str> = locks.iter().map(|part| part.name()).collect();
-        let names = match &names[..] {
-            [] | [_] => None,
-            several => Some(several.join(", ").into()),
+        let names = match &parts[..] {
+            // On several servers one lock has claims of one id.
+            [(first, _), rest @ ..] if rest.iter().any(|(part, _)| part.id != first.id) => {
+                let mut names: Vec<&Part> = parts.iter().map(|(part, _)| &**part).collect();
+                names.dedup_by(|one, other| one.id == other.id);
+                let names: Vec<&str> = names.iter().map(|part| part.name()).collect();
+                Some(names.join(", ").into())
+            }
+            _ => None,
         };
         let needs = match mutant!(LossOfOneKeepsTheRest) {
             true => 1,

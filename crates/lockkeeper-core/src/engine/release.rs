@@ -21,6 +21,16 @@ pub(crate) enum Attempt {
     Again(Error),
 }
 
+impl Attempt {
+    /// What has come of it, if it is not repeated.
+    pub(crate) fn result(self) -> Result<Released> {
+        match self {
+            Self::Final(result) => result,
+            Self::Again(error) => Err(error),
+        }
+    }
+}
+
 /// Sends one release for each of several claims whose validity has ended, all by one script if they were acquired so. A claim to whose
 /// name others have come is released by itself, and so is each if the server refuses the script as a whole.
 pub(crate) async fn attempt_all(

@@ -43,15 +43,16 @@ impl Hold {
         needs: usize,
         waited: Duration,
     ) -> Self {
-        let engines = claims.iter().flat_map(|it| {
-            let parts = it.parts.iter();
-            parts.map(|part| (&it.engine, part))
-        });
-        let engines: Vec<_> = engines.collect();
-        let parts = engines.iter().map(|(_, part)| Arc::clone(part));
+        let engines = || {
+            claims.iter().flat_map(|it| {
+                let parts = it.parts.iter();
+                parts.map(|part| (&it.engine, part))
+            })
+        };
+        let parts = engines().map(|(_, part)| Arc::clone(part));
         let grant = Grant::new(needs, parts.zip(tokens).collect());
         let mut subscriptions = Vec::new();
-        for (place, (engine, part)) in engines.iter().enumerate() {
+        for (place, (engine, part)) in engines().enumerate() {
             // What the maker of the claim's owner is told about it, if that is another client.
             let owner = part.id.owner();
             subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
@@ -60,7 +61,7 @@ impl Hold {
             let event = LeaseEvent::Granted { token, waited };
             part.tell(event);
         }
-        for (engine, part) in engines {
+        for (engine, part) in engines() {
             let now = part.now();
             part.change(|claim| claim.begin_use(now));
             engine.subscriptions.proclaim(part);

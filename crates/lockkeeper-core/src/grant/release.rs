@@ -33,17 +33,29 @@ pub(crate) async fn release_all(
     claims: &[Unreleased],
     needs: usize,
 ) -> Vec<Option<Result<Released>>> {
+    match claims {
+        [] => Vec::new(),
+        [alone] if !mutant!(ReleaseStopsAtFirstError) => {
+            let outcomes = release(&alone.engine, &alone.parts).await;
+            outcomes.into_iter().map(Some).collect()
+        }
+        [first, ..] => Box::pin(release_several(first, claims, needs)).await,
+    }
+}
+
+async fn release_several(
+    first: &Unreleased,
+    claims: &[Unreleased],
+    needs: usize,
+) -> Vec<Option<Result<Released>>> {
+    let one_by_one = mutant!(ReleaseStopsAtFirstError);
     let mut outcomes: Vec<Vec<Option<Result<Released>>>> = Vec::new();
     for it in claims {
         outcomes.push(it.parts.iter().map(|_| None).collect());
     }
     let total = outcomes.iter().map(Vec::len).sum();
-    let Some(first) = claims.first() else {
-        return Vec::new();
-    };
     let clock = &first.engine.requester.clock;
     let began = clock.now();
-    let one_by_one = mutant!(ReleaseStopsAtFirstError);
     let release_one =
         async |(at, it): (usize, &Unreleased)| (at, release(&it.engine, &it.parts).await);
     let mut releases = Vec::with_capacity(claims.len());
@@ -117,29 +129,21 @@ pub(crate) fn failed_on(
 /// that were acquired together are released together.
 pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
     let timeout = engine.settings.release_timeout;
-    let silence = |part: &Arc<Part>| {
-        let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
-        let name = part.protocol.name().as_str();
-        Err(Error::backend(format!("release lock {name:?}"), silence))
-    };
-    let mut results: Vec<Result<Released>> = parts.iter().map(silence).collect();
-    let mut open: Vec<usize> = (0..parts.len()).collect();
+    let mut results: Vec<Option<Result<Released>>> = parts.iter().map(|_| None).collect();
     let attempts = async {
         let mut pauses = Pauses::new(parts.first().map_or(0, |part| part.number));
+        let mut open: Vec<(usize, Arc<Part>)> = parts.iter().cloned().enumerate().collect();
         loop {
-            let asking: Vec<Arc<Part>> = open.iter().map(|&at| Arc::clone(&parts[at])).collect();
-            let attempts = attempt_all(&engine.subscriptions, &asking).await;
-            let mut again = Vec::new();
-            for (&at, attempt) in open.iter().zip(attempts) {
-                results[at] = match attempt {
-                    Attempt::Final(result) => result,
-                    Attempt::Again(error) => {
-                        again.push(at);
-                        Err(error)
-                    }
-                };
-            }
-            open = again;
+            let asking: Vec<Arc<Part>> = open.iter().map(|(_, part)| Arc::clone(part)).collect();
+            let mut attempts = attempt_all(&engine.subscriptions, &asking)
+                .await
+                .into_iter();
+            open.retain(|(at, _)| {
+                let attempt = attempts.next();
+                let again = matches!(attempt, Some(Attempt::Again(_)));
+                results[*at] = attempt.map(Attempt::result);
+                again
+            });
             if open.is_empty() || mutant!(ReleaseStopsAtFirstError) {
                 return;
             }
@@ -148,5 +152,15 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
     };
     // Those that are open then have their last error.
     let _ = tokio::time::timeout(timeout, attempts).await;
+    let silence = |part: &Part| {
+        let silence = StoreError::unknown(format!("no answer within {timeout:?}"));
+        Err(Error::backend(
+            format!("release lock {:?}", part.name()),
+            silence,
+        ))
+    };
+    let results = results.into_iter().zip(parts);
     results
+        .map(|(it, part)| it.unwrap_or_else(|| silence(part)))
+        .collect()
 }

@@ -121,6 +121,8 @@ pub(super) struct Checks {
     idle: Vec<Option<Duration>>,
     /// When a claim of a name was last released.
     freed: Vec<Option<Duration>>,
+    /// When waiters last lost their places because they ask for more than there is.
+    dropped: Vec<Option<Duration>>,
     /// Since when a name is held by a claim that nobody wants.
     ghost: Vec<Option<(String, Duration)>>,
     /// Requests on their way, by claim.
@@ -171,6 +173,7 @@ impl Checks {
             losses: vec![(0, Duration::ZERO); plan.servers],
             idle: vec![None; names],
             freed: vec![None; names],
+            dropped: vec![None; names],
             ghost: vec![None; names],
             queues: vec![Vec::new(); names],
             stood: vec![Vec::new(); names],

@@ -19,6 +19,7 @@ impl Checks {
         server: &MemoryStore,
         (before, after): (&[Standing], &[Standing]),
         granted: bool,
+        now: Duration,
     ) {
         let Place { main, model, .. } = &self.places[name];
         let (model, main) = (*model, main.clone());
@@ -29,9 +30,13 @@ impl Checks {
         let set = set.filter(|limit| *limit > 0);
         // Those who ask for more than there is lose their places.
         if let Some(most) = set.or(self.limits[name]) {
+            let waited = self.queues[name].len();
             self.queues[name].retain(|waiter| {
                 waiter.permits <= most || model.waits(server, &main, &waiter.claim)
             });
+            if self.queues[name].len() < waited {
+                self.dropped[name] = Some(now);
+            }
         }
         let stays = |one: &Standing| after.iter().any(|other| one.is_one_with(other));
         let old = self.limits[name].filter(|_| before.iter().any(stays));

@@ -223,11 +223,11 @@ impl Checks {
         };
         if free && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
-            let unheard = if self.freed[name] == Some(since) {
-                Duration::ZERO
-            } else {
-                self.places[name].model.unheard(self.heartbeat)
-            };
+            let unheard = self.places[name].model.unheard(self.heartbeat);
+            // A claim that asks for more than there is by now has no place any more, and hears so by its next heartbeat.
+            let dropped = self.dropped[name].is_some_and(|dropped| dropped + unheard >= since);
+            let told = self.freed[name] == Some(since) && !dropped;
+            let unheard = if told { Duration::ZERO } else { unheard };
             if now - since > unheard + PROMPTLY {
                 self.violate(
                     "a free name waited for",

@@ -52,7 +52,14 @@ impl Checks {
             }
             new.retain(|grant| !grant.claims.is_empty());
             if *model == KindModel::Semaphore {
-                self.look_at_limit(name, call, server, (&before, &standing), !new.is_empty());
+                self.look_at_limit(
+                    name,
+                    call,
+                    server,
+                    (&before, &standing),
+                    !new.is_empty(),
+                    now,
+                );
             }
             for grant in new.iter().filter(|_| !handed_over) {
                 // A holder is let in again past the queue, in either mode.
