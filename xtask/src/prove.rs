@@ -112,13 +112,18 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             suite.run(&named(&built, BEHAVIOUR))
         })?;
     }
-    steps.run("under load, a minute each", || {
-        let mut suite = Suite::new(&UNDER_LOAD);
-        suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
-        suite.threads(2);
-        suite.run(&named(&built, BEHAVIOUR))
+    // They wait for servers more than they work.
+    steps.run("under load, a minute each, and the soak beside it", || {
+        std::thread::scope(|scope| {
+            let soaked = scope.spawn(|| soak(&built));
+            let mut suite = Suite::new(&UNDER_LOAD);
+            suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
+            suite.threads(2);
+            suite.run(&named(&built, BEHAVIOUR))?;
+            let soaked = soaked.join();
+            soaked.map_err(|_| anyhow::anyhow!("the run of the soak has panicked"))?
+        })
     })?;
-    steps.run("soak", || soak(&built))?;
     // All else has every feature.
     steps.cargo(
         "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
