@@ -161,6 +161,11 @@ pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Whether any is switched on in the present thread.
+pub fn is_any_active() -> bool {
+    ACTIVE.get().is_some()
+}
+
 /// Whether this defect is on for the present thread.
 pub fn is_active(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
