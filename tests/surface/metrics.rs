@@ -1,6 +1,7 @@
 //! What an exporter shows of locks: every acquisition once, by how it ended, and gauges that return to zero.
 
 mod exported;
+mod tables;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
