@@ -3,6 +3,7 @@
 mod admin;
 mod input;
 mod listing;
+mod metrics;
 mod notes;
 mod observer;
 mod revocation;

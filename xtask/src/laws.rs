@@ -67,12 +67,13 @@ pub(crate) const LAWS: &[Law] = &[
 ];
 
 /// Published crates that are no locks. What is not here is a lock, so a new one is under the law without being named.
-const NOT_LOCKS: [&str; 6] = [
+const NOT_LOCKS: [&str; 7] = [
     "lockkeeper",
     "lockkeeper-cli",
     "lockkeeper-core",
     "lockkeeper-lua",
     "lockkeeper-memory",
+    "lockkeeper-metrics",
     "lockkeeper-redis",
 ];
 

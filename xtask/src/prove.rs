@@ -49,12 +49,13 @@ const LOAD: &str = "60";
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
 /// Features of the facade without those that it has by default.
-const FACADE: [&str; 6] = [
+const FACADE: [&str; 7] = [
     "",
     "redis",
     "fred",
     "memory",
     "fred,tls",
+    "redis,metrics",
     "redis,fred,tls,serde",
 ];
 

@@ -82,6 +82,7 @@
 //! | `memory`, default | `memory://`, whose Lua engine needs a C compiler |
 //! | `tls` | the schemes with `rediss`, by either library |
 //! | `serde` | results of a [`Once`] as JSON |
+//! | `metrics` | `Metrics`, an [`Observer`] that counts and measures by the crate `metrics`, for which most systems have an exporter |
 //!
 //! A service that needs no C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
 //!
@@ -119,6 +120,8 @@ pub use lockkeeper_core::{
 pub use lockkeeper_election::{Election, HandOver, Leader, Leaders, Leadership};
 pub use lockkeeper_fair::{FairGuard, FairLock};
 pub use lockkeeper_latch::Latch;
+#[cfg(feature = "metrics")]
+pub use lockkeeper_metrics::Metrics;
 pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_once::{Once, OnceError, OnceOutcome};

@@ -51,6 +51,24 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn on_client(&self, _event: ClientEvent) {}
 }
 
+/// Both are told, the first one first.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn on_acquisition(&self, of: &Observed<'_>, event: AcquisitionEvent) {
+        self.0.on_acquisition(of, event);
+        self.1.on_acquisition(of, event);
+    }
+
+    fn on_lease(&self, of: &Observed<'_>, claim: &str, event: LeaseEvent) {
+        self.0.on_lease(of, claim, event);
+        self.1.on_lease(of, claim, event);
+    }
+
+    fn on_client(&self, event: ClientEvent) {
+        self.0.on_client(event);
+        self.1.on_client(event);
+    }
+}
+
 /// What was observed: whose acquisition or lease of which lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
