@@ -100,6 +100,9 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 
     #[command(flatten)]
+    pub(crate) color: colorchoice_clap::Color,
+
+    #[command(flatten)]
     pub(crate) server: Server,
 
     #[command(subcommand)]

@@ -1,5 +1,6 @@
 //! `demo`: what locks do, told in the terminal while it happens.
 
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use lockkeeper::{Client, Error, FairLock, LossReason, Mutex};
@@ -9,11 +10,18 @@ use crate::exit::Failure;
 use crate::out;
 use crate::server::Server;
 
+/// How long a sentence stands for a person to read it.
+const PACE: Duration = Duration::from_millis(800);
+
 /// Tells the story, on a server if one is named.
 pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
     let client = server.connect_or_alone(Client::builder()).await?;
     let story = Story {
         begun: Instant::now(),
+        pace: match std::io::stdout().is_terminal() {
+            true => PACE,
+            false => Duration::ZERO,
+        },
         // Names that nobody else has.
         place: client.new_owner().to_string(),
     };
@@ -31,7 +39,7 @@ pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
 async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
     let lock = FairLock::new(client, &story.name("printer"));
     let first = lock.acquire().await?;
-    story.tell("ann", "prints")?;
+    story.tell("ann", "prints").await?;
     let mut others = JoinSet::new();
     for (place, who) in [(1, "bob"), (2, "carl")] {
         let waiting = lock.clone();
@@ -39,16 +47,18 @@ async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
         while lock.queue_len().await? < place {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        story.tell(who, &format!("waits in place {place}"))?;
+        story.tell(who, &format!("waits in place {place}")).await?;
     }
     first.release().await?;
-    story.tell("ann", "is done")?;
+    story.tell("ann", "is done").await?;
     while let Some(Ok((who, guard))) = others.join_next().await {
         let guard = guard?;
-        story.tell(
-            who,
-            &format!("prints, with token {}", guard.fencing_token()),
-        )?;
+        story
+            .tell(
+                who,
+                &format!("prints, with token {}", guard.fencing_token()),
+            )
+            .await?;
         guard.release().await?;
     }
     Ok(())
@@ -57,9 +67,11 @@ async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
 async fn in_conflict(client: &Client, story: &Story) -> Result<(), Failure> {
     let lock = Mutex::new(client, &story.name("report"));
     let guard = lock.acquire().await?;
-    story.tell("ann", "holds")?;
+    story.tell("ann", "holds").await?;
     if lock.try_acquire().await?.is_none() {
-        story.tell("bob", "finds it taken and goes home: that is no error")?;
+        story
+            .tell("bob", "finds it taken and goes home: that is no error")
+            .await?;
     }
     guard.release().await?;
     Ok(())
@@ -68,25 +80,37 @@ async fn in_conflict(client: &Client, story: &Story) -> Result<(), Failure> {
 async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
     let lock = Mutex::new(client, &story.name("ledger"));
     // A lease that is not renewed stands for a holder that sleeps.
-    let short = Duration::from_millis(300);
+    let short = Duration::from_millis(300) + story.pace;
     let carl = lock.acquire().ttl(short).no_renewal().await?;
-    story.tell(
-        "carl",
-        &format!("holds for 300 ms, with token {}", carl.fencing_token()),
-    )?;
+    story
+        .tell(
+            "carl",
+            &format!(
+                "holds for {}, with token {}",
+                out::duration(short),
+                carl.fencing_token()
+            ),
+        )
+        .await?;
     let asleep = carl.run(std::future::pending::<()>()).await;
     if let Err(Error::Lost {
         reason: LossReason::Expired,
         ..
     }) = asleep
     {
-        story.tell("carl", "is stopped before anybody else can hold")?;
+        story
+            .tell("carl", "is stopped before anybody else can hold")
+            .await?;
     }
     let dora = lock.acquire().await?;
     let (old, new) = (carl.fencing_token(), dora.fencing_token());
-    story.tell("dora", &format!("holds, with token {new}"))?;
+    story
+        .tell("dora", &format!("holds, with token {new}"))
+        .await?;
     if old < new {
-        story.tell("ledger", &format!("refuses token {old}: it has seen {new}"))?;
+        story
+            .tell("ledger", &format!("refuses token {old}: it has seen {new}"))
+            .await?;
     }
     dora.release().await?;
     Ok(())
@@ -94,6 +118,8 @@ async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
 
 struct Story {
     begun: Instant,
+    /// How long each sentence stands before the next one.
+    pace: Duration,
     place: String,
 }
 
@@ -107,8 +133,10 @@ impl Story {
         out::line(&format!("\n{bold}{title}{bold:#}"))
     }
 
-    fn tell(&self, who: &str, what: &str) -> Result<(), Failure> {
+    async fn tell(&self, who: &str, what: &str) -> Result<(), Failure> {
         let seconds = self.begun.elapsed().as_secs_f64();
-        out::line(&format!("  {seconds:>6.3} s  {who:<7} {what}"))
+        out::line(&format!("  {seconds:>6.3} s  {who:<7} {what}"))?;
+        tokio::time::sleep(self.pace).await;
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use comfy_table::Color;
 use lockkeeper::{Client, Error, LossReason, Mutex, ServerFacts};
 use serde::Serialize;
 
@@ -253,17 +254,16 @@ fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
         return findings.iter().try_for_each(out::json);
     }
     let row = |finding: &Finding| {
-        let verdict = match finding.verdict {
-            Verdict::Good => "ok",
-            Verdict::Warning => "WARNING",
-            Verdict::Bad => "BAD",
+        let (verdict, color) = match finding.verdict {
+            Verdict::Good => ("ok", Color::Green),
+            Verdict::Warning => ("WARNING", Color::Yellow),
+            Verdict::Bad => ("BAD", Color::Red),
         };
         vec![
-            finding.check.to_owned(),
-            verdict.to_owned(),
-            finding.detail.clone(),
+            out::cell(finding.check),
+            out::cell(verdict).fg(color),
+            out::cell(&finding.detail),
         ]
     };
-    let rows: Vec<_> = findings.iter().map(row).collect();
-    out::table(&["CHECK", "", "DETAIL"], &rows)
+    out::table_of_cells(&["CHECK", "", "DETAIL"], findings.iter().map(row).collect())
 }

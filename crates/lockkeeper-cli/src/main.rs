@@ -68,8 +68,10 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
     let Arguments {
         server,
         json,
+        color,
         command,
     } = arguments;
+    color.write_global();
     runtime.block_on(async {
         match command {
             Command::Run(options) => return run::run(&server, &options, json).await,

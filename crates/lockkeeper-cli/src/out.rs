@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
+use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointSetData};
 use serde::Serialize;
-use tabwriter::TabWriter;
 
 use crate::exit::{CLOSED, Failure};
 
@@ -21,24 +21,34 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(&harmless(&text))
 }
 
-/// Prints rows below their heading, aligned.
+/// Prints rows below their heading, aligned; on a terminal no wider than it is.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-    let bold = anstyle::Style::new().bold();
-    let heading: Vec<String> = heading
-        .iter()
-        .map(|word| format!("{bold}{word}{bold:#}"))
-        .collect();
-    let mut lines = vec![heading.join("\t")];
-    for row in rows {
-        let cells: Vec<String> = row.iter().map(|cell| shown(cell)).collect();
-        lines.push(cells.join("\t"));
+    let cells = |row: &Vec<String>| row.iter().map(|text| cell(text)).collect();
+    table_of_cells(heading, rows.iter().map(cells).collect())
+}
+
+/// What stands in a table, whoever wrote it.
+pub(crate) fn cell(text: &str) -> Cell {
+    Cell::new(shown(text))
+}
+
+/// The same of cells that may have colours.
+pub(crate) fn table_of_cells(heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    // What is no terminal is read by programs, which want lines, and colours are taken out by whoever prints.
+    table.set_content_arrangement(match table.is_tty() {
+        true => ContentArrangement::Dynamic,
+        false => ContentArrangement::Disabled,
+    });
+    table.enforce_styling();
+    let bold = |word: &&str| Cell::new(word).add_attribute(Attribute::Bold);
+    table.set_header(heading.iter().map(bold));
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
     }
-    let mut aligned = TabWriter::new(Vec::new()).ansi(true).padding(3);
-    let written = aligned.write_all((lines.join("\n") + "\n").as_bytes());
-    written.map_err(|error| Failure::system("write", &error))?;
-    let text = aligned.into_inner();
-    let text = text.map_err(|error| Failure::system("write", &error))?;
-    print(&String::from_utf8_lossy(&text))
+    print(&(table.trim_fmt() + "\n"))
 }
 
 /// The longest text of somebody else's that is shown, in characters: longer than any name, label or claim of this library.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
-use lockkeeper::{Client, Error, Once, Semaphore};
+use lockkeeper::{Client, Error, Once, Semaphore, Waiter};
 use serde::Serialize;
 
 use crate::args::Release;
@@ -33,19 +33,28 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
     while let Some(page) = names.next_page().await? {
         found.extend(page);
     }
-    let mut looks = stream::iter(found.iter().map(|name| client.inspect(name))).buffered(AT_ONCE);
+    let look = async |name: &String| {
+        let seen = client.inspect(name).await?;
+        // Of a kind without a queue those who listen are counted, and nobody knows who they are.
+        let queue = match json && seen.waiters > Some(0) {
+            true => queue(&client, name).await?,
+            false => Vec::new(),
+        };
+        Ok((seen, queue))
+    };
+    let mut looks = stream::iter(found.iter().map(look)).buffered(AT_ONCE);
     let mut rows = Vec::new();
-    while let Some(seen) = looks.next().await {
-        let seen = match seen {
+    while let Some(looked) = looks.next().await {
+        let (seen, queue) = match looked {
             // Somebody else's key.
             Err(Error::WrongKind { .. }) => continue,
-            seen => seen?,
+            looked => looked?,
         };
         // Let go since it was found.
         if seen.holders.is_empty() {
             continue;
         }
-        let lock = Lock::new(seen, Vec::new());
+        let lock = Lock::new(seen, queue);
         if json {
             out::json(&lock)?;
         } else {
@@ -129,13 +138,17 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
     }
 }
 
+async fn queue(client: &Client, name: &str) -> lockkeeper::Result<Vec<Waiter>> {
+    match client.waiters(name, QUEUE).await {
+        // Another program's key where a queue would be.
+        Err(Error::WrongKind { .. }) => Ok(Vec::new()),
+        queue => queue,
+    }
+}
+
 async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
     let seen = client.inspect(name).await?;
-    let queue = match client.waiters(name, QUEUE).await {
-        // Another program's key where a queue would be.
-        Err(Error::WrongKind { .. }) => Vec::new(),
-        queue => queue?,
-    };
+    let queue = queue(client, name).await?;
     let record = match Once::new(client, name).peek().await {
         Err(Error::WrongKind { .. }) => None,
         record => record?,

@@ -152,6 +152,70 @@ async fn ls_shows_every_kind_that_matches_and_nothing_else() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_an_acquisition_noted_is_shown_and_changes_no_terminal() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("web-1")).await?;
+    let lock = FairLock::new(&client, "order:42");
+    let _guard = lock.acquire().note("user 7 \u{202e}x").await?;
+    let waiting = tokio::spawn(lock.acquire().note("user 8").into_future());
+    let noted = async || {
+        let seen = &json(&server, &["inspect", "order:42"]).await?[0];
+        let holder = seen["holders"][0]["note"] == "user 7 \u{202e}x";
+        Ok(holder && seen["queue"][0]["note"] == "user 8")
+    };
+    until("both are noted", noted).await?;
+    for words in [&["ls"][..], &["inspect", "order:42"]] {
+        let text = said(&server.url(), words).await?.out;
+        ensure!(text.contains(r"web-1 (user 7 \u{202e}x)"), "{text}");
+    }
+    let text = said(&server.url(), &["inspect", "order:42"]).await?.out;
+    ensure!(text.contains("web-1 (user 8)"), "{text}");
+    let asked = [
+        "run",
+        "--fair",
+        "--wait",
+        "900ms",
+        "--lock",
+        "order:42",
+        "--events",
+        "/dev/stdout",
+        "true",
+    ];
+    let told = said(&server.url(), &asked).await?.out;
+    let told = told
+        .lines()
+        .find(|line| line.contains(r#""event":"waiting""#));
+    let told: Value = serde_json::from_str(told.context("it did not say that it waits")?)?;
+    ensure!(
+        told["place"] == 2 && told["holders"][0] == "web-1 (user 7 \u{202e}x)",
+        "{told}"
+    );
+    ensure!(
+        told["left_ms"].is_u64() && told["since"].is_string(),
+        "{told}"
+    );
+    waiting.abort();
+    Ok(())
+}
+
+#[tokio::test]
+async fn colours_are_for_terminals_unless_they_are_asked_for() -> Result<()> {
+    let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let _guard = Mutex::new(&client, "job").acquire().await?;
+    for (words, coloured) in [
+        (&["ls"][..], false),
+        (&["ls", "--color", "always"], true),
+        (&["doctor", "--color", "always"], true),
+        (&["doctor", "--color", "never"], false),
+    ] {
+        let text = said(&server.url(), words).await?.out;
+        ensure!(text.contains("\u{1b}[") == coloured, "{words:?}: {text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_shares_a_lock_is_listed_and_shown_to_share_it() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
@@ -188,6 +252,8 @@ async fn who_shares_a_lock_is_listed_and_shown_to_share_it() -> Result<()> {
     let seen = &json(&server, &["inspect", "prices"]).await?[0];
     ensure!(shares(seen) == [Some(true), Some(true)], "{seen}");
     ensure!(seen["queue"][0]["shared"].is_null(), "{seen}");
+    let listed = json(&server, &["ls", "prices"]).await?;
+    ensure!(listed[0]["queue"] == seen["queue"], "{listed:?}");
     alone.abort();
     let text = said(&server.url(), &["inspect", "prices"]).await?.out;
     ensure!(text.contains("prices: rwlock, token"), "{text}");
