@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod history;
 mod kind;
+mod live;
 mod look;
 mod out;
 mod paper;

@@ -76,7 +76,7 @@ impl Lock {
             name: seen.name,
             kind: seen.kind,
             fence,
-            since: fence.and_then(since),
+            since: fence.and_then(begun).and_then(time),
             holders: seen.holders.into_iter().map(Part::holder).collect(),
             limit: seen.limit,
             waiters: seen.waiters,
@@ -88,6 +88,13 @@ impl Lock {
     pub(crate) fn with_result(mut self, record: Option<&Record>) -> Self {
         self.result = record.map(Stored::new);
         self
+    }
+
+    /// For how long it has been held by `now`, as far as its token tells.
+    pub(crate) fn held_for(&self, now: SystemTime) -> Option<Duration> {
+        // Clocks differ.
+        let begun = self.fence.and_then(begun)?;
+        Some(now.duration_since(begun).unwrap_or_default())
     }
 
     /// How many permits are held of how many; otherwise whether everybody who holds it shares it.
@@ -195,7 +202,7 @@ impl Part {
         }
     }
 
-    fn waiter(waiter: Waiter) -> Self {
+    pub(crate) fn waiter(waiter: Waiter) -> Self {
         Self::new(
             waiter.claim,
             waiter.owner.map(|it| it.to_string()),
@@ -203,7 +210,7 @@ impl Part {
         )
     }
 
-    fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
+    pub(crate) fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
         let place = label.as_deref().and_then(place);
         Self {
             host: place.map(|(host, _)| host.to_owned()),
@@ -253,13 +260,13 @@ pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
 }
 
 /// When a hold began: its token is the server's clock in microseconds, unless one that was later had been drawn before.
-fn since(token: u64) -> Option<String> {
+fn begun(token: u64) -> Option<SystemTime> {
     let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(token);
     // A token that was chosen by hand is no time.
     let plausible = begun
         .elapsed()
         .is_ok_and(|ago| ago < Duration::from_secs(10 * 365 * 86_400));
-    plausible.then(|| time(begun)).flatten()
+    plausible.then_some(begun)
 }
 
 /// RFC 3339, which ends with the year 9999.
@@ -315,11 +322,9 @@ mod tests {
         let then = SystemTime::now() - hour;
         let token = then.duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let token = token.as_micros().try_into().unwrap();
-        assert_eq!(
-            since(token),
-            Some(humantime::format_rfc3339_millis(then).to_string())
-        );
-        assert_eq!(since(42), None);
-        assert_eq!(since(u64::MAX / 2), None);
+        let begun_at = begun(token).unwrap();
+        assert!(then.duration_since(begun_at).unwrap() < Duration::from_micros(1));
+        assert_eq!(begun(42), None);
+        assert_eq!(begun(u64::MAX / 2), None);
     }
 }
