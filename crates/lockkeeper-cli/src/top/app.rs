@@ -117,16 +117,16 @@ impl App {
         }
     }
 
-    /// Takes a sample. The cursor stays with its name.
+    /// Takes a sample. The cursor stays with its name, but at the top, which shows what comes first.
     pub(super) fn sampled(&mut self, sample: Sample, now: Instant) {
-        let under_cursor = self.under_cursor().map(|row| row.lock.name.clone());
+        let followed = self.followed();
         self.silent = match &sample.unreachable {
             Some(_) => self.silent.or(Some(now)),
             None => None,
         };
         self.sample = sample;
         self.sampled = now;
-        self.arrange(under_cursor.as_deref());
+        self.arrange(followed.as_deref());
     }
 
     /// Says what has come of a revocation.
@@ -158,6 +158,12 @@ impl App {
     fn under_cursor(&self) -> Option<&Row> {
         let index = self.shown.get(self.cursor)?;
         self.sample.locks.get(*index)
+    }
+
+    /// The name that the cursor stays with.
+    fn followed(&self) -> Option<String> {
+        let row = self.under_cursor().filter(|_| self.cursor > 0);
+        row.map(|row| row.lock.name.clone())
     }
 
     /// Filters and sorts; the cursor goes where `name` is, or stays in its place.
@@ -285,9 +291,9 @@ impl App {
 
     fn set_filter(&mut self, filter: String) {
         if filter != self.filter {
-            let under_cursor = self.under_cursor().map(|row| row.lock.name.clone());
+            let followed = self.followed();
             self.filter = filter;
-            self.arrange(under_cursor.as_deref());
+            self.arrange(followed.as_deref());
         }
     }
 

@@ -94,7 +94,7 @@ impl App {
             Line::from(vec![
                 "lockkeeper top ".bold(),
                 Span::raw(format!(
-                    "{}  {names} names{filtered}, {} holders, {} waiting",
+                    "{}  names {names}{filtered}, holders {}, waiting {}",
                     shown(&self.pattern),
                     sample.holders,
                     sample.waiters
@@ -361,6 +361,7 @@ fn lines(row: &Row, waited: u64, width: u16) -> Vec<Line<'static>> {
     }
     let waiting = lock.waiters.unwrap_or(0);
     let queue = match (row.queue_looked_ms, lock.queue.len()) {
+        (_, 0) if waiting == 0 => "nobody waits".to_owned(),
         (None, _) => format!("{waiting} waiting"),
         (Some(_), 0) => format!("{waiting} waiting, none of them in a queue"),
         (Some(looked), front) => {

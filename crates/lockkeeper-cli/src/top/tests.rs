@@ -105,7 +105,7 @@ fn names(app: &mut App) -> Vec<String> {
 fn eighty_columns_have_every_column() {
     let lines = screen(&mut three(), 80, 24);
     assert!(
-        lines[0].contains("3 names, 3 holders, 15 waiting"),
+        lines[0].contains("names 3, holders 3, waiting 15"),
         "{lines:#?}"
     );
     for heading in ["NAME", "KIND", "MODE", "HOLDER", "AGE", "LEFT", "WAITERS"] {
@@ -250,6 +250,13 @@ fn a_key_sorts_and_the_cursor_stays_with_its_name_when_a_sample_comes() {
         Instant::now(),
     );
     assert_eq!(opened(&mut app), "b");
+    // At the top it stays there, whatever comes first.
+    press(&mut app, "k");
+    app.sampled(
+        sample(vec![row("0", "x", 3), row("a", "x", 3)]),
+        Instant::now(),
+    );
+    assert_eq!(opened(&mut app), "0");
     press(&mut app, "ss");
     assert_eq!(app.sort.as_str(), "left");
 }
