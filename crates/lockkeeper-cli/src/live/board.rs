@@ -276,6 +276,8 @@ impl Board {
         if self.waits.longest_ms.len() > MOST_WAITS {
             self.waits.longest_ms.remove(0);
         }
+        let unknown = self.names.values().filter(|entry| entry.looked.is_none());
+        let unknown = unknown.count().try_into().unwrap_or(u64::MAX);
         let holders = locks.iter().flat_map(|row| &row.holders_seen_ms).flatten();
         Sample {
             at: humantime::format_rfc3339_millis(at).to_string(),
@@ -286,6 +288,7 @@ impl Board {
             waits: self.waits.clone(),
             load: Load {
                 oldest_ms: locks.iter().map(|row| row.looked_ms).max().unwrap_or(0),
+                unknown,
                 left_out: self.left_out,
                 ..Load::default()
             },

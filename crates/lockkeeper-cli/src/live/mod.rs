@@ -23,9 +23,17 @@ use board::{Board, questions};
 use sample::per_second;
 pub(crate) use sample::{Row, Sample};
 
-/// How many questions are asked in a second at most. One takes a server some 20 µs, so this takes 2 % of its time; ten thousand names that
-/// are held by as many clients are two questions each, and are gone round in 20 s.
+/// How many questions are asked in a second at most. One takes a server some 20 µs, so this takes 2 % of its time. Ten thousand names are two
+/// questions each, one for the name and one for the label of who holds it, and are gone round in half a minute.
 const QUESTIONS: u32 = 1000;
+
+/// One of so many of them may be about the names that are seen or crowded, and about queues. The names that have their turn get the rest.
+const FOR_FIRST: u64 = 5;
+const FOR_QUEUES: u64 = 10;
+
+/// One of so many is for the list of names: a list that takes long is made seldom. When one is made, it is made faster.
+const FOR_LISTS: u64 = 10;
+const FOR_ONE_LIST: u64 = 4;
 
 /// How many questions a page of names counts for, by the time that it takes.
 const PAGE: u64 = 5;
@@ -55,6 +63,10 @@ pub(crate) struct Sampler {
     /// When the list that is being made was begun, and the last one that is complete.
     list_begun: Instant,
     listed: Option<Instant>,
+    /// How many pages it has so far.
+    list_pages: u64,
+    /// When the next one may begin.
+    list_due: Instant,
     /// When the last sample was made; `None`: none yet.
     last: Option<Instant>,
     /// What was open then.
@@ -110,6 +122,8 @@ impl Sampler {
             names: None,
             list_begun: now,
             listed: None,
+            list_pages: 0,
+            list_due: now,
             last: None,
             opened: None,
             debt: 0,
@@ -122,7 +136,7 @@ impl Sampler {
     pub(crate) async fn next(&mut self) -> Result<Sample, Failure> {
         let mut round = self.begin();
         self.list(&mut round).await?;
-        let share = round.most / 2;
+        let share = round.most / FOR_FIRST;
         let (first, reserved) = self.board.first(&self.wanted.borrow().seen, share);
         let left = round.most.saturating_sub(round.spent() + reserved);
         let turn = self.board.turn(left, round.begun.into(), &first);
@@ -181,18 +195,21 @@ impl Sampler {
         millis.saturating_mul(QUESTIONS.into()) / 1000
     }
 
-    /// Goes on with the list of names, for half of the questions at most; begins the next one when it is complete.
+    /// Goes on with the list of names, or begins the next one when that is due.
     async fn list(&mut self, round: &mut Round) -> Result<(), Failure> {
         let names = match &mut self.names {
             Some(names) => names,
+            None if round.begun < self.list_due => return Ok(()),
             names => {
                 self.list_begun = round.begun;
+                self.list_pages = 0;
                 self.board.list_begins();
                 names.insert(self.client.names(&self.pattern))
             }
         };
-        while round.spent() < round.most / 2 {
+        while round.spent() < round.most / FOR_ONE_LIST {
             round.pages += 1;
+            self.list_pages += 1;
             match names.next_page().await {
                 Ok(Some(page)) => {
                     for name in page {
@@ -201,6 +218,8 @@ impl Sampler {
                 }
                 Ok(None) => {
                     round.pages -= 1;
+                    let cost = Duration::from_millis(self.list_pages * PAGE * FOR_LISTS);
+                    self.list_due = self.list_begun + cost * 1000 / QUESTIONS;
                     self.board.list_ends();
                     self.listed = Some(self.list_begun);
                     self.names = None;
@@ -246,14 +265,14 @@ impl Sampler {
         Ok(answered)
     }
 
-    /// Looks at queues, for a quarter of the questions.
+    /// Looks at queues.
     async fn look_at_queues(
         &mut self,
         opened: Option<&str>,
         round: &mut Round,
     ) -> Result<(), Failure> {
         let Self { client, board, .. } = self;
-        let names = board.queues(opened, round.most / 4);
+        let names = board.queues(opened, round.most / FOR_QUEUES);
         for name in &names {
             board.queue_tried(name, Instant::now().into());
         }

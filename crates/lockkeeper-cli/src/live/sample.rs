@@ -127,6 +127,8 @@ pub(crate) struct Load {
     pub(crate) oldest_ms: u64,
     /// How long ago the last complete list of names was begun; `None`: there is none yet, so names are missing.
     pub(crate) listed_ms: Option<u64>,
+    /// How many names on the list have not been asked about yet.
+    pub(crate) unknown: u64,
     /// About how many names are left out because there are more than are kept in mind; they come in again for such as end.
     pub(crate) left_out: u64,
 }

@@ -186,7 +186,7 @@ fn names_have_their_turn_by_the_time_of_the_last_and_the_crowded_come_first() {
 #[test]
 fn a_sample_begins_with_the_most_waiters_and_says_how_old_it_is() {
     let now = Instant::now();
-    let mut board = board(&["a", "b", "free"], now);
+    let mut board = board(&["a", "b", "free", "unknown"], now);
     board.looked(lock("a", &[holder("x", 30)], 1), now);
     board.looked(lock("b", &[holder("y", 30)], 2), now + SECOND);
     board.looked(lock("free", &[], 0), now);
@@ -194,7 +194,7 @@ fn a_sample_begins_with_the_most_waiters_and_says_how_old_it_is() {
     let names: Vec<&str> = sample.locks.iter().map(|row| &*row.lock.name).collect();
     assert_eq!(names, ["b", "a"]);
     assert_eq!((sample.holders, sample.waiters), (2, 3));
-    assert_eq!(sample.load.oldest_ms, 3000);
+    assert_eq!((sample.load.oldest_ms, sample.load.unknown), (3000, 1));
     let row = serde_json::to_value(&sample.locks[0]).unwrap();
     assert_eq!(
         (&row["name"], &row["looked_ms"]),

@@ -13,6 +13,9 @@ use crate::live::Row;
 use crate::look::{Lock, Part, QUEUE};
 use crate::out::shown;
 
+/// How long a sample may take longer than it should: a server that does not answer is told of by the sampler itself within that time.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// A column of the list.
 struct Column {
     heading: &'static str,
@@ -153,16 +156,17 @@ impl App {
                 alert,
             );
         }
-        if quiet > self.interval + Duration::from_secs(2) {
+        if quiet > self.interval + SILENCE {
             return Line::styled(format!("no answer for {}", time(quiet)), alert);
         }
         let mut text = format!(
             "asks {:.0} questions and {:.0} pages a second; ",
             load.questions_per_second, load.pages_per_second
         );
-        text += &match load.listed_ms {
-            Some(_) => format!("oldest answer {}", short(load.oldest_ms)),
-            None => "names are still being listed".to_owned(),
+        text += &match (load.unknown, load.listed_ms) {
+            (0, Some(_)) => format!("oldest answer {}", short(load.oldest_ms)),
+            (unknown, Some(_)) => format!("{unknown} names not asked about yet"),
+            (unknown, None) => format!("names are being listed, {unknown} not asked about yet"),
         };
         if load.left_out > 0 {
             text += &format!("; {} names left out", load.left_out);
