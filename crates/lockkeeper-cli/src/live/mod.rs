@@ -32,7 +32,7 @@ const FOR_FIRST: u64 = 5;
 const FOR_QUEUES: u64 = 10;
 
 /// One of so many is for the list of names: a list that takes long is made seldom. When one is made, it is made faster.
-const FOR_LISTS: u64 = 10;
+const FOR_LISTS: u32 = 10;
 const FOR_ONE_LIST: u64 = 4;
 
 /// How many questions a page of names counts for, by the time that it takes.
@@ -218,8 +218,8 @@ impl Sampler {
                 }
                 Ok(None) => {
                     round.pages -= 1;
-                    let cost = Duration::from_millis(self.list_pages * PAGE * FOR_LISTS);
-                    self.list_due = self.list_begun + cost * 1000 / QUESTIONS;
+                    let cost = Duration::from_secs(self.list_pages * PAGE) / QUESTIONS;
+                    self.list_due = self.list_begun + cost * FOR_LISTS;
                     self.board.list_ends();
                     self.listed = Some(self.list_begun);
                     self.names = None;

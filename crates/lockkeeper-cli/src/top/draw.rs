@@ -298,7 +298,7 @@ fn cells(row: &Row, waited: u64) -> [String; 7] {
     let waiters = lock.waiters.map(|waiters| waiters.to_string());
     [
         shown(&lock.name),
-        lock.kind.clone().unwrap_or_default(),
+        lock.kind.as_deref().map(shown).unwrap_or_default(),
         mode(lock),
         shown(&holder),
         age.unwrap_or_default(),
