@@ -70,6 +70,20 @@ Examples:
   lockkeeper ls 'deploy:*'
   lockkeeper ls --json | jq -r 'select(.waiters > 0).name'";
 
+const TOP_KEYS: &str = "\
+Keys:
+  arrows, j, k, PageUp, PageDown, Home, End   move
+  Enter   show the holders and the queue of a name; Esc goes back
+  /       filter by a part of a name or of a holder, as you type; Esc clears it
+  s       sort by waiters, by name, by age, by time left
+  r       ask the holder of a name to let it go, after a question
+  ?       help
+  q       leave, as Esc and Ctrl-C do
+
+Examples:
+  lockkeeper top
+  lockkeeper top 'deploy:*' --interval 5s";
+
 const LIMIT_EXAMPLES: &str = "\
 Examples:
   lockkeeper limit batch
@@ -141,6 +155,21 @@ pub(crate) enum Command {
 
         /// How often to look; what begins and ends between two looks is not seen
         #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time)]
+        interval: Duration,
+    },
+
+    /// Show who holds what and who waits on a screen that follows it, until q is typed
+    ///
+    /// Names with most waiters come first. With many names they are asked about in turn, at most 1000 questions a second, and
+    /// those on the screen each time. The screen says how old the oldest answer is.
+    #[command(after_help = TOP_KEYS)]
+    Top {
+        /// Which names: * is anything, ? one character, [a-c] one of these
+        #[arg(default_value = "*")]
+        pattern: String,
+
+        /// How often to look
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
         interval: Duration,
     },
 

@@ -12,12 +12,14 @@ mod doctor;
 mod exit;
 mod history;
 mod kind;
+mod live;
 mod look;
 mod out;
 mod paper;
 mod run;
 mod server;
 mod slots;
+mod top;
 
 use std::process::ExitCode;
 
@@ -79,6 +81,9 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
             Command::Inspect { name } => look::inspect(&server, &name, json).await?,
             Command::Watch { name, interval } => {
                 look::watch(&server, &name, interval, json).await?;
+            }
+            Command::Top { pattern, interval } => {
+                return top::top(&server, &pattern, interval, json).await;
             }
             Command::Leader { name, watch } => look::leader(&server, &name, watch, json).await?,
             Command::Limit { name, limit } => look::limit(&server, &name, limit, json).await?,

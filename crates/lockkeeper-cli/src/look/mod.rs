@@ -15,15 +15,13 @@ use crate::exit::{CONFLICT, Failure};
 use crate::out;
 use crate::server::Server;
 pub(crate) use leader::leader;
-use view::{Lock, Part};
-
-pub(crate) use view::{described, place, time};
+pub(crate) use view::{Lock, Part, described, place, time};
 
 /// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.
 const AT_ONCE: usize = 64;
 
 /// How many of a queue are shown.
-const QUEUE: u32 = 100;
+pub(crate) const QUEUE: u32 = 100;
 
 /// Lists what is held.
 pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(), Failure> {

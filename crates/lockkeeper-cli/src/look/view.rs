@@ -91,6 +91,13 @@ impl Lock {
         self
     }
 
+    /// For how long it has been held by `now`, as far as its token tells.
+    pub(crate) fn held_for(&self, now: SystemTime) -> Option<Duration> {
+        // Clocks differ.
+        let begun = FencingToken::new(self.fence?).time()?;
+        Some(now.duration_since(begun).unwrap_or_default())
+    }
+
     /// How many permits are held of how many; otherwise whether everybody who holds it shares it.
     pub(crate) fn mode(&self) -> String {
         let shared = || mode(self.holders.iter().all(Part::shares)).to_owned();
@@ -197,7 +204,7 @@ impl Part {
         }
     }
 
-    fn waiter(waiter: Waiter) -> Self {
+    pub(crate) fn waiter(waiter: Waiter) -> Self {
         Self {
             note: waiter.note,
             ..Self::new(
@@ -208,7 +215,7 @@ impl Part {
         }
     }
 
-    fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
+    pub(crate) fn new(claim: String, owner: Option<String>, label: Option<String>) -> Self {
         let place = label.as_deref().and_then(place);
         Self {
             host: place.map(|(host, _)| host.to_owned()),

@@ -18,4 +18,6 @@ mod signals;
 mod strangers;
 mod support;
 mod terminal;
+mod tmux;
+mod top;
 mod watching;

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper_testkit::server::Server;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::support::{LIMIT, until};
+use crate::tmux::Tmux;
 
 /// A shell in a session of its own on a terminal of its own, as somebody has it who types.
 struct Session {
@@ -219,84 +219,9 @@ async fn a_full_screen_program_works() -> Result<()> {
     Ok(())
 }
 
-/// Tmux with a server of its own, so that it is nobody else's, and an interactive shell in it.
-struct Tmux {
-    folder: TempDir,
-}
-
-impl Tmux {
-    fn start(server: &Server) -> Result<Self> {
-        let tmux = Self {
-            folder: tempfile::tempdir()?,
-        };
-        let shell = [
-            "new-session",
-            "-d",
-            "-x",
-            "60",
-            "-y",
-            "12",
-            "PS1='ready> ' exec sh -i",
-        ];
-        let mut command = tmux.command(&[&["-f", "/dev/null"], &shell[..]].concat());
-        let started = command.env("LOCKKEEPER_URL", server.url()).status()?;
-        ensure!(started.success(), "no tmux");
-        Ok(tmux)
-    }
-
-    fn command(&self, words: &[&str]) -> std::process::Command {
-        let mut command = std::process::Command::new("tmux");
-        command.arg("-S").arg(self.folder.path().join("socket"));
-        command.args(words).env_remove("TMUX");
-        command
-    }
-
-    fn types(&self, keys: &[&str]) -> Result<()> {
-        let sent = self.command(&[&["send-keys"], keys].concat()).status()?;
-        ensure!(sent.success(), "{keys:?}");
-        Ok(())
-    }
-
-    /// Waits until this is a line on the screen.
-    async fn shows(&self, expected: &str) -> Result<()> {
-        until(expected, async || {
-            Ok(self
-                .screen()?
-                .lines()
-                .any(|line| line.trim_end() == expected))
-        })
-        .await
-    }
-
-    /// Waits until the shell does. What is typed sooner is lost to the program before it.
-    async fn prompts(&self) -> Result<()> {
-        until("a prompt", async || {
-            let screen = self.screen()?;
-            Ok(screen.trim_end().lines().next_back() == Some("ready>"))
-        })
-        .await
-    }
-
-    fn screen(&self) -> Result<String> {
-        let screen = self.command(&["capture-pane", "-p"]).output()?;
-        Ok(String::from_utf8(screen.stdout)?)
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        let _ = self.command(&["kill-server"]).status();
-    }
-}
-
 #[tokio::test]
 async fn in_tmux_a_pager_is_turned_stopped_continued_and_left() -> Result<()> {
-    if std::process::Command::new("tmux")
-        .arg("-V")
-        .output()
-        .is_err()
-    {
-        println!("there is no tmux to try it in");
+    if !Tmux::is_there() {
         return Ok(());
     }
     let server = Server::start().await?;
@@ -304,7 +229,7 @@ async fn in_tmux_a_pager_is_turned_stopped_continued_and_left() -> Result<()> {
     let file = folder.path().join("text");
     let lines: Vec<String> = (1..500).map(|line| format!("line {line}\n")).collect();
     std::fs::write(&file, lines.concat())?;
-    let tmux = Tmux::start(&server)?;
+    let tmux = Tmux::start(&server, 60, 12)?;
     tmux.prompts().await?;
     let this = env!("CARGO_BIN_EXE_lockkeeper");
     let line = format!("{this} run --lock name -- more {}", file.display());

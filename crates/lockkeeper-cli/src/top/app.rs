@@ -1,0 +1,360 @@
+//! What is shown, and what each key does to it.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::exit::Failure;
+use crate::live::{Row, Sample, Wanted};
+use crate::look::Part;
+use crate::out;
+
+/// All that the screen depends on.
+pub(super) struct App {
+    pub(super) pattern: String,
+    pub(super) interval: Duration,
+    pub(super) sample: Sample,
+    /// When it came.
+    pub(super) sampled: Instant,
+    /// Since when something cannot be asked.
+    pub(super) silent: Option<Instant>,
+    pub(super) filter: String,
+    /// The filter is being typed.
+    pub(super) typing: bool,
+    pub(super) sort: Sort,
+    /// Which of the locks of the sample are shown, in order.
+    pub(super) shown: Vec<usize>,
+    /// Where the cursor stands, and the first line that is on the screen.
+    pub(super) cursor: usize,
+    pub(super) first: usize,
+    /// How many lines the screen has for them, as last drawn.
+    pub(super) page: usize,
+    pub(super) opened: Option<Opened>,
+    pub(super) question: Option<Question>,
+    pub(super) help: bool,
+    /// What has come of the last revocation, until a key is pressed.
+    pub(super) told: Option<String>,
+}
+
+/// A name whose holders and queue are shown.
+pub(super) struct Opened {
+    pub(super) name: String,
+    /// The first line that is on the screen, of so many.
+    pub(super) first: usize,
+    pub(super) lines: usize,
+}
+
+/// Whether to ask for a lock back.
+pub(super) struct Question {
+    pub(super) name: String,
+    /// As whom people know those who hold.
+    pub(super) holders: Vec<String>,
+    /// Their claims: it is for these alone that the answer counts.
+    claims: Vec<String>,
+}
+
+/// By what the locks are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// Most waiters first.
+    Waiters,
+    Name,
+    /// The longest held first.
+    Age,
+    /// Those whose lease ends next first.
+    Left,
+}
+
+impl Sort {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiters => "waiters",
+            Self::Name => "name",
+            Self::Age => "age",
+            Self::Left => "left",
+        }
+    }
+
+    const fn next(self) -> Self {
+        match self {
+            Self::Waiters => Self::Name,
+            Self::Name => Self::Age,
+            Self::Age => Self::Left,
+            Self::Left => Self::Waiters,
+        }
+    }
+}
+
+/// What a key asks of the loop.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    None,
+    Leave,
+    /// Ask for this lock back.
+    Revoke(String),
+}
+
+impl App {
+    pub(super) fn new(pattern: &str, interval: Duration) -> Self {
+        Self {
+            pattern: pattern.to_owned(),
+            interval,
+            sample: Sample::default(),
+            sampled: Instant::now(),
+            silent: None,
+            filter: String::new(),
+            typing: false,
+            sort: Sort::Waiters,
+            shown: Vec::new(),
+            cursor: 0,
+            first: 0,
+            page: 1,
+            opened: None,
+            question: None,
+            help: false,
+            told: None,
+        }
+    }
+
+    /// Takes a sample. The cursor stays with its name, but at the top, which shows what comes first.
+    pub(super) fn sampled(&mut self, sample: Sample, now: Instant) {
+        let followed = self.followed();
+        self.silent = match &sample.unreachable {
+            Some(_) => self.silent.or(Some(now)),
+            None => None,
+        };
+        self.sample = sample;
+        self.sampled = now;
+        self.arrange(followed.as_deref());
+    }
+
+    /// Says what has come of a revocation.
+    pub(super) fn revoked(&mut self, name: String, told: Result<u64, Failure>) {
+        let name = out::shown(&name);
+        self.told = Some(match told {
+            Ok(0) => format!("{name}: nobody holds it"),
+            Ok(1) => format!("{name}: its holder was told to leave"),
+            Ok(told) => format!("{name}: its {told} holds were told to leave"),
+            Err(failure) => out::shown(failure.message()),
+        });
+    }
+
+    /// What the next sample should be freshest about.
+    pub(super) fn wanted(&self) -> Wanted {
+        let seen = self.shown.iter().skip(self.first).take(self.page);
+        let seen = seen.filter_map(|index| self.sample.locks.get(*index));
+        Wanted {
+            seen: seen.map(|row| row.lock.name.clone()).collect(),
+            opened: self.opened.as_ref().map(|opened| opened.name.clone()),
+        }
+    }
+
+    /// The lock called so, if it is held or waited for.
+    pub(super) fn row(&self, name: &str) -> Option<&Row> {
+        self.sample.locks.iter().find(|row| row.lock.name == name)
+    }
+
+    fn under_cursor(&self) -> Option<&Row> {
+        let index = self.shown.get(self.cursor)?;
+        self.sample.locks.get(*index)
+    }
+
+    /// The name that the cursor stays with.
+    fn followed(&self) -> Option<String> {
+        let row = self.under_cursor().filter(|_| self.cursor > 0);
+        row.map(|row| row.lock.name.clone())
+    }
+
+    /// Filters and sorts; the cursor goes where `name` is, or stays in its place.
+    fn arrange(&mut self, name: Option<&str>) {
+        let filter = self.filter.to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&filter);
+        let passes = |row: &Row| {
+            let lock = &row.lock;
+            filter.is_empty()
+                || has(&lock.name)
+                || lock.holders.iter().any(|part| has(part.known_as()))
+        };
+        let locks = &self.sample.locks;
+        let mut shown: Vec<usize> = (0..locks.len())
+            .filter(|index| locks.get(*index).is_some_and(passes))
+            .collect();
+        // They come by waiters, and by name where as many wait.
+        match self.sort {
+            Sort::Waiters => {}
+            Sort::Name => shown.sort_by_key(|index| &locks[*index].lock.name),
+            Sort::Age => shown.sort_by_key(|index| Reverse(locks[*index].held_ms)),
+            Sort::Left => shown.sort_by_key(|index| soonest(&locks[*index])),
+        }
+        let place = |name| {
+            shown
+                .iter()
+                .position(|index| locks[*index].lock.name == name)
+        };
+        if let Some(place) = name.and_then(place) {
+            self.cursor = place;
+        }
+        self.shown = shown;
+        self.move_to(self.cursor);
+    }
+
+    /// Moves the cursor as far as there are lines, and the screen with it.
+    fn move_to(&mut self, cursor: usize) {
+        self.cursor = cursor.min(self.shown.len().saturating_sub(1));
+        self.keep_in_sight();
+    }
+
+    /// The cursor is always on the screen, whatever size that has.
+    pub(super) fn keep_in_sight(&mut self) {
+        let page = self.page.max(1);
+        let last = self.shown.len().saturating_sub(page);
+        self.first = self.first.min(self.cursor).min(last);
+        self.first = self.first.max((self.cursor + 1).saturating_sub(page));
+    }
+
+    /// Does what a key is for.
+    pub(super) fn update(&mut self, key: KeyEvent) -> Action {
+        self.told = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Action::Leave,
+                _ => Action::None,
+            };
+        }
+        if let Some(question) = self.question.take() {
+            return self.answer(question, key.code);
+        }
+        if self.help {
+            self.help = false;
+            return Action::None;
+        }
+        if self.typing {
+            self.type_filter(key.code);
+            return Action::None;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Action::Leave,
+            KeyCode::Char('?') => self.help = true,
+            KeyCode::Char('r') => self.ask(),
+            KeyCode::Esc if self.opened.is_some() => self.opened = None,
+            KeyCode::Esc if !self.filter.is_empty() => self.set_filter(String::new()),
+            KeyCode::Esc => return Action::Leave,
+            KeyCode::Char('/') if self.opened.is_none() => self.typing = true,
+            KeyCode::Char('s') if self.opened.is_none() => {
+                self.sort = self.sort.next();
+                self.arrange(None);
+            }
+            KeyCode::Enter => self.open(),
+            code => self.scroll(code),
+        }
+        Action::None
+    }
+
+    fn scroll(&mut self, code: KeyCode) {
+        let page = self.page.max(1);
+        let (place, last) = match &self.opened {
+            Some(opened) => (opened.first, opened.lines.saturating_sub(page)),
+            None => (self.cursor, self.shown.len().saturating_sub(1)),
+        };
+        let place = match code {
+            KeyCode::Up | KeyCode::Char('k') => place.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => place + 1,
+            KeyCode::PageUp => place.saturating_sub(page),
+            KeyCode::PageDown => place + page,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            _ => return,
+        };
+        match &mut self.opened {
+            Some(opened) => opened.first = place.min(last),
+            None => self.move_to(place),
+        }
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        let mut filter = self.filter.clone();
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                filter.clear();
+            }
+            KeyCode::Backspace => {
+                filter.pop();
+            }
+            KeyCode::Char(character) => filter.push(character),
+            code => self.scroll(code),
+        }
+        self.set_filter(filter);
+    }
+
+    fn set_filter(&mut self, filter: String) {
+        if filter != self.filter {
+            let followed = self.followed();
+            self.filter = filter;
+            self.arrange(followed.as_deref());
+        }
+    }
+
+    fn open(&mut self) {
+        if self.opened.is_some() {
+            return;
+        }
+        self.opened = self.under_cursor().map(|row| Opened {
+            name: row.lock.name.clone(),
+            first: 0,
+            lines: 0,
+        });
+    }
+
+    /// Puts the question whether to ask for the lock back that is opened, or that the cursor is at.
+    fn ask(&mut self) {
+        let row = match &self.opened {
+            Some(opened) => self.row(&opened.name),
+            None => self.under_cursor(),
+        };
+        let Some(row) = row else { return };
+        if row.lock.holders.is_empty() {
+            self.told = Some(format!("{}: nobody holds it", out::shown(&row.lock.name)));
+            return;
+        }
+        let known_as = |part: &Part| part.known_as().to_owned();
+        self.question = Some(Question {
+            name: row.lock.name.clone(),
+            holders: row.lock.holders.iter().map(known_as).collect(),
+            claims: claims(row),
+        });
+    }
+
+    fn answer(&mut self, question: Question, code: KeyCode) -> Action {
+        if !matches!(code, KeyCode::Char('y' | 'Y')) {
+            self.told = Some("nobody was asked to leave".to_owned());
+            return Action::None;
+        }
+        let now = self.row(&question.name).map(claims).unwrap_or_default();
+        if now != question.claims {
+            let name = out::shown(&question.name);
+            self.told = Some(format!(
+                "{name}: others hold it by now; nobody was asked to leave"
+            ));
+            return Action::None;
+        }
+        Action::Revoke(question.name)
+    }
+}
+
+/// Who holds it, in an order that does not change by renewals.
+fn claims(row: &Row) -> Vec<String> {
+    let claims = row.lock.holders.iter().map(|part| part.claim.clone());
+    let mut claims: Vec<String> = claims.collect();
+    claims.sort();
+    claims
+}
+
+/// How much is left of the lease that ends first, at the time of the sample.
+fn soonest(row: &Row) -> u64 {
+    let left = row.lock.holders.iter().filter_map(|part| part.left_ms);
+    let left = left.min().unwrap_or(u64::MAX);
+    left.saturating_sub(row.looked_ms)
+}

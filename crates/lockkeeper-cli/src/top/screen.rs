@@ -1,0 +1,75 @@
+//! The terminal while it is a full screen: taken here, and given back however it ends.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use ratatui::{DefaultTerminal, Frame};
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::exit::Failure;
+
+/// The whole screen of the terminal, until it is dropped. A panic gives it back before it says anything.
+pub(super) struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    pub(super) fn open() -> Result<Self, Failure> {
+        let terminal = ratatui::try_init().map_err(|error| {
+            // It may have been taken half.
+            ratatui::restore();
+            Failure::system("take the terminal", &error)
+        })?;
+        Ok(Self { terminal })
+    }
+
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
+        let drawn = self.terminal.draw(draw);
+        drawn
+            .map(|_| ())
+            .map_err(|error| Failure::system("write to the terminal", &error))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that has hung up needs neither.
+        let _ = self.terminal.show_cursor();
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// The signals that end a program, so that they end this one after the terminal was given back.
+pub(super) struct Signals(Vec<(u8, unix::Signal)>);
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ];
+        let listen = |kind: SignalKind| {
+            let number = u8::try_from(kind.as_raw_value()).unwrap_or(u8::MAX);
+            unix::signal(kind).map(|stream| (number, stream))
+        };
+        let heard = kinds.into_iter().map(listen).collect::<Result<_, _>>();
+        heard
+            .map(Self)
+            .map_err(|error| Failure::system("listen for signals", &error))
+    }
+
+    /// The number of the next one.
+    pub(super) async fn next(&mut self) -> u8 {
+        std::future::poll_fn(|context| {
+            for (number, stream) in &mut self.0 {
+                if Pin::new(stream).poll_recv(context).is_ready() {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,100 @@
+//! An interactive shell in tmux, as somebody has it who types.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper_testkit::server::Server;
+use tempfile::TempDir;
+
+use crate::support::until;
+
+/// Tmux with a server of its own, so that it is nobody else's, and an interactive shell in it.
+pub(crate) struct Tmux {
+    folder: TempDir,
+}
+
+impl Tmux {
+    /// Whether it can be tried here; says so if not.
+    pub(crate) fn is_there() -> bool {
+        let found = Command::new("tmux").arg("-V").output().is_ok();
+        if !found {
+            println!("there is no tmux to try it in");
+        }
+        found
+    }
+
+    /// A screen of this size.
+    pub(crate) fn start(server: &Server, columns: u16, lines: u16) -> Result<Self> {
+        let tmux = Self {
+            folder: tempfile::tempdir()?,
+        };
+        let (columns, lines) = (columns.to_string(), lines.to_string());
+        let shell = [
+            "new-session",
+            "-d",
+            "-x",
+            &columns,
+            "-y",
+            &lines,
+            "PS1='ready> ' exec sh -i",
+        ];
+        let mut command = tmux.command(&[&["-f", "/dev/null"], &shell[..]].concat());
+        let started = command.env("LOCKKEEPER_URL", server.url()).status()?;
+        ensure!(started.success(), "no tmux");
+        Ok(tmux)
+    }
+
+    /// What tmux says to these words.
+    pub(crate) fn said(&self, words: &[&str]) -> Result<String> {
+        Ok(String::from_utf8(self.command(words).output()?.stdout)?)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.folder.path().join("socket"));
+        command.args(words).env_remove("TMUX");
+        command
+    }
+
+    pub(crate) fn types(&self, keys: &[&str]) -> Result<()> {
+        let sent = self.command(&[&["send-keys"], keys].concat()).status()?;
+        ensure!(sent.success(), "{keys:?}");
+        Ok(())
+    }
+
+    /// Waits until this is a line on the screen.
+    pub(crate) async fn shows(&self, expected: &str) -> Result<()> {
+        until(expected, async || {
+            Ok(self
+                .screen()?
+                .lines()
+                .any(|line| line.trim_end() == expected))
+        })
+        .await
+    }
+
+    /// Waits until the shell does. What is typed sooner is lost to the program before it.
+    pub(crate) async fn prompts(&self) -> Result<()> {
+        until("a prompt", async || {
+            let screen = self.screen()?;
+            Ok(screen.trim_end().lines().next_back() == Some("ready>"))
+        })
+        .await
+    }
+
+    /// Waits until this stands somewhere on the screen.
+    pub(crate) async fn has(&self, expected: &str) -> Result<()> {
+        let seen = until(expected, async || Ok(self.screen()?.contains(expected))).await;
+        seen.with_context(|| self.screen().unwrap_or_default())
+    }
+
+    pub(crate) fn screen(&self) -> Result<String> {
+        self.said(&["capture-pane", "-p"])
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]).status();
+    }
+}

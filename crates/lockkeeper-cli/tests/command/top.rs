@@ -1,0 +1,156 @@
+//! The full screen: what it shows, what its keys do, and that the terminal is as it was.
+
+#![cfg(target_os = "linux")]
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Guard as _, Mutex};
+use lockkeeper_testkit::server::Server;
+use tokio::time::timeout;
+
+use crate::support::{LIMIT, said, until};
+use crate::tmux::Tmux;
+
+const THIS: &str = env!("CARGO_BIN_EXE_lockkeeper");
+
+/// What a program may leave of a terminal that is not as it was: the settings, the other screen, the cursor.
+async fn state(tmux: &Tmux, file: &std::path::Path) -> Result<(String, String)> {
+    let _ = std::fs::remove_file(file);
+    let line = format!("stty -a > {0}.new; mv {0}.new {0}", file.display());
+    tmux.types(&[&line, "Enter"])?;
+    until("stty has said it", async || Ok(file.exists())).await?;
+    let settings = std::fs::read_to_string(file)?;
+    ensure!(settings.contains("echo"), "{settings}");
+    let flags = "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{bracket_paste_flag}";
+    let flags = tmux.said(&["display-message", "-p", flags])?;
+    Ok((settings, flags))
+}
+
+#[tokio::test]
+async fn in_tmux_the_screen_shows_filters_opens_revokes_and_leaves_no_trace() -> Result<()> {
+    if !Tmux::is_there() {
+        return Ok(());
+    }
+    let server = Server::start().await?;
+    let holder = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let printer = FairLock::new(&holder, "printer");
+    let held = printer.acquire().await?;
+    let _other = Mutex::new(&holder, "other").acquire().await?;
+    let lease = held.lease().clone();
+    let waiter = lockkeeper::connect_with(&server.url(), Client::builder().label("db8:11")).await?;
+    // Who has never held has not introduced itself.
+    let _known = Mutex::new(&waiter, "third").acquire().await?;
+    let waiting = FairLock::new(&waiter, "printer");
+    let waits = tokio::spawn(waiting.acquire().into_future());
+    until("it waits", async || Ok(printer.queue_len().await? == 1)).await?;
+
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("stty");
+    let tmux = Tmux::start(&server, 80, 24)?;
+    tmux.prompts().await?;
+    let before = state(&tmux, &file).await?;
+    tmux.types(&[&format!("{THIS} top --interval 200ms"), "Enter"])?;
+    tmux.has("names 3, holders 3, waiting 1").await?;
+    let screen = tmux.screen()?;
+    let row = screen.lines().find(|line| line.starts_with("printer"));
+    let row = row.with_context(|| screen.clone())?;
+    for text in ["fair", "exclusive", "db7:99", "1"] {
+        ensure!(row.contains(text), "{row}");
+    }
+    ensure!(
+        screen.contains("third") && !screen.contains("ready>"),
+        "{screen}"
+    );
+
+    tmux.types(&["/", "thi"])?;
+    tmux.has("filter: thi_").await?;
+    let filtered = tmux.screen()?;
+    ensure!(
+        filtered.contains("third") && !filtered.contains("printer"),
+        "{filtered}"
+    );
+    tmux.types(&["Escape"])?;
+    tmux.has("/ filter ").await?;
+
+    // The one with a waiter is the first.
+    tmux.types(&["Enter"])?;
+    tmux.has("1 waiting, as of").await?;
+    tmux.has("db8:11").await?;
+    tmux.types(&["r"])?;
+    tmux.has("Revoke printer?").await?;
+    tmux.types(&["y"])?;
+    timeout(LIMIT, lease.lost())
+        .await
+        .context("it is not lost")?;
+    drop(held);
+    let next = timeout(LIMIT, waits).await.context("nobody is next")??;
+    let next = next?;
+    tmux.has("nobody waits").await?;
+    tmux.types(&["q"])?;
+    tmux.prompts().await?;
+    ensure!(state(&tmux, &file).await? == before, "{before:?}");
+    drop(next);
+    Ok(())
+}
+
+#[tokio::test]
+async fn in_tmux_a_signal_and_an_outage_leave_the_terminal_as_it_was() -> Result<()> {
+    if !Tmux::is_there() {
+        return Ok(());
+    }
+    let mut server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    let held = Mutex::new(&client, "printer").acquire().await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("stty");
+    let tmux = Tmux::start(&server, 80, 24)?;
+    tmux.prompts().await?;
+    let before = state(&tmux, &file).await?;
+    for (signal, code) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
+        // The shell becomes the command, so that its number is known.
+        let line = format!("sh -c 'echo $$ > {}; exec {THIS} top'", file.display());
+        tmux.types(&["clear; ", &line, "Enter"])?;
+        tmux.has("names 1,").await?;
+        let process = std::fs::read_to_string(&file)?;
+        tmux.has("printer").await?;
+        let sent = std::process::Command::new("kill")
+            .args(["-s", signal, process.trim()])
+            .status()?;
+        ensure!(sent.success(), "{signal}");
+        tmux.prompts().await?;
+        tmux.types(&["echo code $?", "Enter"])?;
+        tmux.shows(&format!("code {code}")).await?;
+        ensure!(state(&tmux, &file).await? == before, "{signal}: {before:?}");
+    }
+    tmux.types(&["clear; ", THIS, " top --interval 200ms", "Enter"])?;
+    tmux.has("names 1,").await?;
+    drop(held);
+    server.kill()?;
+    tmux.has("no answer for").await?;
+    server.restart().await?;
+    tmux.has("nothing is held").await?;
+    tmux.types(&["C-c"])?;
+    tmux.prompts().await?;
+    ensure!(state(&tmux, &file).await? == before, "{before:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_terminal_it_says_what_to_do_instead() -> Result<()> {
+    let server = Server::start().await?;
+    for (words, expected) in [
+        (&["top"][..], "lockkeeper ls"),
+        (&["top", "--json"], "has no --json"),
+        (&["top", "--interval", "1ms"], "from 100ms to 1h"),
+        (&["top", "--interval", "2h"], "from 100ms to 1h"),
+    ] {
+        let said = timeout(Duration::from_secs(30), said(&server.url(), words)).await??;
+        ensure!(
+            said.code == Some(64) && said.err.contains(expected),
+            "{said:?}"
+        );
+        ensure!(said.out.is_empty(), "{said:?}");
+    }
+    Ok(())
+}
