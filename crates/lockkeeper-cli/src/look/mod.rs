@@ -127,7 +127,8 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
     }
 }
 
-async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
+/// What there is to say of one lock.
+pub(crate) async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
     let seen = client.inspect(name).await?;
     let queue = match client.waiters(name, QUEUE).await {
         // Another program's key where a queue would be.

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod browsing;
 mod doctor;
 mod electing;
 mod ending;
@@ -12,6 +13,7 @@ mod losing;
 mod once;
 mod outage;
 mod permits;
+mod serving;
 mod several;
 mod sharing;
 mod signals;
