@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::serving::{Serving, TOKEN, request};
 use crate::support::{LIMIT, until};
+use crate::visiting::{Serving, TOKEN, request};
 
 /// By which key WebDriver knows elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
