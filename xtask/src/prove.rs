@@ -39,6 +39,10 @@ const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
 /// The one that runs the engine's threads in every order.
 const THREADS: &str = "threads threads";
 
+/// The one that runs the command, and its tests in a browser.
+const COMMAND: &str = "lockkeeper-cli command";
+const BROWSING: &str = "browsing::";
+
 /// The one that compares the embedded engine with all servers there are.
 const DIFFERENTIAL: &str = "lockkeeper-memory differential";
 
@@ -86,6 +90,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("other servers to test against", || {
         servers::offer(&mut others)
     })?;
+    let mut browser = false;
+    steps.run("Chromium to test the page in", || {
+        tools::offer_chromium(&mut browser)
+    })?;
     check::run(steps)?;
     let built = steps.run("build all tests, optimised", || {
         programs::build(&[], &OPTIMISED)
@@ -105,6 +113,14 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         }
         Ok(())
     })?;
+    if browser {
+        steps.run("the page in a browser", || {
+            let mut suite = Suite::new(&["--ignored", BROWSING]);
+            suite.run(&named(&built, COMMAND))?;
+            anyhow::ensure!(suite.ran() > 0, "the test of the page has another name now");
+            Ok(())
+        })?;
+    }
     for other in &others {
         let name = format!("what a server must do, on {}", other.display());
         steps.run(&name, || {

@@ -34,6 +34,13 @@ no C compiler found, which the embedded Lua is built with; install one:
     macOS            xcode-select --install
 or name a program in CC";
 
+const HOW_TO_GET_CHROMIUM: &str = "\
+no chromedriver found; install Chromium with it:
+    Debian           apt-get install chromium chromium-driver
+    Fedora           dnf install chromium chromedriver
+    Arch             pacman -S chromium
+    Alpine           apk add chromium chromium-chromedriver";
+
 /// Fails with what to install.
 pub(crate) fn require_c_compiler() -> Result<()> {
     let chosen = std::env::var("CC").ok();
@@ -67,6 +74,22 @@ pub(crate) fn offer_tmux() -> Result<()> {
         println!("{error}: the command is not tried in it");
     }
     Ok(())
+}
+
+/// Installs Chromium likewise, in which the page is tried. Without it that is not done, and said; where everything must be tried, it
+/// fails.
+pub(crate) fn offer_chromium(found: &mut bool) -> Result<()> {
+    let find_driver = || version(Command::new("chromedriver").arg("--version"));
+    // The driver's package brings the browser.
+    let offered = require(find_driver, true, "chromium-driver", HOW_TO_GET_CHROMIUM);
+    *found = offered.is_ok();
+    match offered {
+        Err(error) if std::env::var_os("CI").is_none() => {
+            println!("{error}\nTHE PAGE IS NOT TRIED IN A BROWSER");
+            Ok(())
+        }
+        offered => offered,
+    }
 }
 
 /// Prints what `find` finds. If that is nothing, installs this package of Debian first, where it may.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::serve::ServeOptions;
 use crate::server::Server;
 use crate::slots::SlotOptions;
 
@@ -83,6 +84,18 @@ Keys:
 Examples:
   lockkeeper top
   lockkeeper top 'deploy:*' --interval 5s";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  lockkeeper serve
+  lockkeeper serve --listen 127.0.0.1:0 'deploy:*'
+
+  # On another machine, through a tunnel: then open http://localhost:9090
+  ssh -L 9090:127.0.0.1:9090 db1
+
+  # With a token, the page can revoke, and so can a script
+  LOCKKEEPER_SERVE_TOKEN=$(openssl rand -hex 16) lockkeeper serve --allow-revoke
+  curl -X POST -H \"Authorization: Bearer $LOCKKEEPER_SERVE_TOKEN\" localhost:9090/api/locks/nightly/revoke";
 
 const LIMIT_EXAMPLES: &str = "\
 Examples:
@@ -172,6 +185,14 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
         interval: Duration,
     },
+
+    /// Show what is held as a web page that follows it, and as metrics for Prometheus, until interrupted
+    ///
+    /// / is the page, /metrics are the metrics, /api/locks and /api/locks/NAME are JSON, /events is what the page follows. While nobody looks
+    /// on or scrapes, the server is asked nothing. It listens on this machine alone unless told otherwise, changes nothing
+    /// without --allow-revoke, and asks nobody who reads for a password: a proxy in front may.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeOptions),
 
     /// Show who leads an election, and what it is known by
     #[command(after_help = LEADER_EXAMPLES)]

@@ -17,6 +17,7 @@ mod look;
 mod out;
 mod paper;
 mod run;
+mod serve;
 mod server;
 mod slots;
 mod top;
@@ -85,6 +86,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
             Command::Top { pattern, interval } => {
                 return top::top(&server, &pattern, interval, json).await;
             }
+            Command::Serve(options) => serve::serve(&server, &options, json).await?,
             Command::Leader { name, watch } => look::leader(&server, &name, watch, json).await?,
             Command::Limit { name, limit } => look::limit(&server, &name, limit, json).await?,
             Command::History { name } => history::show(&server, &name, json).await?,

@@ -21,7 +21,7 @@ use crate::exit::{Failure, UNAVAILABLE};
 use crate::look::{Lock, Part, QUEUE};
 use board::{Board, questions};
 use sample::per_second;
-pub(crate) use sample::{Row, Sample};
+pub(crate) use sample::{Load, Rates, Row, Sample, Totals, Waits};
 
 /// How many questions are asked in a second at most. One takes a server some 20 µs, so this takes 2 % of its time. Ten thousand names are two
 /// questions each, one for the name and one for the label of who holds it, and are gone round in half a minute.

@@ -144,7 +144,8 @@ async fn queue(client: &Client, name: &str) -> lockkeeper::Result<Vec<Waiter>> {
     }
 }
 
-async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
+/// What there is to say of one lock.
+pub(crate) async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
     let seen = client.inspect(name).await?;
     let queue = queue(client, name).await?;
     let record = match Once::new(client, name).peek().await {

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod browsing;
 mod doctor;
 mod electing;
 mod ending;
@@ -12,6 +13,8 @@ mod losing;
 mod once;
 mod outage;
 mod permits;
+mod scraping;
+mod serving;
 mod several;
 mod sharing;
 mod signals;
@@ -20,4 +23,5 @@ mod support;
 mod terminal;
 mod tmux;
 mod top;
+mod visiting;
 mod watching;

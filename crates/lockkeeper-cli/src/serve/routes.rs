@@ -1,0 +1,283 @@
+//! What this server answers, and to whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use futures_util::stream;
+use lockkeeper::Client;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use uuid::Uuid;
+
+use super::feed::{Feed, Viewer};
+use super::host::Hosts;
+use super::metrics;
+use super::token::Token;
+use super::view::{Question, View};
+use crate::exit::{self, Failure};
+use crate::look;
+use crate::out::{harmless, shown};
+
+/// The page, but for the numbers that its script and its style are allowed by.
+const PAGE: &str = include_str!("page.html");
+
+/// What stands for such a number in it.
+const NONCE: &str = "{{nonce}}";
+
+/// How many pages may look on at once: each is sent some 50 KB a second at most.
+const VIEWERS: usize = 64;
+
+/// How many questions about single locks the server is asked at once for those who look on.
+const QUESTIONS: usize = 4;
+
+/// For how long one who asks once waits for a sample. Prometheus waits for 10 s unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How often a page that there is nothing to tell is told that; proxies cut a connection that is silent for a minute.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// For how long a page waits before it tries to connect again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What all answers are made of.
+pub(super) struct Served {
+    pub(super) client: Client,
+    pub(super) feed: Arc<Feed>,
+    pub(super) hosts: Hosts,
+    /// `None`: nothing is revoked.
+    pub(super) token: Option<Token>,
+    viewers: Arc<Semaphore>,
+    questions: Semaphore,
+    /// Whether all is over.
+    pub(super) over: watch::Receiver<bool>,
+}
+
+impl Served {
+    pub(super) fn new(
+        client: Client,
+        feed: Arc<Feed>,
+        hosts: Hosts,
+        token: Option<Token>,
+        over: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            client,
+            feed,
+            hosts,
+            token,
+            viewers: Arc::new(Semaphore::new(VIEWERS)),
+            questions: Semaphore::new(QUESTIONS),
+            over,
+        }
+    }
+
+    /// All answers.
+    pub(super) fn routes(self) -> Router {
+        let served = Arc::new(self);
+        Router::new()
+            .route("/", get(page))
+            .route("/events", get(events))
+            .route("/metrics", get(metrics))
+            .route("/api/locks", get(locks))
+            .route("/api/locks/{name}", get(lock))
+            .route("/api/locks/{name}/revoke", post(revoke))
+            .fallback(nowhere)
+            .method_not_allowed_fallback(not_so)
+            .layer(middleware::from_fn_with_state(Arc::clone(&served), guard))
+            .with_state(served)
+    }
+}
+
+type Known = State<Arc<Served>>;
+
+/// An answer in words.
+fn words(status: StatusCode, text: &str) -> Response {
+    (status, format!("{}\n", shown(text))).into_response()
+}
+
+fn in_json(text: String) -> Response {
+    let text = harmless(&text);
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self(failure)
+    }
+}
+
+/// Why the server of the locks did not do what was asked.
+struct Refusal(Failure);
+
+impl axum::response::IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self.0.code {
+            exit::USAGE => StatusCode::BAD_REQUEST,
+            exit::UNAVAILABLE => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        words(status, self.0.message())
+    }
+}
+
+/// Lets those in who call this server by a name of its own, and puts on each answer what keeps browsers from doing more with it
+/// than it is for.
+async fn guard(State(served): Known, request: Request, next: Next) -> Response {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let mut response = match (hosts.next(), hosts.next()) {
+        (Some(host), None) if host.to_str().is_ok_and(|host| served.hosts.know(host)) => {
+            next.run(request).await
+        }
+        (Some(host), None) => {
+            let host = String::from_utf8_lossy(host.as_bytes());
+            let text = format!(
+                "this server is not known by the name {:?}: if it is yours, start it with --host NAME",
+                shown(&host)
+            );
+            words(StatusCode::FORBIDDEN, &text)
+        }
+        _ => words(StatusCode::BAD_REQUEST, "one header Host is needed"),
+    };
+    const ALWAYS: [(HeaderName, &str); 6] = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+    ];
+    let headers = response.headers_mut();
+    for (name, value) in ALWAYS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // The page has brought a wider one.
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static("default-src 'none'"));
+    response
+}
+
+async fn nowhere() -> Response {
+    words(
+        StatusCode::NOT_FOUND,
+        "there is /, /events, /api/locks, /api/locks/NAME and /metrics",
+    )
+}
+
+async fn not_so() -> Response {
+    words(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "locks are looked at by GET and HEAD, and revoked by POST /api/locks/NAME/revoke",
+    )
+}
+
+async fn page(State(served): Known) -> Response {
+    let nonce = Uuid::new_v4().simple().to_string();
+    let revoke = if served.token.is_some() { "yes" } else { "no" };
+    let page = PAGE.replace(NONCE, &nonce).replace("{{revoke}}", revoke);
+    let policy = format!(
+        "default-src 'none'; connect-src 'self'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (header::CONTENT_SECURITY_POLICY, policy),
+    ];
+    (headers, page).into_response()
+}
+
+/// A sample a second for as long as the visitor looks on.
+async fn events(State(served): Known, Query(question): Query<Question>) -> Response {
+    let Ok(place) = Arc::clone(&served.viewers).try_acquire_owned() else {
+        let text = format!("{VIEWERS} pages look on already: close one");
+        return words(StatusCode::SERVICE_UNAVAILABLE, &text);
+    };
+    let viewer = served.feed.look_on(question);
+    let over = served.over.clone();
+    let samples = stream::unfold((viewer, over, place), next_event);
+    let alive = KeepAlive::new().interval(HEARTBEAT);
+    Sse::new(samples).keep_alive(alive).into_response()
+}
+
+/// What one who looks on needs: the samples, the end, and a place.
+type Looking = (Viewer, watch::Receiver<bool>, OwnedSemaphorePermit);
+
+async fn next_event(looking: Looking) -> Option<(serde_json::Result<Event>, Looking)> {
+    let (mut viewer, mut over, place) = looking;
+    let text = tokio::select! {
+        biased;
+        _ = over.wait_for(|over| *over) => None,
+        text = viewer.next() => text,
+    }?;
+    let event = text.map(|text| Event::default().retry(RETRY).data(text));
+    Some((event, (viewer, over, place)))
+}
+
+async fn locks(State(served): Known, Query(question): Query<Question>) -> Response {
+    let Some(sample) = served.feed.sample(PATIENCE).await else {
+        return words(
+            StatusCode::BAD_GATEWAY,
+            "the server of the locks does not answer",
+        );
+    };
+    match View::new(&sample, &question).json() {
+        Ok(text) => in_json(text),
+        Err(error) => Refusal(Failure::system("write", &error)).into_response(),
+    }
+}
+
+async fn lock(State(served): Known, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let lock = {
+        let _place = served.questions.acquire().await;
+        look::look(&served.client, &name).await?
+    };
+    let text = serde_json::to_string(&lock);
+    Ok(in_json(
+        text.map_err(|error| Failure::system("write", &error))?,
+    ))
+}
+
+async fn metrics(State(served): Known) -> Response {
+    let sample = served.feed.scrape(PATIENCE).await;
+    let text = metrics::text(sample.as_deref());
+    ([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response()
+}
+
+async fn revoke(
+    State(served): Known,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Some(token) = &served.token else {
+        let text = "nothing is revoked here: this server was started without --allow-revoke";
+        return Ok(words(StatusCode::FORBIDDEN, text));
+    };
+    if !token.is_shown(&headers) {
+        let text = "revoking needs the header `Authorization: Bearer TOKEN`, with the token that this server was started with";
+        let scheme = [(header::WWW_AUTHENTICATE, "Bearer")];
+        return Ok((scheme, words(StatusCode::UNAUTHORIZED, text)).into_response());
+    }
+    let told = served.client.revoke(&name).await.map_err(Failure::from)?;
+    if told == 0 {
+        let text = format!("nobody holds {name:?}");
+        return Ok(words(StatusCode::NOT_FOUND, &text));
+    }
+    exit::say(&format!(
+        "{name:?} was revoked through the page: {told} told"
+    ));
+    Ok(in_json(json!({ "name": name, "told": told }).to_string()))
+}

@@ -1,0 +1,164 @@
+//! **Pure**: what of a sample one who looks on is shown.
+
+use std::cmp::Reverse;
+
+use serde::{Deserialize, Serialize};
+
+use crate::live::{Load, Rates, Row, Sample, Totals, Waits};
+use crate::look::{Lock, Part};
+use crate::out::harmless;
+
+/// How many locks are shown at most: more are read by nobody, and each is sent again with each sample.
+const MOST: usize = 200;
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Question {
+    /// Only locks whose name, kind or holders have this text.
+    filter: String,
+    sort: Sort,
+    /// This lock in full, with its queue.
+    pub(super) open: Option<String>,
+}
+
+/// Which come first. Of those that are alike, the one that is first by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sort {
+    /// With most waiters.
+    #[default]
+    Waiters,
+    Name,
+    /// Held for longest.
+    Held,
+    /// With the shortest time left.
+    Left,
+}
+
+/// What is shown.
+#[derive(Debug, Serialize)]
+pub(super) struct View<'a> {
+    /// How many locks there are, and how many of them are asked for; of those the first are in `locks`.
+    names: usize,
+    matching: usize,
+    locks: Vec<Line<'a>>,
+    /// The lock that is open: `None` if nobody holds it and nobody waits.
+    open: Option<&'a Row>,
+    #[serde(flatten)]
+    rest: Rest<'a>,
+}
+
+/// A sample without its locks.
+#[derive(Debug, Serialize)]
+struct Rest<'a> {
+    at: &'a str,
+    holders: u64,
+    waiters: u64,
+    totals: &'a Totals,
+    per_second: &'a Rates,
+    waits: &'a Waits,
+    load: &'a Load,
+    unreachable: Option<&'a str>,
+}
+
+/// One lock in short.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    /// `None`: nobody holds it.
+    kind: Option<&'a str>,
+    mode: Option<String>,
+    /// The holder with most time left, as people know it.
+    holder: Option<&'a str>,
+    state: Option<&'a str>,
+    /// How many hold.
+    holders: usize,
+    left_ms: Option<u64>,
+    held_ms: Option<u64>,
+    waiters: Option<u64>,
+    looked_ms: u64,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(sample: &'a Sample, question: &Question) -> Self {
+        let wanted = question.filter.to_lowercase();
+        let mut rows: Vec<&Row> = sample.locks.iter().collect();
+        rows.retain(|row| wanted.is_empty() || has(&row.lock, &wanted));
+        question.sort.sort(&mut rows);
+        let matching = rows.len();
+        rows.truncate(MOST);
+        let open = question.open.as_ref();
+        Self {
+            names: sample.locks.len(),
+            matching,
+            locks: rows.into_iter().map(Line::new).collect(),
+            open: open.and_then(|name| sample.locks.iter().find(|row| row.lock.name == **name)),
+            rest: Rest {
+                at: &sample.at,
+                holders: sample.holders,
+                waiters: sample.waiters,
+                totals: &sample.totals,
+                per_second: &sample.per_second,
+                waits: &sample.waits,
+                load: &sample.load,
+                unreachable: sample.unreachable.as_deref(),
+            },
+        }
+    }
+
+    /// It as JSON.
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self).map(|text| harmless(&text))
+    }
+
+    /// The names that are shown.
+    pub(super) fn seen(&self) -> Vec<String> {
+        self.locks.iter().map(|it| it.name.to_owned()).collect()
+    }
+}
+
+impl Sort {
+    fn sort(self, rows: &mut [&Row]) {
+        rows.sort_by(|a, b| a.lock.name.cmp(&b.lock.name));
+        match self {
+            Self::Name => {}
+            Self::Waiters => rows.sort_by_key(|row| Reverse(row.lock.waiters)),
+            Self::Held => rows.sort_by_key(|row| Reverse(row.held_ms)),
+            Self::Left => rows.sort_by_key(|row| {
+                let first = row.lock.holders.first();
+                // What is held without end is behind what has one, and what nobody holds is last.
+                first.map_or((2, 0), |first| {
+                    first.left_ms.map_or((1, 0), |left| (0, left))
+                })
+            }),
+        }
+    }
+}
+
+/// Whether a lock has this text, which is in lower case.
+fn has(lock: &Lock, text: &str) -> bool {
+    let holders = lock.holders.iter().map(Part::known_as);
+    let texts = [Some(&*lock.name), lock.kind.as_deref()];
+    let mut texts = texts.into_iter().flatten().chain(holders);
+    texts.any(|it| it.to_lowercase().contains(text))
+}
+
+impl<'a> Line<'a> {
+    fn new(row: &'a Row) -> Self {
+        let lock = &row.lock;
+        let first = lock.holders.first();
+        Self {
+            name: &lock.name,
+            kind: lock.kind.as_deref(),
+            mode: first.map(|_| lock.mode()),
+            holder: first.map(Part::known_as),
+            state: first.map(|first| first.state),
+            holders: lock.holders.len(),
+            left_ms: first.and_then(|first| first.left_ms),
+            held_ms: row.held_ms,
+            waiters: lock.waiters,
+            looked_ms: row.looked_ms,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A `serve` under way, and who visits it: requests as they stand on the wire, so that a test sees each header.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper_testkit::server::Server;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Child;
+use tokio::time::timeout;
+
+use crate::support::{LIMIT, command};
+
+/// What lets revoke in these tests.
+pub(crate) const TOKEN: &str = "0123456789abcdef";
+
+/// A `serve` under way.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    pub(crate) child: Child,
+}
+
+impl Serving {
+    /// `lockkeeper serve` on a free port, with these words behind.
+    pub(crate) async fn start(server: &Server, words: &[&str]) -> Result<Self> {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--json"];
+        let mut command = command(&server.url(), &[&listen, words].concat());
+        command.env("LOCKKEEPER_SERVE_TOKEN", TOKEN);
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.as_mut().context("no stdout")?;
+        let mut line = String::new();
+        let mut out = BufReader::new(out);
+        let read = timeout(LIMIT, out.read_line(&mut line));
+        read.await.context("it does not listen")??;
+        let said: Value = serde_json::from_str(&line)?;
+        let address = said["listening"].as_str().context(line)?.parse()?;
+        Ok(Self { address, child })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer> {
+        request(
+            self.address,
+            &format!("GET {path}"),
+            "Host: localhost\r\n",
+            "",
+        )
+        .await
+    }
+
+    /// Posts, with these headers.
+    pub(crate) async fn post(&self, path: &str, headers: &str) -> Result<Answer> {
+        let headers = format!("Host: localhost\r\n{headers}");
+        request(self.address, &format!("POST {path}"), &headers, "").await
+    }
+
+    pub(crate) async fn events(&self, question: &str) -> Result<Events> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        let head = format!("GET /events{question} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        Ok(Events(BufReader::new(stream)))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.child.id().context("it has ended")?;
+        Ok(kill_process(
+            Pid::from_raw(id.cast_signed()).context("no process")?,
+            signal,
+        )?)
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.body).with_context(|| format!("{self:?}"))
+    }
+}
+
+/// Asks `METHOD PATH` with these headers and this body, and reads to the end.
+pub(crate) async fn request(
+    address: SocketAddr,
+    what: &str,
+    headers: &str,
+    body: &str,
+) -> Result<Answer> {
+    let asking = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let length = body.len();
+        let head = format!(
+            "{what} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + body).as_bytes()).await?;
+        let mut answer = Vec::new();
+        // Not everybody ends the connection when asked to.
+        while stream.read_buf(&mut answer).await? > 0 && !is_whole(&answer) {}
+        Ok::<_, anyhow::Error>(String::from_utf8(answer)?)
+    };
+    let answer = timeout(LIMIT, asking).await.context("no answer")??;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .with_context(|| answer.clone())?;
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1));
+    let headers = lines.filter_map(|line| line.split_once(": "));
+    Ok(Answer {
+        status: status.context("no status")?.parse()?,
+        headers: headers
+            .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+            .collect(),
+        body: body.to_owned(),
+    })
+}
+
+/// Whether as much has come of an answer as its head has promised.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let head_length = head.len() + 4;
+    let head = head.to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.and_then(|length| length.trim().parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() >= head_length + length)
+}
+
+/// What a page follows.
+pub(crate) struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// The text of the next line that has data; `None`: there is no more.
+    pub(crate) async fn text(&mut self) -> Result<Option<String>> {
+        loop {
+            let mut line = String::new();
+            let read = timeout(LIMIT, self.0.read_line(&mut line));
+            if read.await.context("no event")?? == 0 {
+                return Ok(None);
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Ok(Some(data.to_owned()));
+            }
+        }
+    }
+
+    /// The next of them that is like that.
+    pub(crate) async fn wait_for(
+        &mut self,
+        what: &str,
+        so: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let begun = Instant::now();
+        loop {
+            let text = self.text().await?.context("the events have ended")?;
+            let event: Value = serde_json::from_str(&text)?;
+            if so(&event) {
+                return Ok(event);
+            }
+            ensure!(begun.elapsed() < LIMIT, "not so in time: {what}: {event}");
+        }
+    }
+}
+
+/// Bytes as they stand in an address.
+pub(crate) fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+pub(crate) fn names(sample: &Value) -> BTreeSet<&str> {
+    let locks = sample["locks"].as_array().into_iter().flatten();
+    locks.filter_map(|lock| lock["name"].as_str()).collect()
+}
