@@ -18,11 +18,18 @@ pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
             journal.remark(&format!("waiting for {name:?}"));
             continue;
         };
+        let own = client.new_owner();
+        let is_own = |it: &Holder| it.owner.is_some_and(|it| it.shares_client_with(own));
+        // Of several locks some may be held already.
+        if seen.holders.iter().any(is_own) {
+            continue;
+        }
         let Some(first) = seen.holders.first() else {
+            journal.remark(&format!("waiting for {name:?}"));
             continue;
         };
         let since = first.since.and_then(look::time);
-        let place = place(client, name).await;
+        let place = place(client, name, own).await;
         let holders: Vec<String> = seen.holders.iter().map(described).collect();
         let mut text = format!("waiting for {name:?}: held by {}", some_of(&holders));
         if let Some(since) = &since {
@@ -60,10 +67,8 @@ pub(crate) fn some_of(holders: &[String]) -> String {
 }
 
 /// This client's place in the queue of the name, counted from one.
-async fn place(client: &Client, name: &str) -> Option<usize> {
-    let own = client.new_owner();
-    let waiters = client.waiters(name, QUEUE).await.ok()?;
-    let is_own = |owner: Owner| owner.shares_client_with(own);
-    let place = waiters.iter().position(|it| it.owner.is_some_and(is_own))?;
+async fn place(client: &Client, name: &str, own: Owner) -> Option<usize> {
+    let waiters = client.waiting_owners(name, QUEUE).await.ok()?;
+    let place = waiters.iter().position(|it| it.shares_client_with(own))?;
     Some(place + 1)
 }

@@ -179,6 +179,7 @@ async fn what_an_acquisition_noted_is_shown_and_changes_no_terminal() -> Result<
         "order:42",
         "--events",
         "/dev/stdout",
+        "--",
         "true",
     ];
     let told = said(&server.url(), &asked).await?.out;

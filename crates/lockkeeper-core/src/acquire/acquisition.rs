@@ -25,6 +25,7 @@ use crate::seam::observer::AcquisitionOutcome;
 use crate::words::error::{Error, Result};
 use crate::words::holder::Holder;
 use crate::words::moment::Moment;
+use crate::words::owner::ClaimId;
 
 /// For how long an acquisition that has waited in vain waits for its place in the queue to be gone before it says so: whoever
 /// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
@@ -215,12 +216,14 @@ impl Acquisition {
             None => {
                 // Nobody may hold it: the server has not said so for some time. It will not say either that a place is gone.
                 let silent = self.trouble.is_some();
+                let own = self.claims.iter().flat_map(|it| &it.parts);
+                let own: Vec<ClaimId> = own.map(|part| part.id.clone()).collect();
                 let place = self.claims.first().and_then(|it| it.first()?.place());
                 self.let_go();
                 let holder = match silent {
                     true => None,
                     false => {
-                        join(self.in_the_way(), self.departed(Some(WITHDRAWAL)))
+                        join(self.in_the_way(&own), self.departed(Some(WITHDRAWAL)))
                             .await
                             .0
                     }
@@ -344,16 +347,19 @@ impl Acquisition {
         })
     }
 
-    /// Who holds what was waited for, if the server says so soon and this client has not too much to ask.
-    async fn in_the_way(&self) -> Option<Holder> {
+    /// Who holds what was waited for, other than by these claims, if the server says so soon and this client has not too much to ask. Of
+    /// several servers none knows that for all.
+    async fn in_the_way(&self, own: &[ClaimId]) -> Option<Holder> {
         let stage = &self.under_way;
+        if stage.quorum.is_some() {
+            return None;
+        }
         let seat = stage
             .seats
             .get(self.awaited)
             .unwrap_or_else(|| stage.first());
         let _one_of_few = seat.engine.looks.try_acquire().ok()?;
-        let look = inspection::in_the_way(&seat.engine, seat.protocol.name());
-        tokio::time::timeout(WITHDRAWAL, look).await.ok()?
+        inspection::in_the_way(&seat.engine, seat.protocol.name(), own, WITHDRAWAL).await
     }
 }
 

@@ -122,8 +122,8 @@ impl<G, W> Acquire<G, W> {
 
     /// Says for whom or what this is, to people who [inspect](crate::Client::inspect) the name while it waits or holds, and to those
     /// whose wait for it [times out](crate::Error::Timeout). At most 256 bytes without control characters; more is
-    /// [`Error::Config`](crate::Error::Config). It is written in the background when the claim is 100 ms old, and forgotten when it ends:
-    /// what is shorter costs the server nothing.
+    /// [`Error::Config`](crate::Error::Config). It is written in the background when the claim is 100 ms old, and forgotten when it
+    /// ends, or ten minutes after the client was closed before: what is shorter costs the server nothing.
     ///
     /// # Examples
     ///
@@ -217,7 +217,7 @@ impl<G: SingleServer, W> Acquire<G, W> {
 impl<G> Acquire<G> {
     /// Gives up after this long (default: waits for ever), and not earlier, even during an outage. The error is
     /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had stopped answering. It may
-    /// come up to 100 ms late, while the place in the queue is removed. Zero asks the server once. Without `wait_for`, an
+    /// come up to 100 ms late, while the place in the queue is removed and the server is asked who holds. Zero asks the server once. Without `wait_for`, an
     /// outage of one ttl fails with `Backend`.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.options.wait = Wait::For(longest);

@@ -53,6 +53,7 @@ impl Acquisition {
         let Some(part) = self.only_claim(stage) else {
             return Ok(None);
         };
+        engine.subscriptions.annotate(&part);
         let mut missed = subscription.is_none();
         let (_subscription, opening) = match subscription {
             Some(subscription) => (subscription, Arc::default()),

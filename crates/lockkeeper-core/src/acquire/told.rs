@@ -55,9 +55,12 @@ impl Told {
     }
 
     /// The acquisition waits for this name.
-    pub(super) fn waits(&mut self, name: &str) {
-        let of_name = |it: &&mut Name| !it.waits && it.seat.protocol.name().as_str() == name;
-        for name in self.0.iter_mut().filter(of_name) {
+    pub(super) fn waits(&mut self, seat: &Seat) {
+        let is_it = |it: &&mut Name| {
+            let same = Arc::ptr_eq(&it.seat.engine, &seat.engine);
+            !it.waits && same && it.seat.protocol.name() == seat.protocol.name()
+        };
+        for name in self.0.iter_mut().filter(is_it) {
             name.waits = true;
             name.tell(AcquisitionEvent::Waiting);
         }

@@ -90,14 +90,11 @@ impl Acquisition {
             return;
         }
         tracing::debug!(name = stage.name(self.awaited), "waiting");
-        self.told.waits(&stage.name(self.awaited));
+        if let Some(seat) = stage.seats.get(self.awaited) {
+            self.told.waits(seat);
+        }
         for seat in &stage.seats {
             seat.engine.subscriptions.introduce();
-        }
-        for claims in &self.claims {
-            for part in &claims.parts {
-                claims.engine.subscriptions.annotate(part);
-            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::words::error::{Error, Result};
 use crate::words::holder::{Holder, HolderState, Waiter};
 use crate::words::kind::Kind;
 use crate::words::name::Name;
-use crate::words::owner::Owner;
+use crate::words::owner::{ClaimId, Owner};
 use crate::words::record::Record;
 use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
@@ -83,8 +83,19 @@ pub struct Inspection {
     pub waiters: Option<u64>,
 }
 
-/// Looks at a name.
+/// Looks at a name, and asks who its holders are.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
+    let mut seen = look(engine, name).await?;
+    let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
+    let said = Said::by(engine, name, claims).await?;
+    for holder in &mut seen.holders {
+        (holder.label, holder.note) = said.of(holder.owner, &holder.claim);
+    }
+    Ok(seen)
+}
+
+/// Looks at a name alone.
+async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
@@ -92,13 +103,7 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
         Status::Found => found(name, &reply),
         _ => None,
     };
-    let mut seen = seen.ok_or_else(|| unexpected(name, &reply))?;
-    let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
-    let said = Said::by(engine, name, claims).await?;
-    for holder in &mut seen.holders {
-        (holder.label, holder.note) = said.of(holder.owner, &holder.claim);
-    }
-    Ok(seen)
+    seen.ok_or_else(|| unexpected(name, &reply))
 }
 
 /// The keys of all that stands under a name, and of who waits.
@@ -109,6 +114,24 @@ fn keys_of(name: &Name) -> [String; 4] {
 
 /// Who waits for a name in a queue, in order, `most` at most.
 pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Waiter>> {
+    let claims = waiting_claims(engine, name, most).await?;
+    let owned = claims.iter().map(|it| (owner_of(it), it.as_str()));
+    let said = Said::by(engine, name, owned).await?;
+    let waiter = |claim: &str| {
+        let owner = owner_of(claim);
+        let (label, note) = said.of(owner, claim);
+        Waiter {
+            claim: claim.to_owned(),
+            owner,
+            label,
+            note,
+        }
+    };
+    Ok(claims.iter().map(|it| waiter(it)).collect())
+}
+
+/// The claims that wait, in order.
+async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<String>> {
     let Some(last) = most.checked_sub(1) else {
         return Ok(Vec::new());
     };
@@ -124,30 +147,33 @@ pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<V
     let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
         return Err(unexpected(name, &reply));
     };
-    let claims: Vec<_> = claims.iter().filter_map(Value::as_str).collect();
-    let said = Said::by(engine, name, claims.iter().map(|it| (owner_of(it), *it))).await?;
-    let waiter = |claim: &str| {
-        let owner = owner_of(claim);
-        let (label, note) = said.of(owner, claim);
-        Waiter {
-            claim: claim.to_owned(),
-            owner,
-            label,
-            note,
-        }
-    };
-    Ok(claims.into_iter().map(waiter).collect())
+    let claims = claims.iter().filter_map(Value::as_str);
+    Ok(claims.map(str::to_owned).collect())
 }
 
-/// Who is in the way of those who ask for a name, as far as one look tells.
-pub(crate) async fn in_the_way(engine: &Engine, name: &Name) -> Option<Holder> {
-    match inspect(engine, name).await {
-        Ok(seen) => seen.holders.into_iter().next(),
-        Err(error) => {
-            tracing::debug!(name = name.as_str(), %error, "nobody knows who holds it");
-            None
-        }
+/// Who holds a name, other than by the claims of `own`, as far as that is told within so long: half of it is for who that is.
+pub(crate) async fn in_the_way(
+    engine: &Engine,
+    name: &Name,
+    own: &[ClaimId],
+    longest: Duration,
+) -> Option<Holder> {
+    let seen = tokio::time::timeout(longest / 2, look(engine, name)).await;
+    let mut holders = seen.ok()?.ok()?.holders.into_iter();
+    let is_own = |holder: &Holder| own.iter().any(|it| it.as_str() == holder.claim);
+    let mut holder = holders.find(|it| !is_own(it))?;
+    let claims = [(holder.owner, holder.claim.as_str())].into_iter();
+    let said = tokio::time::timeout(longest / 2, Said::by(engine, name, claims)).await;
+    if let Ok(Ok(said)) = said {
+        (holder.label, holder.note) = said.of(holder.owner, &holder.claim);
     }
+    Some(holder)
+}
+
+/// The owners of those who wait for a name in a queue, in order, `most` at most.
+pub(crate) async fn waiting_owners(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Owner>> {
+    let claims = waiting_claims(engine, name, most).await?;
+    Ok(claims.iter().filter_map(|it| owner_of(it)).collect())
 }
 
 /// How many claims of one client are asked about by one script.

@@ -126,6 +126,20 @@ impl Client {
         inspection::waiters(&self.engine, &self.engine.name(name)?, most).await
     }
 
+    /// The owners of those who wait for a name in a queue, in order, `most` at most: by one request, where [`waiters`](Self::waiters) also asks
+    /// for the label of each client.
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn waiting_owners(&self, name: &str, most: u32) -> Result<Vec<Owner>> {
+        inspection::waiting_owners(&self.engine, &self.engine.name(name)?, most).await
+    }
+
     /// The names in this client's namespace that match `pattern` and hold something, page by page. Nothing is sent before the
     /// first page is asked for.
     ///

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_lua::Script;
+use tokio::sync::Semaphore;
 
 use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::claims::Claims;
@@ -28,6 +29,9 @@ use crate::words::record::Record;
 use crate::words::rules::Rules;
 use crate::words::store_error::{Outcome, Request, StoreError};
 use crate::words::token::FencingToken;
+
+/// How many notes are on their way at once.
+const NOTES: usize = 32;
 
 /// Why an exchange has no verdict.
 #[derive(Debug)]
@@ -61,6 +65,8 @@ pub(crate) struct Requester {
     pub(crate) audience: Audience,
     /// What a user must be allowed for this client's namespace.
     pub(crate) rules: Rules,
+    /// Bounds how many notes are on their way at once.
+    pub(crate) notes: Semaphore,
     requests: AtomicU64,
     /// What the store is called in every process, if it has a name.
     store_name: Option<Arc<str>>,
@@ -84,6 +90,7 @@ impl Requester {
             audience,
             rules: Rules::of(namespace),
             store_name,
+            notes: Semaphore::new(NOTES),
             requests: AtomicU64::new(1),
             floors: Floors::default(),
             split: Mutex::default(),

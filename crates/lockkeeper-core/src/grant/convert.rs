@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::Span;
+
 use crate::claim::{Ending, NotNow, Validity, Verdict};
 use crate::engine::part::Part;
 use crate::engine::release::observe_released;
@@ -61,7 +63,7 @@ impl Hold {
             parts: vec![Arc::clone(&new)],
             server: None,
         };
-        let (_pass, claims, hold) = (pass, claims, self);
+        let (_pass, claims, mut hold) = (pass, claims, self);
         let granted = tokio::select! {
             biased;
             () = engine.closed() => return Err(Error::Closed),
@@ -73,12 +75,10 @@ impl Hold {
         };
         observe_released(&old);
         let waited = old.now().since(started);
-        Ok(Converted::Done(Self::begin(
-            vec![claims],
-            vec![token],
-            1,
-            waited,
-        )))
+        let mut converted = Self::begin(vec![claims], vec![token], 1, waited);
+        // It goes on.
+        converted.span = std::mem::replace(&mut hold.span, Span::none());
+        Ok(Converted::Done(converted))
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Hold {
     pub(super) claims: Vec<Unreleased>,
     subscriptions: Vec<Subscription>,
     /// The time of holding, for those who trace.
-    span: Span,
+    pub(super) span: Span,
 }
 
 impl Hold {
@@ -296,13 +296,13 @@ impl Drop for Hold {
         if !self.claims.is_empty() {
             self.end();
         }
-        self.span.record(
-            "outcome",
-            match self.lease.grant().end() {
+        if !self.span.is_disabled() {
+            let outcome = match self.lease.grant().end() {
                 Some(End::Lost(lost)) => lost.reason.as_str(),
                 _ => "released",
-            },
-        );
+            };
+            self.span.record("outcome", outcome);
+        }
         while let Some(last) = self.claims.pop() {
             drop(last);
         }

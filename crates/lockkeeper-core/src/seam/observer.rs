@@ -110,7 +110,7 @@ pub enum AcquisitionOutcome {
     Granted,
     /// It was not to wait, and somebody else holds.
     Refused,
-    /// The time to wait was over.
+    /// The time to wait was over, and the server had answered.
     TimedOut,
     /// As many were waiting as may.
     QueueFull,
@@ -126,7 +126,7 @@ pub enum AcquisitionOutcome {
 
 impl AcquisitionOutcome {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &'static [Self] = &[
         Self::Granted,
         Self::Refused,
         Self::TimedOut,

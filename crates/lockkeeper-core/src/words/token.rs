@@ -27,10 +27,10 @@ impl FencingToken {
         self.0
     }
 
-    /// When it was drawn, by the server's clock: a little earlier if one that was larger had been drawn before. `None` if that is
+    /// When it was drawn, by the server's clock; a little later than that if one that was as large had been drawn before. `None` if that is
     /// more than ten years before now, or after: a token that somebody chose by hand is no time.
     pub fn time(self) -> Option<SystemTime> {
-        let drawn = SystemTime::UNIX_EPOCH + Duration::from_micros(self.0);
+        let drawn = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(self.0))?;
         let ago = drawn.elapsed().ok()?;
         (ago < PLAUSIBLE).then_some(drawn)
     }

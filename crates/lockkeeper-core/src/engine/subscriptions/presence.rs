@@ -69,12 +69,22 @@ pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
 }
 
 /// Writes a text for whoever inspects; an empty one is forgotten.
-async fn write(requester: &Requester, key: &str, text: &str) {
+/// Whether it was.
+async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
-    if let Err(error) = requester.run(item, TIMEOUT).await {
+    let done = requester.run(item, TIMEOUT).await;
+    if let Err(error) = &done {
         tracing::debug!(key, %error, "could not introduce itself; inspection shows less meanwhile");
     }
+    done.is_ok()
+}
+
+/// Writes a note, some of them at a time: as many may begin to wait at once as there are waiters.
+async fn write_note(requester: &Requester, key: &str, note: &str) -> bool {
+    // An error means that the semaphore is closed, which nobody does.
+    let _permit = requester.notes.acquire().await;
+    write(requester, key, note).await
 }
 
 /// Keeps the note of a claim where inspection finds it, for as long as it waits or holds. One that is over at once costs nothing.
@@ -96,14 +106,14 @@ pub(super) async fn annotate(part: Arc<Part>, namespace: String) {
             biased;
             () = changed => {}
             () = sleep_until(clock, next) => {
-                next = part.now().after(INTERVAL);
                 written = true;
-                write(requester, &key, note).await;
+                let done = write_note(requester, &key, note).await;
+                next = part.now().after(if done { INTERVAL } else { TIMEOUT });
             }
         }
     }
     if written {
-        write(requester, &key, "").await;
+        write_note(requester, &key, "").await;
     }
 }
 
