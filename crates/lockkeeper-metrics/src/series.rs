@@ -77,7 +77,8 @@ impl OfLocks {
     pub(crate) fn new(registry: &Registry, kind: Kind, label: Option<Cow<'static, str>>) -> Self {
         let mut labels = vec![Label::from_static_parts("kind", kind.as_str())];
         labels.extend(label.map(|label| Label::new("name", label)));
-        let outcomes = AcquisitionOutcome::ALL.map(AcquisitionOutcome::as_str);
+        let outcomes = AcquisitionOutcome::ALL.iter().map(|it| it.as_str());
+        let outcomes: Vec<_> = outcomes.collect();
         let reasons = [
             LossReason::Expired,
             LossReason::Gone,

@@ -67,7 +67,7 @@ impl Exported {
         }
         for outcome in AcquisitionOutcome::ALL {
             let label = format!("outcome=\"{outcome}\"");
-            let expected = outcomes.iter().filter(|(it, _)| *it == outcome);
+            let expected = outcomes.iter().filter(|(it, _)| *it == *outcome);
             let expected: f64 = expected.map(|(_, times)| f64::from(*times)).sum();
             for metric in ["acquisitions_total", "acquire_seconds_count"] {
                 let counted = self.sum(&format!("lockkeeper_{metric}"), &label);
