@@ -235,6 +235,11 @@ async fn waiting_keeps_no_latch_alive_and_a_name_leaves_nothing() -> Result<()> 
     ensure!(is_not_armed(&waits.await?, true));
     ensure!(began.elapsed() < TTL + Duration::from_millis(100));
     sleep(TTL + Duration::from_secs(10)).await;
+    let mut left = server.keys();
+    // The label of the client that waited.
+    left.retain(|key| !key.starts_with("lockkeeper.client:"));
+    ensure!(left.is_empty(), "{left:?}");
+    sleep(Duration::from_secs(600)).await;
     ensure!(server.keys().is_empty(), "{:?}", server.keys());
     Ok(())
 }
