@@ -311,17 +311,17 @@ const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::BelieveWhileLeaving, "two ends of a lease", 1),
     (Mutant::LeaveUnmarked, "back after its release", 3),
     (Mutant::UnknownIsNo, "a claim nobody wants", 1),
-    (Mutant::ResendAfterLeave, "a claim lives once", 5),
+    (Mutant::ResendAfterLeave, "a claim lives once", 7),
     (Mutant::ReuseClaim, "one request at a time", 1),
     (Mutant::DeafToReconnect, "deaf to a gap", 25),
     (Mutant::DropWithoutLeave, "a claim nobody wants", 1),
-    (Mutant::WaiterNeverHeartbeats, "an error without cause", 10),
-    (Mutant::DeafToGrants, "a grant nobody heard of", 3),
+    (Mutant::WaiterNeverHeartbeats, "an error without cause", 9),
+    (Mutant::DeafToGrants, "a grant nobody heard of", 2),
     (Mutant::DeadlineFromAnswer, "two holders", 150),
     (Mutant::RequestsAbreast, "one request at a time", 53),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 4),
     (Mutant::ReleaseStopsAtFirstError, "a claim nobody wants", 2),
-    (Mutant::LossOfOneKeepsTheRest, "an error without cause", 5),
+    (Mutant::LossOfOneKeepsTheRest, "an error without cause", 12),
 ];
 
 #[test]

@@ -70,7 +70,7 @@ struct Line<'a> {
     kind: Option<&'a str>,
     mode: Option<String>,
     /// The holder with most time left, as people know it.
-    holder: Option<&'a str>,
+    holder: Option<String>,
     state: Option<&'a str>,
     /// How many hold.
     holders: usize,
@@ -138,10 +138,10 @@ impl Sort {
 
 /// Whether a lock has this text, which is in lower case.
 fn has(lock: &Lock, text: &str) -> bool {
-    let holders = lock.holders.iter().map(Part::known_as);
-    let texts = [Some(&*lock.name), lock.kind.as_deref()];
-    let mut texts = texts.into_iter().flatten().chain(holders);
-    texts.any(|it| it.to_lowercase().contains(text))
+    let has = |it: &str| it.to_lowercase().contains(text);
+    let mut texts = [Some(&*lock.name), lock.kind.as_deref()].into_iter();
+    let mut holders = lock.holders.iter();
+    texts.any(|it| it.is_some_and(has)) || holders.any(|it| has(&it.described()))
 }
 
 impl<'a> Line<'a> {
@@ -152,7 +152,7 @@ impl<'a> Line<'a> {
             name: &lock.name,
             kind: lock.kind.as_deref(),
             mode: first.map(|_| lock.mode()),
-            holder: first.map(Part::known_as),
+            holder: first.map(Part::described),
             state: first.map(|first| first.state),
             holders: lock.holders.len(),
             left_ms: first.and_then(|first| first.left_ms),

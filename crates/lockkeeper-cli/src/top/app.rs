@@ -174,7 +174,7 @@ impl App {
             let lock = &row.lock;
             filter.is_empty()
                 || has(&lock.name)
-                || lock.holders.iter().any(|part| has(part.known_as()))
+                || lock.holders.iter().any(|part| has(&part.described()))
         };
         let locks = &self.sample.locks;
         let mut shown: Vec<usize> = (0..locks.len())
@@ -319,10 +319,9 @@ impl App {
             self.told = Some(format!("{}: nobody holds it", out::shown(&row.lock.name)));
             return;
         }
-        let known_as = |part: &Part| part.known_as().to_owned();
         self.question = Some(Question {
             name: row.lock.name.clone(),
-            holders: row.lock.holders.iter().map(known_as).collect(),
+            holders: row.lock.holders.iter().map(Part::described).collect(),
             claims: claims(row),
         });
     }

@@ -290,8 +290,8 @@ fn cells(row: &Row, waited: u64) -> [String; 7] {
     let lock = &row.lock;
     let first = lock.holders.first();
     let holder = match (first, lock.holders.len()) {
-        (Some(first), 1) => first.known_as().to_owned(),
-        (Some(first), holds) => format!("{} +{}", first.known_as(), holds - 1),
+        (Some(first), 1) => first.described(),
+        (Some(first), holds) => format!("{} +{}", first.described(), holds - 1),
         (None, _) => "-".to_owned(),
     };
     let age = row.held_ms.map(|held| short(held.saturating_add(waited)));
@@ -353,7 +353,7 @@ fn lines(row: &Row, waited: u64, width: u16) -> Vec<Line<'static>> {
         let seen = seen.map(|seen| short(seen.saturating_add(waited)));
         let mode = lock.mode_of(part);
         let left = left(part, row, waited);
-        let (who, claim) = (shown(part.known_as()), shown(&part.claim));
+        let (who, claim) = (shown(&part.described()), shown(&part.claim));
         let seen = seen.unwrap_or_default();
         lines.push(line(
             &widths,
@@ -383,7 +383,7 @@ fn lines(row: &Row, waited: u64, width: u16) -> Vec<Line<'static>> {
         lines.push(line(&widths, ["WAITER", "PLACE", "", "", "", "CLAIM"]).bold());
     }
     for (place, part) in (1..).zip(&lock.queue) {
-        let (who, claim) = (shown(part.known_as()), shown(&part.claim));
+        let (who, claim) = (shown(&part.described()), shown(&part.claim));
         lines.push(line(
             &widths,
             [&who, &format!("{place}"), "", "", "", &claim],
