@@ -431,12 +431,12 @@ const PATIENCE: u64 = 1_000;
 const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 8] = [
     (Beyond::LostWrites, Workload::Mutex, 1),
     (Beyond::ReturnedHold, Workload::RwLock, 20),
-    (Beyond::ClockBehind, Workload::Mutex, 1),
+    (Beyond::ClockBehind, Workload::Mutex, 2),
     (Beyond::ClockAhead, Workload::Mutex, 1),
     (Beyond::DeletedKey, Workload::Mutex, 2),
-    (Beyond::Force, Workload::Mutex, 1),
+    (Beyond::Force, Workload::Mutex, 15),
     (Beyond::LateWrite, Workload::Mutex, 6),
-    (Beyond::Silence, Workload::Fair, 17),
+    (Beyond::Silence, Workload::Fair, 1),
 ];
 
 #[test]
