@@ -5,6 +5,7 @@
 //! waiters, which it asks about for each sample. What follows from the answers is decided in `board` and `past`, which ask nobody.
 
 mod board;
+mod order;
 mod past;
 mod sample;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::look::{Lock, Part, QUEUE};
 use board::{Board, questions};
+pub(crate) use order::{Order, has};
 use sample::per_second;
 pub(crate) use sample::{Load, Rates, Row, Sample, Totals, Waits};
 

@@ -1,11 +1,9 @@
 //! **Pure**: what of a sample one who looks on is shown.
 
-use std::cmp::Reverse;
-
 use serde::{Deserialize, Serialize};
 
-use crate::live::{Load, Rates, Row, Sample, Totals, Waits};
-use crate::look::{Lock, Part};
+use crate::live::{Load, Order, Rates, Row, Sample, Totals, Waits, has};
+use crate::look::Part;
 use crate::out::harmless;
 
 /// How many locks are shown at most: more are read by nobody, and each is sent again with each sample.
@@ -17,23 +15,9 @@ const MOST: usize = 200;
 pub(super) struct Question {
     /// Only locks whose name, kind or holders have this text.
     filter: String,
-    sort: Sort,
+    sort: Order,
     /// This lock in full, with its queue.
     pub(super) open: Option<String>,
-}
-
-/// Which come first. Of those that are alike, the one that is first by name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Sort {
-    /// With most waiters.
-    #[default]
-    Waiters,
-    Name,
-    /// Held for longest.
-    Held,
-    /// With the shortest time left.
-    Left,
 }
 
 /// What is shown.
@@ -82,10 +66,9 @@ struct Line<'a> {
 
 impl<'a> View<'a> {
     pub(super) fn new(sample: &'a Sample, question: &Question) -> Self {
-        let wanted = question.filter.to_lowercase();
         let mut rows: Vec<&Row> = sample.locks.iter().collect();
-        rows.retain(|row| wanted.is_empty() || has(&row.lock, &wanted));
-        question.sort.sort(&mut rows);
+        rows.retain(|row| has(row, &question.filter));
+        rows.sort_by(|one, other| question.sort.compare(one, other));
         let matching = rows.len();
         rows.truncate(MOST);
         let open = question.open.as_ref();
@@ -116,32 +99,6 @@ impl<'a> View<'a> {
     pub(super) fn seen(&self) -> Vec<String> {
         self.locks.iter().map(|it| it.name.to_owned()).collect()
     }
-}
-
-impl Sort {
-    fn sort(self, rows: &mut [&Row]) {
-        rows.sort_by(|a, b| a.lock.name.cmp(&b.lock.name));
-        match self {
-            Self::Name => {}
-            Self::Waiters => rows.sort_by_key(|row| Reverse(row.lock.waiters)),
-            Self::Held => rows.sort_by_key(|row| Reverse(row.held_ms)),
-            Self::Left => rows.sort_by_key(|row| {
-                let first = row.lock.holders.first();
-                // What is held without end is behind what has one, and what nobody holds is last.
-                first.map_or((2, 0), |first| {
-                    first.left_ms.map_or((1, 0), |left| (0, left))
-                })
-            }),
-        }
-    }
-}
-
-/// Whether a lock has this text, which is in lower case.
-fn has(lock: &Lock, text: &str) -> bool {
-    let has = |it: &str| it.to_lowercase().contains(text);
-    let mut texts = [Some(&*lock.name), lock.kind.as_deref()].into_iter();
-    let mut holders = lock.holders.iter();
-    texts.any(|it| it.is_some_and(has)) || holders.any(|it| has(&it.described()))
 }
 
 impl<'a> Line<'a> {

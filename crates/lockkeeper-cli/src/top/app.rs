@@ -1,12 +1,11 @@
 //! What is shown, and what each key does to it.
 
-use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::exit::Failure;
-use crate::live::{Row, Sample, Wanted};
+use crate::live::{Order, Row, Sample, Wanted, has};
 use crate::look::Part;
 use crate::out;
 
@@ -22,7 +21,7 @@ pub(super) struct App {
     pub(super) filter: String,
     /// The filter is being typed.
     pub(super) typing: bool,
-    pub(super) sort: Sort,
+    pub(super) order: Order,
     /// Which of the locks of the sample are shown, in order.
     pub(super) shown: Vec<usize>,
     /// Where the cursor stands, and the first line that is on the screen.
@@ -54,38 +53,6 @@ pub(super) struct Question {
     claims: Vec<String>,
 }
 
-/// By what the locks are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// Most waiters first.
-    Waiters,
-    Name,
-    /// The longest held first.
-    Age,
-    /// Those whose lease ends next first.
-    Left,
-}
-
-impl Sort {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiters => "waiters",
-            Self::Name => "name",
-            Self::Age => "age",
-            Self::Left => "left",
-        }
-    }
-
-    const fn next(self) -> Self {
-        match self {
-            Self::Waiters => Self::Name,
-            Self::Name => Self::Age,
-            Self::Age => Self::Left,
-            Self::Left => Self::Waiters,
-        }
-    }
-}
-
 /// What a key asks of the loop.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -105,7 +72,7 @@ impl App {
             silent: None,
             filter: String::new(),
             typing: false,
-            sort: Sort::Waiters,
+            order: Order::default(),
             shown: Vec::new(),
             cursor: 0,
             first: 0,
@@ -168,25 +135,10 @@ impl App {
 
     /// Filters and sorts; the cursor goes where `name` is, or stays in its place.
     fn arrange(&mut self, name: Option<&str>) {
-        let filter = self.filter.to_lowercase();
-        let has = |text: &str| text.to_lowercase().contains(&filter);
-        let passes = |row: &Row| {
-            let lock = &row.lock;
-            filter.is_empty()
-                || has(&lock.name)
-                || lock.holders.iter().any(|part| has(&part.described()))
-        };
         let locks = &self.sample.locks;
-        let mut shown: Vec<usize> = (0..locks.len())
-            .filter(|index| locks.get(*index).is_some_and(passes))
-            .collect();
-        // They come by waiters, and by name where as many wait.
-        match self.sort {
-            Sort::Waiters => {}
-            Sort::Name => shown.sort_by_key(|index| &locks[*index].lock.name),
-            Sort::Age => shown.sort_by_key(|index| Reverse(locks[*index].held_ms)),
-            Sort::Left => shown.sort_by_key(|index| soonest(&locks[*index])),
-        }
+        let is_shown = |index: &usize| has(&locks[*index], &self.filter);
+        let mut shown: Vec<usize> = (0..locks.len()).filter(is_shown).collect();
+        shown.sort_by(|one, other| self.order.compare(&locks[*one], &locks[*other]));
         let place = |name| {
             shown
                 .iter()
@@ -242,7 +194,7 @@ impl App {
             KeyCode::Esc => return Action::Leave,
             KeyCode::Char('/') if self.opened.is_none() => self.typing = true,
             KeyCode::Char('s') if self.opened.is_none() => {
-                self.sort = self.sort.next();
+                self.order = self.order.next();
                 self.arrange(None);
             }
             KeyCode::Enter => self.open(),
@@ -349,11 +301,4 @@ fn claims(row: &Row) -> Vec<String> {
     let mut claims: Vec<String> = claims.collect();
     claims.sort();
     claims
-}
-
-/// How much is left of the lease that ends first, at the time of the sample.
-fn soonest(row: &Row) -> u64 {
-    let left = row.lock.holders.iter().filter_map(|part| part.left_ms);
-    let left = left.min().unwrap_or(u64::MAX);
-    left.saturating_sub(row.looked_ms)
 }

@@ -253,7 +253,7 @@ impl App {
         if let Some(told) = &self.told {
             return Line::raw(told).yellow();
         }
-        let sort = self.sort.as_str();
+        let sort = self.order.as_str();
         let text = match (&self.opened, self.filter.is_empty()) {
             (Some(_), _) => "Esc back   arrows scroll   r revoke   ? help   q quit".to_owned(),
             (None, true) => {

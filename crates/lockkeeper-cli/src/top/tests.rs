@@ -258,7 +258,7 @@ fn a_key_sorts_and_the_cursor_stays_with_its_name_when_a_sample_comes() {
     );
     assert_eq!(opened(&mut app), "0");
     press(&mut app, "ss");
-    assert_eq!(app.sort.as_str(), "left");
+    assert_eq!(app.order.as_str(), "left");
 }
 
 #[test]
