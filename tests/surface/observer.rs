@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use lockkeeper::{
     AcquisitionEvent, AcquisitionOutcome, Client, ClientEvent, FairLock, LeaseEvent, LossReason,
     MultiLock, Mutex, Observed, Observer, Once, Redlock, RwLock,
@@ -303,104 +303,48 @@ async fn every_lease_that_is_granted_is_told_to_end_in_one_way() -> Result<()> {
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = Client::builder().build(Arc::new(server.sibling()))?;
     let lock = Mutex::new(&client, "name");
-    // What is told of one hold, after a while.
-    let told = async || {
+    // How the one hold since the last look ended, as it is told after a while, and how long it was held.
+    let ended = async || {
         tokio::time::sleep(TTL * 2).await;
-        let renewed = |it: &LeaseEvent| matches!(it, LeaseEvent::Renewed { .. });
         let mut told = diary.leases();
-        told.retain(|it| !renewed(it));
-        told
+        told.retain(|it| !matches!(it, LeaseEvent::Renewed { .. }));
+        match told[..] {
+            [LeaseEvent::Granted { .. }, end] => match end {
+                LeaseEvent::Released { held, .. } => Ok(("released", held)),
+                LeaseEvent::Unconfirmed { held, .. } => Ok(("unconfirmed", held)),
+                LeaseEvent::Lost { reason, held, .. } => Ok((reason.as_str(), held)),
+                _ => Err(anyhow!("{end:?} is no end")),
+            },
+            _ => Err(anyhow!("{told:?}")),
+        }
     };
     lock.acquire().await?.release().await?;
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [LeaseEvent::Granted { .. }, LeaseEvent::Released { .. }]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "released");
     drop(lock.acquire().await?);
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [LeaseEvent::Granted { .. }, LeaseEvent::Released { .. }]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "released");
     let guard = lock.acquire().no_renewal().await?;
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [
-                LeaseEvent::Granted { .. },
-                LeaseEvent::Lost {
-                    reason: LossReason::Expired,
-                    ..
-                }
-            ]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "expired");
     drop(guard);
     let guard = lock.acquire().await?;
     other.revoke("name").await?;
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [
-                LeaseEvent::Granted { .. },
-                LeaseEvent::Lost {
-                    reason: LossReason::Revoked,
-                    ..
-                }
-            ]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "revoked");
     drop(guard);
     // The server had forgotten it, which nobody knew before the release.
     let guard = lock.acquire().await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
     ensure!(guard.release().await.is_err());
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [
-                LeaseEvent::Granted { .. },
-                LeaseEvent::Lost {
-                    reason: LossReason::Gone,
-                    ..
-                }
-            ]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "gone");
     // No release is ever answered.
     let guard = lock.acquire().await?;
     store.silence("lockkeeper:name");
     drop(guard);
-    let ended = told().await;
-    ensure!(
-        matches!(ended[..], [LeaseEvent::Granted { .. }, LeaseEvent::Unconfirmed { held, .. }] if held > TTL),
-        "{ended:?}"
-    );
+    let (end, held) = ended().await?;
+    ensure!(end == "unconfirmed" && held > TTL, "{end} after {held:?}");
     // Or the client is closed before.
     let guard = Mutex::new(&client, "second").acquire().await?;
     store.silence("lockkeeper:second");
     drop(guard);
     client.close().await;
-    let ended = told().await;
-    ensure!(
-        matches!(
-            ended[..],
-            [LeaseEvent::Granted { .. }, LeaseEvent::Unconfirmed { .. }]
-        ),
-        "{ended:?}"
-    );
+    ensure!(ended().await?.0 == "unconfirmed");
     Ok(())
 }

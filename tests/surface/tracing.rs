@@ -116,7 +116,8 @@ async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
 async fn the_time_of_holding_is_a_span_below_the_callers_that_says_how_it_ended() -> Result<()> {
     let log = Log::default();
     let _collecting = log.collect();
-    let client = Client::builder().build(Arc::new(MemoryStore::new()))?;
+    let server = MemoryStore::new();
+    let client = Client::builder().build(Arc::new(server.sibling()))?;
     let lock = Mutex::new(&client, "invoice:42");
     let token = lock
         .acquire()
@@ -142,8 +143,15 @@ async fn the_time_of_holding_is_a_span_below_the_callers_that_says_how_it_ended(
     client.revoke("invoice:42").await?;
     guard.lost().await;
     drop(guard);
+    // What a release finds out belongs to it.
+    let guard = lock.acquire().await?;
+    server.execute(&["DEL", "lockkeeper:invoice:42"])?;
+    ensure!(guard.release().await.is_err());
     let ended = ends.0.lock().clone();
-    ensure!(ended == ["released", "released", "revoked"], "{ended:?}");
+    ensure!(
+        ended == ["released", "released", "revoked", "gone"],
+        "{ended:?}"
+    );
     Ok(())
 }
 

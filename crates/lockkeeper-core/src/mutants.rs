@@ -40,7 +40,7 @@ defects! {
     NoMargin,
     /// Validity ends when the leave is answered instead of before it is sent.
     BelieveWhileLeaving,
-    /// A leave that overtakes an acquire leaves no mark.
+    /// A release that overtakes an acquire leaves no tombstone.
     LeaveUnmarked,
     /// An acquire without answer counts as one that was not granted.
     UnknownIsNo,

@@ -435,7 +435,7 @@ async fn part(held: Held, client: &Client, code: u8) -> u8 {
     code
 }
 
-/// Leaves for what is left to be left for.
+/// Closes the client, which releases what is still held.
 async fn farewell(client: &Client) {
     // What the server does not hear in this time it finds out by itself.
     let _ = tokio::time::timeout(FAREWELL, client.close()).await;

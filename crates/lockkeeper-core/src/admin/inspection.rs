@@ -1,14 +1,12 @@
 //! What is done to a name from outside, by people and tools rather than by holders: inspecting it, asking for it back,
 //! taking it by force. It works on names of every kind.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockkeeper_lua::{Status, client, name};
+use lockkeeper_lua::{Status, name};
 
+use crate::admin::said::Said;
 use crate::engine::Engine;
-use crate::engine::settings::LONGEST_LABEL;
-use crate::engine::subscriptions::presence::{client_key, note_key};
 use crate::seam::protocol::{Protocol, ScriptCall};
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
@@ -25,7 +23,7 @@ const TRIES: usize = 2;
 
 /// What is wanted of a name, as its errors say it.
 #[derive(Debug, Clone, Copy)]
-enum Question {
+pub(super) enum Question {
     Inspect,
     Revoke,
     Force,
@@ -176,70 +174,6 @@ pub(crate) async fn waiting_owners(engine: &Engine, name: &Name, most: u32) -> R
     Ok(claims.iter().filter_map(|it| owner_of(it)).collect())
 }
 
-/// How many claims of one client are asked about by one script.
-const ASKED_TOGETHER: usize = 100;
-
-/// What clients have said of themselves, and of their claims: what stands under their keys.
-#[derive(Debug)]
-struct Said {
-    namespace: String,
-    texts: BTreeMap<String, String>,
-}
-
-impl Said {
-    /// What was said by the clients of these claims. Each client is asked about once for a hundred claims.
-    async fn by(
-        engine: &Engine,
-        name: &Name,
-        claims: impl Iterator<Item = (Option<Owner>, &str)>,
-    ) -> Result<Self> {
-        let namespace = engine.settings.namespace.clone();
-        let mut clients: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (owner, claim) in claims {
-            let Some(owner) = owner else { continue };
-            let client = client_key(&namespace, owner.client());
-            let note = note_key(&client, claim);
-            let keys = clients
-                .entry(client)
-                .or_insert_with_key(|it| vec![it.clone()]);
-            keys.push(note);
-        }
-        let mut texts = BTreeMap::new();
-        for keys in clients
-            .values()
-            .flat_map(|keys| keys.chunks(ASKED_TOGETHER))
-        {
-            let said = |key: &String| ScriptCall::new(&client::SAID, [key], ScriptCall::NONE);
-            let Some(all) = ScriptCall::batch(keys.iter().map(said)) else {
-                continue;
-            };
-            let item = || all.clone();
-            let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
-            if reply.status() != Status::Done {
-                return Err(unexpected(name, &reply));
-            }
-            for (key, outcome) in keys.iter().zip(reply.fields()) {
-                if let Value::List(known) = outcome
-                    && let Some(text) = known.get(1).and_then(Value::as_str)
-                {
-                    texts.insert(key.clone(), as_label(text));
-                }
-            }
-        }
-        Ok(Self { namespace, texts })
-    }
-
-    /// The label of the owner's client, and the note of the claim.
-    fn of(&self, owner: Option<Owner>, claim: &str) -> (Option<String>, Option<String>) {
-        let Some(owner) = owner else {
-            return (None, None);
-        };
-        let client = client_key(&self.namespace, owner.client());
-        let note = self.texts.get(&note_key(&client, claim));
-        (self.texts.get(&client).cloned(), note.cloned())
-    }
-}
-
 /// Whose claim it is, unless it is another library's.
 fn owner_of(claim: &str) -> Option<Owner> {
     claim.split_once('/')?.0.parse().ok()
@@ -322,14 +256,6 @@ fn holder(fields: &Value) -> Option<Holder> {
     })
 }
 
-/// A label as far as a client may write one: what is longer was written by somebody else.
-fn as_label(text: &str) -> String {
-    match text.len() > LONGEST_LABEL {
-        true => text[..text.floor_char_boundary(LONGEST_LABEL)].to_owned() + "…",
-        false => text.to_owned(),
-    }
-}
-
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
@@ -365,7 +291,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
 }
 
 /// Asks about a name; see [`put`].
-async fn ask(
+pub(super) async fn ask(
     engine: &Engine,
     name: &Name,
     question: Question,
@@ -416,7 +342,7 @@ fn backend(name: &Name, question: Question, error: StoreError) -> Error {
     Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
 }
 
-fn unexpected(name: &Name, reply: &Reply) -> Error {
+pub(super) fn unexpected(name: &Name, reply: &Reply) -> Error {
     Error::unexpected(name.as_str(), reply.status().as_str())
 }
 

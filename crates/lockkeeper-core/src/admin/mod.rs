@@ -6,3 +6,4 @@ pub mod glob;
 pub(crate) mod inspection;
 pub(crate) mod listing;
 pub(crate) mod rights;
+mod said;

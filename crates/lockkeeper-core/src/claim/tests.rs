@@ -263,8 +263,8 @@ fn an_acquire_that_was_given_up_is_repeated_and_its_leave_overtakes() {
 }
 
 #[test]
-fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
-    let with_stray = || {
+fn a_lease_with_a_given_up_acquire_is_renewed_by_its_token() {
+    let with_given_up = || {
         let mut claim = claim();
         claim.send(Verb::Acquire, 1, at(0)).unwrap();
         claim.failed(1, Outcome::Unknown);
@@ -274,7 +274,7 @@ fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
         claim.send(claim.renewal(), 3, at(400)).unwrap();
         claim
     };
-    let mut same = with_stray();
+    let mut same = with_given_up();
     assert_eq!(
         same.answered(3, Answer::Granted(TOKEN), at(401)),
         Verdict::Renewed
@@ -286,7 +286,7 @@ fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
         Answer::Busy(None),
         Answer::Gone,
     ] {
-        let mut other = with_stray();
+        let mut other = with_given_up();
         assert_eq!(
             other.answered(3, answer, at(401)),
             Verdict::Lost(LossReason::Gone)
@@ -296,7 +296,7 @@ fn a_lease_with_a_stray_acquire_is_renewed_by_its_token() {
 }
 
 #[test]
-fn busy_leaves_nothing_behind_but_a_stray_acquire_does() {
+fn busy_leaves_nothing_behind_but_a_given_up_acquire_does() {
     let mut clean = claim();
     clean.send(Verb::Acquire, 1, at(0)).unwrap();
     assert_eq!(
@@ -305,12 +305,12 @@ fn busy_leaves_nothing_behind_but_a_stray_acquire_does() {
     );
     assert_eq!(clean.release_needed(), ReleaseNeeded::None);
 
-    let mut stray = claim();
-    stray.send(Verb::Acquire, 1, at(0)).unwrap();
-    stray.failed(1, Outcome::Unknown);
-    stray.send(Verb::Acquire, 2, at(1)).unwrap();
-    stray.answered(2, Answer::Busy(None), at(2));
-    assert_eq!(stray.release_needed(), ReleaseNeeded::WithTombstone);
+    let mut given_up = claim();
+    given_up.send(Verb::Acquire, 1, at(0)).unwrap();
+    given_up.failed(1, Outcome::Unknown);
+    given_up.send(Verb::Acquire, 2, at(1)).unwrap();
+    given_up.answered(2, Answer::Busy(None), at(2));
+    assert_eq!(given_up.release_needed(), ReleaseNeeded::WithTombstone);
 }
 
 #[test]

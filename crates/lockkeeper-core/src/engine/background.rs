@@ -11,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::engine::posts::{Counts, Open, Post, Posts};
-use crate::engine::release::{self, Attempt};
+use crate::engine::release::{Attempt, attempt_all};
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
 use crate::schedule::pause::Pauses;
@@ -55,7 +55,7 @@ impl Drop for Working {
 impl Posts {
     /// Releases all that is posted until every handle is gone and every claim is settled. Dropping the future gives up what
     /// is open.
-    pub(crate) fn leave_for_all(
+    pub(crate) fn release_all(
         self,
         requester: Arc<Requester>,
         subscriptions: Arc<Subscriptions>,
@@ -72,16 +72,16 @@ async fn run(
     working: Working,
 ) {
     let mut bounds: BTreeMap<u32, Arc<Bounds>> = BTreeMap::new();
-    let mut leaves = FuturesUnordered::new();
+    let mut releases = FuturesUnordered::new();
     let mut open = true;
-    while open || !leaves.is_empty() {
+    while open || !releases.is_empty() {
         tokio::select! {
             biased;
-            Some((left, unconfirmed)) = leaves.next() => working.0.settle(left, unconfirmed),
+            Some((left, unconfirmed)) = releases.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
                 Some(Post { open, until, departure }) => {
-                    // Servers come and go; those of which nothing is on its way are forgotten with the leaves.
-                    if leaves.is_empty() {
+                    // Servers come and go; those of which nothing is on its way are forgotten with the releases.
+                    if releases.is_empty() {
                         bounds.clear();
                     }
                     let server = open.0.first().map_or(0, |part| {
@@ -90,8 +90,8 @@ async fn run(
                     });
                     let bounds = Arc::clone(bounds.entry(server).or_default());
                     let (requester, subscriptions) = (&requester, &subscriptions);
-                    leaves.push(async move {
-                        let counts = leave(requester, subscriptions, open, until, bounds).await;
+                    releases.push(async move {
+                        let counts = release(requester, subscriptions, open, until, bounds).await;
                         drop(departure);
                         counts
                     });
@@ -103,7 +103,7 @@ async fn run(
 }
 
 /// Releases until answered or until it is of no use any more; how many the server has confirmed, and how many not.
-async fn leave(
+async fn release(
     requester: &Requester,
     subscriptions: &Subscriptions,
     mut open: Open,
@@ -117,7 +117,7 @@ async fn leave(
         let attempts = {
             // An error means that the semaphore is closed, which nobody does.
             let _permit = bound.acquire().await;
-            release::attempt_all(subscriptions, &open.0).await
+            attempt_all(subscriptions, &open.0).await
         };
         let (mut again, mut given_up) = (Open::default(), Open::default());
         for (part, attempt) in std::mem::take(&mut open.0).into_iter().zip(attempts) {

@@ -124,7 +124,7 @@ impl Engine {
         };
         let (subscriptions, listening) =
             Subscriptions::new(Arc::clone(&requester), events, presence);
-        let releasing = posts.leave_for_all(Arc::clone(&requester), Arc::clone(&subscriptions));
+        let releasing = posts.release_all(Arc::clone(&requester), Arc::clone(&subscriptions));
         let closed = Arc::<Switch>::default();
         let finished = Arc::<Switch>::default();
 

@@ -164,7 +164,7 @@ impl Releaser {
         }
     }
 
-    /// Leaves for a claim, or for several that one script can leave for, some time soon. Validity in them must have ended.
+    /// Releases a claim, or several that one script can release, some time soon. Validity in them must have ended.
     pub(crate) fn post(&self, parts: Vec<Arc<Part>>) {
         let ends = parts.iter().map(|it| it.now().after(it.terms.ttl));
         let Some(until) = ends.max() else {

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_lua::Script;
-use tokio::sync::Semaphore;
 
 use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::claims::Claims;
@@ -29,9 +28,6 @@ use crate::words::record::Record;
 use crate::words::rules::Rules;
 use crate::words::store_error::{Outcome, Request, StoreError};
 use crate::words::token::FencingToken;
-
-/// How many notes are on their way at once.
-const NOTES: usize = 32;
 
 /// Why an exchange has no verdict.
 #[derive(Debug)]
@@ -65,8 +61,6 @@ pub(crate) struct Requester {
     pub(crate) audience: Audience,
     /// What a user must be allowed for this client's namespace.
     pub(crate) rules: Rules,
-    /// Bounds how many notes are on their way at once.
-    pub(crate) notes: Semaphore,
     requests: AtomicU64,
     /// What the store is called in every process, if it has a name.
     store_name: Option<Arc<str>>,
@@ -90,7 +84,6 @@ impl Requester {
             audience,
             rules: Rules::of(namespace),
             store_name,
-            notes: Semaphore::new(NOTES),
             requests: AtomicU64::new(1),
             floors: Floors::default(),
             split: Mutex::default(),
@@ -261,7 +254,7 @@ impl Requester {
     }
 
     /// Sends one request for all of `sent`. If the server does not know the script, those whose claims have ended since
-    /// are taken out of `sent` before it goes again by its text: nothing may follow their leaves. Claims that are acquired
+    /// are taken out of `sent` before it goes again by its text: nothing may follow their releases. Claims that are acquired
     /// all or none are not asked for by the rest of them.
     async fn call_all(
         &self,

@@ -173,24 +173,38 @@ impl Hold {
             .iter()
             .map(|it| it.engine.enter().ok())
             .collect();
-        let under_way = (self, passes);
-        let (hold, _) = &under_way;
+        let mut under_way = (self, passes);
+        let (hold, _) = &mut under_way;
         hold.end();
-        let grant = hold.lease.grant();
+        let released = hold.release_parts().await;
+        let span = std::mem::replace(&mut hold.span, Span::none());
+        span.record(
+            "outcome",
+            match &released {
+                Ok(_) => "released",
+                Err(Error::Lost { reason, .. }) => reason.as_str(),
+                Err(_) => "unconfirmed",
+            },
+        );
+        released
+    }
+
+    async fn release_parts(&self) -> Result<Released> {
+        let grant = self.lease.grant();
         if let Some(End::Lost(lost)) = grant.end() {
             return Err(lost.into());
         }
         let needs = grant.needs();
-        let mut outcomes = release::release_all(&hold.claims, needs).await;
-        if needs < grant.parts().len() || hold.claims.iter().any(|it| it.server.is_some()) {
-            return hold.released_by_majority(outcomes);
+        let mut outcomes = release::release_all(&self.claims, needs).await;
+        if needs < grant.parts().len() || self.claims.iter().any(|it| it.server.is_some()) {
+            return self.released_by_majority(outcomes);
         }
         match outcomes.len() {
             1 => outcomes
                 .pop()
                 .flatten()
-                .unwrap_or_else(|| Err(Error::not_held(hold.name()))),
-            _ => hold.released_all(outcomes),
+                .unwrap_or_else(|| Err(Error::not_held(self.name()))),
+            _ => self.released_all(outcomes),
         }
     }
 

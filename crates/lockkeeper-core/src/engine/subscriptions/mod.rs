@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use uuid::Uuid;
 
 use crate::engine::claims::Claims;
@@ -399,8 +399,8 @@ async fn proclaim(part: Arc<Part>) -> Settled {
     Settled::Told
 }
 
-async fn annotate(part: Arc<Part>, namespace: String) -> Settled {
-    presence::annotate(part, namespace).await;
+async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Semaphore>) -> Settled {
+    presence::annotate(part, namespace, bound).await;
     Settled::Told
 }
 
@@ -422,6 +422,7 @@ async fn run(
     let (store, clock, claims) = (&requester.store, &requester.clock, &requester.claims);
     let mut operations: FuturesUnordered<BoxFuture<'static, Settled>> = FuturesUnordered::new();
     let mut introduction = Introduction::default();
+    let notes = Arc::new(Semaphore::new(presence::NOTES));
     loop {
         let next = subscriptions
             .upgrade()
@@ -455,7 +456,7 @@ async fn run(
             Wakeup::Order(Order::Proclaim(part)) => operations.push(Box::pin(proclaim(part))),
             Wakeup::Order(Order::Annotate(part)) => {
                 let namespace = subscriptions.presence.namespace.clone();
-                operations.push(Box::pin(annotate(part, namespace)));
+                operations.push(Box::pin(annotate(part, namespace, Arc::clone(&notes))));
             }
             Wakeup::Settled(Settled::Subscribed(channel, result)) => {
                 subscriptions.subscribed(claims, &channel, result);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_lua::client;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::claim::Validity;
@@ -13,7 +15,6 @@ use crate::engine::part::Part;
 use crate::engine::requester::Requester;
 use crate::engine::subscriptions::Subscriptions;
 use crate::schedule::pause::Pauses;
-use crate::seam::clock::sleep_until;
 use crate::seam::protocol::ScriptCall;
 use crate::words::agenda::Notice;
 use crate::words::moment::Moment;
@@ -24,6 +25,9 @@ const LABEL_TTL: Duration = Duration::from_secs(600);
 
 /// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
 const INTERVAL: Duration = Duration::from_secs(200);
+
+/// How many notes of a client are on their way at once.
+pub(super) const NOTES: usize = 32;
 
 /// How old a claim is when its note is written.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -68,8 +72,7 @@ pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
     }
 }
 
-/// Writes a text for whoever inspects; an empty one is forgotten.
-/// Whether it was.
+/// Writes a text for those who inspect, or deletes it if it is empty; whether the server has confirmed that.
 async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
@@ -80,22 +83,19 @@ async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     done.is_ok()
 }
 
-/// Writes a note, some of them at a time: as many may begin to wait at once as there are waiters.
-async fn write_note(requester: &Requester, key: &str, note: &str) -> bool {
-    // An error means that the semaphore is closed, which nobody does.
-    let _permit = requester.notes.acquire().await;
-    write(requester, key, note).await
-}
-
 /// Keeps the note of a claim where inspection finds it, for as long as it waits or holds. One that is over at once costs nothing.
-pub(super) async fn annotate(part: Arc<Part>, namespace: String) {
+///
+/// As many may begin to wait at once as there are waiters: `bound` says how many of them write at a time.
+pub(super) async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Semaphore>) {
     let Some(note) = &part.note else { return };
-    let key = note_key(
-        &client_key(&namespace, part.id.owner().client()),
-        part.id.as_str(),
-    );
-    let (requester, clock) = (&part.requester, &part.requester.clock);
-    let (mut next, mut written) = (part.now().after(SETTLED), false);
+    let client = client_key(&namespace, part.id.owner().client());
+    let key = note_key(&client, part.id.as_str());
+    let write = async |note: &str| {
+        // An error means that the semaphore is closed, which nobody does.
+        let _permit = bound.acquire().await;
+        write(&part.requester, &key, note).await
+    };
+    let (mut next, mut written) = (Instant::now() + SETTLED, false);
     loop {
         let mut changed = pin!(part.changed().notified());
         changed.as_mut().enable();
@@ -105,15 +105,15 @@ pub(super) async fn annotate(part: Arc<Part>, namespace: String) {
         tokio::select! {
             biased;
             () = changed => {}
-            () = sleep_until(clock, next) => {
+            () = sleep_until(next) => {
                 written = true;
-                let done = write_note(requester, &key, note).await;
-                next = part.now().after(if done { INTERVAL } else { TIMEOUT });
+                let interval = if write(note).await { INTERVAL } else { TIMEOUT };
+                next = Instant::now() + interval;
             }
         }
     }
     if written {
-        write_note(requester, &key, "").await;
+        write("").await;
     }
 }
 

@@ -1,0 +1,87 @@
+//! What clients have said of themselves and of their claims: labels and notes, for people who look.
+
+use std::collections::BTreeMap;
+
+use lockkeeper_lua::{Status, client};
+
+use crate::admin::inspection::{Question, ask, unexpected};
+use crate::engine::Engine;
+use crate::engine::settings::LONGEST_LABEL;
+use crate::engine::subscriptions::presence::{client_key, note_key};
+use crate::seam::protocol::ScriptCall;
+use crate::seam::store::Value;
+use crate::words::error::Result;
+use crate::words::name::Name;
+use crate::words::owner::Owner;
+
+/// How many claims of one client are asked about by one script.
+const ASKED_TOGETHER: usize = 100;
+
+/// What clients have said of themselves, and of their claims: what stands under their keys.
+#[derive(Debug)]
+pub(super) struct Said {
+    namespace: String,
+    texts: BTreeMap<String, String>,
+}
+
+impl Said {
+    /// What was said by the clients of these claims. Each client is asked about once for a hundred claims.
+    pub(super) async fn by(
+        engine: &Engine,
+        name: &Name,
+        claims: impl Iterator<Item = (Option<Owner>, &str)>,
+    ) -> Result<Self> {
+        let namespace = engine.settings.namespace.clone();
+        let mut clients: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (owner, claim) in claims {
+            let Some(owner) = owner else { continue };
+            let client = client_key(&namespace, owner.client());
+            let note = note_key(&client, claim);
+            let keys = clients
+                .entry(client)
+                .or_insert_with_key(|it| vec![it.clone()]);
+            keys.push(note);
+        }
+        let mut texts = BTreeMap::new();
+        for keys in clients
+            .values()
+            .flat_map(|keys| keys.chunks(ASKED_TOGETHER))
+        {
+            let said = |key: &String| ScriptCall::new(&client::SAID, [key], ScriptCall::NONE);
+            let Some(all) = ScriptCall::batch(keys.iter().map(said)) else {
+                continue;
+            };
+            let item = || all.clone();
+            let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+            if reply.status() != Status::Done {
+                return Err(unexpected(name, &reply));
+            }
+            for (key, outcome) in keys.iter().zip(reply.fields()) {
+                if let Value::List(known) = outcome
+                    && let Some(text) = known.get(1).and_then(Value::as_str)
+                {
+                    texts.insert(key.clone(), as_label(text));
+                }
+            }
+        }
+        Ok(Self { namespace, texts })
+    }
+
+    /// The label of the owner's client, and the note of the claim.
+    pub(super) fn of(&self, owner: Option<Owner>, claim: &str) -> (Option<String>, Option<String>) {
+        let Some(owner) = owner else {
+            return (None, None);
+        };
+        let client = client_key(&self.namespace, owner.client());
+        let note = self.texts.get(&note_key(&client, claim));
+        (self.texts.get(&client).cloned(), note.cloned())
+    }
+}
+
+/// A label as far as a client may write one: what is longer was written by somebody else.
+fn as_label(text: &str) -> String {
+    match text.len() > LONGEST_LABEL {
+        true => text[..text.floor_char_boundary(LONGEST_LABEL)].to_owned() + "…",
+        false => text.to_owned(),
+    }
+}
