@@ -37,10 +37,13 @@ const PERIODS: Duration = Duration::from_secs(10);
 
 /// Lets them wait for mutexes and for fair locks, on one server and on a cluster.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
-    let mut rows = wait::<FairLock>("fair", Place::one().await?, effort, true).await?;
-    rows.extend(wait::<Mutex>("mutex", Place::one().await?, effort, false).await?);
-    rows.extend(wait::<FairLock>("fair", Place::cluster().await?, effort, false).await?);
-    rows.extend(wait::<Mutex>("mutex", Place::cluster().await?, effort, false).await?);
+    let mut rows = wait::<FairLock>("fair", WAITERS, Place::one().await?, effort, true).await?;
+    let place = Place::cluster().await?;
+    rows.extend(wait::<FairLock>("fair", WAITERS, place, effort, false).await?);
+    // Of a client's waiters for a mutex the first asks at once, the others once they have waited for long.
+    for place in [Place::one().await?, Place::cluster().await?] {
+        rows.extend(wait::<Mutex>("mutex", 1, place, effort, false).await?);
+    }
     Ok(rows)
 }
 
@@ -51,9 +54,10 @@ struct Grant<S: Subject> {
     guard: S::Guard,
 }
 
-/// `fresh`: as for leases, see [`held`](crate::held).
+/// `asking`: how many of those who wait for a name ask the server at once. `fresh`: as for leases, see [`held`](crate::held).
 async fn wait<S: Subject>(
     kind: &str,
+    asking: usize,
     place: Place,
     effort: Effort,
     fresh: bool,
@@ -83,14 +87,14 @@ async fn wait<S: Subject>(
                 told.ok().context("nobody listens")
             });
         }
-        while scripts(place.servers()).await? < before + count(last * WAITERS) {
+        while scripts(place.servers()).await? < before + count(last * asking) {
             ensure!(start.elapsed() < 2 * PATIENCE, "not all have joined");
             yield_now().await;
         }
         joined = start.elapsed();
     }
-    // Once they are subscribed they ask once more.
-    sleep(PERIODS).await;
+    // Once they are subscribed they ask once more, and all do who have waited for a period of theirs.
+    sleep(PERIODS * 2).await;
     if let Some(ended) = crowd.try_join_next() {
         ended??;
         bail!("somebody does not wait");

@@ -71,7 +71,22 @@ enum Turn {
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     time: f64,
+    /// Of all, 99 % take at most this, µs.
+    late: f64,
     scripts: f64,
+}
+
+impl Sample {
+    fn of(scripts: f64, times: Vec<Duration>) -> Result<Self> {
+        let mut times: Vec<f64> = times.into_iter().map(micros).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |part: usize| times.get(times.len() * part / 100).copied();
+        Ok(Self {
+            time: at(50).context("nothing was timed")?,
+            late: at(99).context("nothing was timed")?,
+            scripts,
+        })
+    }
 }
 
 /// Compares hand-overs of a mutex with single round trips.
@@ -131,25 +146,16 @@ async fn compare<S: Subject>(
             let before = scripts(from_ref(server)).await?;
             let times = line_cell.lock().await.watch(effort.hand_overs).await?;
             let scripts = scripts(from_ref(server)).await? - before;
-            Ok(Sample {
-                scripts: scripts / count(times.len()),
-                time: median(times)?,
-            })
+            Sample::of(scripts / count(times.len()), times)
         }
         Turn::RoundTrips => {
             line_cell.lock().await.stand_still().await?;
-            Ok(Sample {
-                scripts: 0.0,
-                time: median(round_trips(&store, effort.hand_overs).await?)?,
-            })
+            Sample::of(0.0, round_trips(&store, effort.hand_overs).await?)
         }
         Turn::Bare => {
             line_cell.lock().await.stand_still().await?;
             let times = bare.lock().await.hand_overs(effort.hand_overs, REST).await;
-            Ok(Sample {
-                scripts: 1.0,
-                time: median(times?)?,
-            })
+            Sample::of(1.0, times?)
         }
     };
     let turns = [Turn::HandOvers, Turn::RoundTrips, Turn::Bare];
@@ -185,8 +191,22 @@ async fn compare<S: Subject>(
             direct.target(Target::AtMost(FAIR_ROUND_TRIPS)),
         ),
     };
+    let whose = match clients {
+        1 => "one client".to_owned(),
+        _ => format!("{clients} clients"),
+    };
+    let late = Spread::of(samples[0].iter().map(|sample| sample.late))?;
+    let plotted = |row: Row, share: &str| {
+        let line = format!("{part}, {whose}, {share}");
+        match bound {
+            Some(_) => row,
+            None => row.plotted("hand-over", &line, count(waiters)),
+        }
+    };
+    let time = row("time", "µs", Spread::of(hand_overs.iter().copied())?);
     Ok(vec![
-        row("time", "µs", Spread::of(hand_overs.iter().copied())?),
+        plotted(time, "50 %"),
+        plotted(row("time, 99 %", "µs", late), "99 %"),
         row(
             "one round trip",
             "µs",
@@ -339,8 +359,4 @@ async fn round_trips(store: &Arc<dyn Store>, number: usize) -> Result<Vec<Durati
         times.push(task.await??);
     }
     Ok(times)
-}
-
-fn median(times: Vec<Duration>) -> Result<f64> {
-    Ok(Spread::of(times.into_iter().map(micros))?.median)
 }

@@ -39,7 +39,7 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
         let place = Place::one().await?;
         rows.extend(hold(&place, leases, effort.periods, rows.is_empty()).await?);
     }
-    for &leases in effort.leases.iter().take(1) {
+    for &leases in effort.leases {
         let place = Place::cluster().await?;
         rows.extend(hold(&place, leases, effort.periods, false).await?);
     }
@@ -74,12 +74,17 @@ async fn hold(place: &Place, number: usize, periods: u32, fresh: bool) -> Result
         let what = format!("{number} leases{}: {what}", place.suffix());
         Row::new(PART, what, unit, Spread::once(value))
     };
+    let cost = |whose: &str, share| {
+        let row = row(&format!("{whose} CPU"), "% of a core", share);
+        let line = format!("{whose}{}", place.suffix());
+        row.plotted("held", &line, count(number))
+    };
     let mut rows = vec![
         row("lost", "", lost).target(Target::AtMost(0.0)),
         place.aim(row("scripts", "/s", watched.scripts), 1_000.0),
         row("scripts, busiest second", "/s", watched.busiest),
-        place.aim(row("client CPU", "% of a core", watched.client), 5.0),
-        row("server CPU", "% of a core", watched.server),
+        place.aim(cost("client", watched.client), 5.0),
+        cost("server", watched.server),
     ];
     if let Some(memory) = memory.filter(|_| fresh) {
         rows.push(row("client memory each", "bytes", memory).target(Target::AtMost(1_024.0)));

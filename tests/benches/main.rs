@@ -15,6 +15,7 @@
 //! | [`readers`] | ten thousand readers that come in as a writer leaves |
 //! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
 //! | [`crowds`] | many who wait for many names, on one server and on a cluster |
+//! | [`peers`] | the same work by other lock libraries |
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -34,6 +35,7 @@ mod held;
 mod meters;
 mod pairs;
 mod parallel;
+mod peers;
 mod place;
 mod readers;
 mod report;
@@ -65,6 +67,9 @@ struct Arguments {
     /// Where the figures go as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// A command that starts a program of tests/peers, a JSON array of words.
+    #[arg(long, value_name = "COMMAND")]
+    peer: Vec<String>,
     /// Cargo says this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -95,6 +100,8 @@ enum Part {
     FairHandOver,
     /// The same for an election: from a resignation to the next leader.
     Resignation,
+    /// Other lock libraries.
+    Peers,
 }
 
 /// How long anything may take before something is wrong.
@@ -117,6 +124,8 @@ pub(crate) struct Effort {
     names: usize,
     /// How many renewal periods they are watched for.
     periods: u32,
+    /// How long a round of a peer lasts, ms.
+    peer_millis: usize,
     /// No part may run longer: a benchmark that hangs is a fault and not a figure.
     limit: Duration,
 }
@@ -131,6 +140,7 @@ impl Effort {
         waiters: &[10_000],
         names: 1_000,
         periods: 1,
+        peer_millis: 200,
         limit: Duration::from_secs(150),
     };
 
@@ -139,11 +149,12 @@ impl Effort {
         rounds: 21,
         pairs: 1_000,
         hand_overs: 100,
-        leases: &[100_000, 10_000],
+        leases: &[100_000, 30_000, 10_000, 1_000],
         waiters: &[100_000, 10_000],
         names: 10_000,
         periods: 3,
-        limit: Duration::from_secs(400),
+        peer_millis: 400,
+        limit: Duration::from_secs(900),
     };
 }
 
@@ -161,8 +172,11 @@ async fn main() -> Result<()> {
         if arguments.only.is_some_and(|only| only != *part) {
             continue;
         }
+        if *part == Part::Peers && arguments.peer.is_empty() {
+            continue;
+        }
         let start = Instant::now();
-        let rows = timeout(effort.limit, measure(*part, effort))
+        let rows = timeout(effort.limit, measure(*part, effort, &arguments.peer))
             .await
             .with_context(|| format!("{part:?}: not done within {:?}", effort.limit))?
             .with_context(|| format!("failed to measure {part:?}"))?;
@@ -177,7 +191,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
+async fn measure(part: Part, effort: Effort, peers: &[String]) -> Result<Vec<report::Row>> {
     match part {
         Part::Single => single::measure(effort).await,
         Part::Parallel => parallel::measure(effort).await,
@@ -190,5 +204,6 @@ async fn measure(part: Part, effort: Effort) -> Result<Vec<report::Row>> {
         Part::Crowds => crowds::measure(effort).await,
         Part::Held => held::measure(effort).await,
         Part::Readers => readers::measure(effort).await,
+        Part::Peers => peers::measure(effort, peers).await,
     }
 }

@@ -1,6 +1,6 @@
 //! Processor time, memory and commands, of this process and of the servers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use lockkeeper_testkit::server::Server;
@@ -33,6 +33,11 @@ pub(crate) async fn scripts(servers: &[Server]) -> Result<f64> {
         calls += server.commandstats("evalsha").await? + server.commandstats("eval").await?;
     }
     Ok(count(calls))
+}
+
+/// Commands that these servers have run, those inside scripts counted.
+pub(crate) async fn commands(servers: &[Server]) -> Result<f64> {
+    sum_of(servers, "stats", "total_commands_processed").await
 }
 
 /// Processor time that these servers have used, in the kernel too, seconds.
@@ -106,11 +111,20 @@ pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
         ),
     };
     let cores = std::thread::available_parallelism()?;
+    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("an unknown processor", |(_, model)| model);
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let date = now.split('T').next().unwrap_or_default();
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: Vec<&str> = load.split_whitespace().take(3).collect();
     Ok(vec![
+        ("date", date.to_owned()),
         ("server", format!("{version}, on loopback over TCP")),
         ("cores", cores.to_string()),
+        ("processor", processor.to_owned()),
         ("load before", load.join(" ")),
         (
             "system",

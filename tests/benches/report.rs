@@ -43,6 +43,15 @@ pub(crate) struct Row {
     unit: &'static str,
     spread: Spread,
     target: Option<Target>,
+    point: Option<Point>,
+}
+
+/// Where a figure stands in a plot.
+#[derive(Debug)]
+struct Point {
+    plot: &'static str,
+    line: String,
+    at: f64,
 }
 
 impl Row {
@@ -59,7 +68,15 @@ impl Row {
             unit,
             spread,
             target: None,
+            point: None,
         }
+    }
+
+    /// Makes the median a point of this line in this plot.
+    pub(crate) fn plotted(mut self, plot: &'static str, line: &str, at: f64) -> Self {
+        let line = line.to_owned();
+        self.point = Some(Point { plot, line, at });
+        self
     }
 
     /// What the median should be.
@@ -118,6 +135,7 @@ impl Row {
             "at_most": at_most,
             "at_least": at_least,
             "met": self.met(),
+            "plot": self.point.as_ref().map(|it| json!({ "name": it.plot, "line": it.line, "at": it.at })),
         })
     }
 }

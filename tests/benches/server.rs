@@ -58,14 +58,15 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     rows.extend(kind(&server, "write", effort, write).await?);
     let permit = |it| Semaphore::new(&client, &permits(it), 4);
     rows.extend(kind(&server, "semaphore", effort, permit).await?);
-    rows.extend(kind(&server, "eight mutexes", effort, |it| eight(&client, it)).await?);
+    let all = |it| eight(&client, &format!("eight {it}"));
+    rows.extend(kind(&server, "eight mutexes", effort, all).await?);
     client.close().await;
     Ok(rows)
 }
 
 /// Eight names, which one script acquires.
-fn eight(client: &Client, task: usize) -> MultiLock {
-    let locks = (0..8).map(|name| Mutex::new(client, &format!("eight {task} {name}")));
+pub(crate) fn eight(client: &Client, name: &str) -> MultiLock {
+    let locks = (0..8).map(|number| Mutex::new(client, &format!("{name} {number}")));
     let locks: Vec<_> = locks.collect();
     MultiLock::new(&locks).unwrap_or_else(|error| unreachable!("{error}"))
 }

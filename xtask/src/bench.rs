@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: how fast the locks are, beside the same scripts called bare.
+//! `cargo xtask bench`: how fast the locks are, beside the same scripts called bare and beside other lock libraries.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::house::root;
 use crate::steps::{Steps, cargo, execute};
-use crate::tools;
+use crate::{peers, plots, tools};
 
 /// What `tests/benches` is told.
 #[derive(Debug, Args)]
@@ -15,9 +15,15 @@ pub(crate) struct Options {
     /// Fewer rounds, leases and waiters: within two minutes.
     #[arg(long)]
     quick: bool,
-    /// Measures only this: single, parallel, server, contended, hand-over, fair-hand-over, resignation, held, fair-waiters, crowds, readers.
+    /// Measures only this: single, parallel, server, contended, hand-over, fair-hand-over, resignation, held, fair-waiters, crowds, readers, peers.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Measures other lock libraries too, those whose languages are installed.
+    #[arg(long)]
+    peers: bool,
+    /// Draws the figures into the book, once all have been measured.
+    #[arg(long, conflicts_with_all = ["quick", "only"], requires = "peers")]
+    plots: bool,
     /// Where the figures go as JSON [default: target/bench.json].
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -26,6 +32,11 @@ pub(crate) struct Options {
 /// Fails if something could not be measured, never because of what was measured.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server to measure", tools::require_server)?;
+    let peers = if options.peers {
+        peers::build(steps)?
+    } else {
+        Vec::new()
+    };
     // Cargo runs a benchmark in the folder of its package, so what is relative here would be elsewhere there.
     let json = match &options.json {
         Some(file) => std::path::absolute(file)?,
@@ -33,8 +44,13 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     };
     let mut command = cargo();
     command.args("bench --package lockkeeper-tests --bench locks --".split(' '));
-    command.arg("--json").arg(json);
+    command.arg("--json").arg(&json);
     command.args(options.quick.then_some("--quick"));
     command.args(options.only.iter().flat_map(|name| ["--only", name]));
-    steps.run("cargo bench", || execute(&mut command))
+    command.args(peers.iter().flat_map(|peer| ["--peer", peer]));
+    steps.run("cargo bench", || execute(&mut command))?;
+    if options.plots {
+        steps.run("plots", || plots::take(&json))?;
+    }
+    Ok(())
 }

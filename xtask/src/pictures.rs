@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::house::root;
+use crate::plots;
 
 /// A picture: its file without the ending, and how it is drawn.
 type Picture = (&'static str, fn() -> String);
@@ -51,7 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let path = path(name);
         fs::write(&path, draw()).with_context(|| format!("failed to write {}", path.display()))?;
     }
-    println!("{} pictures drawn", PICTURES.len());
+    plots::draw()?;
+    println!("{} pictures drawn, and the plots", PICTURES.len());
     Ok(())
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn check() -> Result<()> {
             PICTURES.len()
         );
     }
-    Ok(())
+    plots::check()
 }
 
 fn path(name: &str) -> PathBuf {

@@ -1,0 +1,361 @@
+//! The same work by Lockkeeper and by other lock libraries, in turns on the same servers.
+//!
+//! The others are the programs in `tests/peers`, each a process of its own. Lockkeeper's locks are in this one.
+
+mod own;
+mod program;
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper_testkit::server::Server;
+use serde_json::{Value, json};
+
+use crate::Effort;
+use crate::meters::{commands, count, servers_processor_time};
+use crate::report::{Row, Target};
+use crate::rounds::{Spread, in_turns};
+use own::Own;
+use program::Program;
+
+const PART: &str = "peers";
+
+/// Servers that a Redlock is held on. What needs one server is on the first.
+const SERVERS: usize = 5;
+
+/// What is done, by so many tasks in so many clients.
+#[derive(Debug, Clone, Copy)]
+struct Scene {
+    work: Work,
+    kind: &'static str,
+    tasks: usize,
+    clients: usize,
+    /// Whether the processors are kept from falling asleep meanwhile, as on a machine that has other work.
+    awake: bool,
+}
+
+/// As in `tests/peers/README.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Pairs,
+    Contended,
+}
+
+impl Scene {
+    const fn pairs(kind: &'static str, tasks: usize) -> Self {
+        Self {
+            work: Work::Pairs,
+            kind,
+            tasks,
+            clients: 1,
+            awake: tasks == 1,
+        }
+    }
+
+    const fn contended(kind: &'static str, tasks: usize, clients: usize) -> Self {
+        Self {
+            work: Work::Contended,
+            kind,
+            tasks,
+            clients,
+            awake: false,
+        }
+    }
+
+    /// What a program is told.
+    fn order(&self, millis: usize) -> Value {
+        let Self {
+            work,
+            kind,
+            tasks,
+            clients,
+            ..
+        } = *self;
+        let work = match work {
+            Work::Pairs => "pairs",
+            Work::Contended => "contended",
+        };
+        let name = format!("{work}-{kind}-{tasks}-{clients}");
+        json!({ "work": work, "kind": kind, "tasks": tasks, "clients": clients, "millis": millis, "name": name })
+    }
+
+    /// How it is called in the report.
+    fn title(&self) -> String {
+        let Self { tasks, clients, .. } = self;
+        let tasks = match tasks {
+            1 => "1 task".to_owned(),
+            _ => format!("{tasks} tasks"),
+        };
+        let state = match (self.tasks, self.awake) {
+            (1, true) => ", awake",
+            (1, false) => ", asleep between",
+            _ => "",
+        };
+        match self.work {
+            Work::Pairs => format!("{} pairs, {tasks}{state}", self.kind),
+            Work::Contended => format!("one {}, {tasks} in {clients}", self.kind),
+        }
+    }
+}
+
+/// All that is measured.
+fn scenes() -> Vec<Scene> {
+    let mut scenes = vec![Scene {
+        awake: false,
+        ..Scene::pairs("mutex", 1)
+    }];
+    scenes.extend([1, 8, 64, 256].map(|tasks| Scene::pairs("mutex", tasks)));
+    for kind in ["reentrant", "fair", "read", "write", "eight", "redlock"] {
+        scenes.extend([1, 64].map(|tasks| Scene::pairs(kind, tasks)));
+    }
+    scenes.extend(
+        [(8, 1), (64, 1), (8, 8), (64, 8)]
+            .map(|(tasks, clients)| Scene::contended("mutex", tasks, clients)),
+    );
+    scenes.extend([8, 64].map(|tasks| Scene::contended("fair", tasks, 8)));
+    scenes
+}
+
+/// What one of them did in one round.
+#[derive(Debug)]
+struct Sample {
+    rate: f64,
+    /// Of what its waits are, see `tests/peers/README.md`; µs.
+    half: f64,
+    late: f64,
+    worst: f64,
+    /// What the client with fewest grants got of its due, %.
+    share: f64,
+    /// For each grant, µs.
+    processor: f64,
+    server: f64,
+    /// For each grant, those inside scripts counted.
+    commands: f64,
+}
+
+/// One that takes part.
+enum Peer {
+    Own(Own),
+    Program(Box<Program>),
+}
+
+impl Peer {
+    fn name(&self) -> &str {
+        match self {
+            Self::Own(_) => "Lockkeeper",
+            Self::Program(program) => &program.name,
+        }
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Program(program) => program.kinds.iter().any(|it| it == kind),
+        }
+    }
+
+    async fn work(&mut self, scene: Scene, millis: usize) -> Result<Answer> {
+        match self {
+            Self::Own(own) => own.work(scene, millis).await,
+            Self::Program(program) => program.work(&scene.order(millis)).await,
+        }
+    }
+}
+
+/// What a peer says of a round.
+struct Answer {
+    /// For each client, µs each.
+    waits: Vec<Vec<f64>>,
+    seconds: f64,
+    /// µs.
+    processor: f64,
+}
+
+/// Measures Lockkeeper beside the programs that these commands start.
+pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row>> {
+    let mut servers = Vec::new();
+    for _ in 0..SERVERS {
+        servers.push(Server::start().await?);
+    }
+    let mut peers = vec![Peer::Own(Own::new(&servers))];
+    for start in starts {
+        let program = Program::start(start, &servers).await?;
+        println!(
+            "{:<12} {}: {}",
+            program.name, program.version, program.settings
+        );
+        peers.push(Peer::Program(Box::new(program)));
+    }
+    // What is compiled while it runs is compiled before it counts.
+    for peer in &mut peers {
+        for work in [Work::Pairs, Work::Contended] {
+            let scene = Scene {
+                work,
+                ..Scene::pairs("mutex", 64)
+            };
+            peer.work(scene, effort.peer_millis * 4).await?;
+        }
+    }
+    let cells: Vec<_> = peers.into_iter().map(tokio::sync::Mutex::new).collect();
+    let mut rows = Vec::new();
+    for scene in scenes() {
+        rows.extend(compare(scene, effort, &servers, &cells).await?);
+    }
+    for cell in cells {
+        match cell.into_inner() {
+            Peer::Own(own) => own.stop().await,
+            Peer::Program(program) => program.stop().await?,
+        }
+    }
+    Ok(rows)
+}
+
+async fn compare(
+    scene: Scene,
+    effort: Effort,
+    servers: &[Server],
+    peers: &[tokio::sync::Mutex<Peer>],
+) -> Result<Vec<Row>> {
+    let mut which = Vec::new();
+    let mut names = Vec::new();
+    for (index, peer) in peers.iter().enumerate() {
+        let peer = peer.lock().await;
+        if peer.has(scene.kind) {
+            which.push(index);
+            names.push(peer.name().to_owned());
+        }
+    }
+    let awake = scene.awake.then(Awake::begin).transpose()?;
+    let millis = match scene.work {
+        Work::Pairs => effort.peer_millis,
+        Work::Contended => effort.peer_millis * 2,
+    };
+    let round = async |index: usize| {
+        let before = (
+            servers_processor_time(servers).await?,
+            commands(servers).await?,
+        );
+        let answer = peers[index].lock().await.work(scene, millis).await?;
+        let server = servers_processor_time(servers).await? - before.0;
+        // Of each server's: the two that ask.
+        let asked = count(servers.len() * 2);
+        let commands = commands(servers).await? - before.1 - asked;
+        sample(answer, server * 1e6, commands)
+    };
+    let samples = in_turns(&which, effort.rounds.div_ceil(4), round).await?;
+    drop(awake);
+
+    let mut rows = Vec::new();
+    let title = scene.title();
+    let series = |samples: &[Sample], of: fn(&Sample) -> f64| -> Vec<f64> {
+        samples.iter().map(of).collect()
+    };
+    for (name, samples) in names.iter().zip(&samples) {
+        let row = |what: &str, unit, of: fn(&Sample) -> f64| {
+            let spread = Spread::of(samples.iter().map(of))?;
+            anyhow::Ok(Row::new(
+                PART,
+                format!("{title}: {name}{what}"),
+                unit,
+                spread,
+            ))
+        };
+        let rate = row("", "/s", |it| it.rate)?;
+        rows.push(match scene.work {
+            Work::Pairs if scene.kind == "mutex" && (scene.awake || scene.tasks > 1) => {
+                rate.plotted("pairs", name, count(scene.tasks))
+            }
+            _ => rate,
+        });
+        let half = row(", median", "µs", |it| it.half)?;
+        rows.extend([
+            half,
+            row(", 99 %", "µs", |it| it.late)?,
+            row(", longest", "µs", |it| it.worst)?,
+            row(", client CPU", "µs", |it| it.processor)?,
+            row(", server CPU", "µs", |it| it.server)?,
+            row(", commands", "", |it| it.commands)?,
+        ]);
+        if scene.clients > 1 {
+            rows.push(row(", least share", "%", |it| it.share)?);
+        }
+    }
+    let Some((own, others)) = samples.split_first() else {
+        return Ok(rows);
+    };
+    for (name, samples) in names.iter().skip(1).zip(others) {
+        // One task waits for each answer: its time is what counts.
+        let (unit, of): (_, fn(&Sample) -> f64) = match (scene.work, scene.tasks) {
+            (Work::Pairs, 1) => ("time", |it| it.half),
+            _ => ("rate", |it| it.rate),
+        };
+        let ratio = Spread::of_ratios(&series(own, of), &series(samples, of))?;
+        let what = format!("{title}: {unit}, Lockkeeper / {name}");
+        let row = Row::new(PART, what, "×", ratio);
+        rows.push(match target(scene, name) {
+            Some(target) => row.target(target),
+            None => row,
+        });
+    }
+    Ok(rows)
+}
+
+/// What Lockkeeper should be beside this peer.
+fn target(scene: Scene, peer: &str) -> Option<Target> {
+    match (scene.work, scene.tasks) {
+        (Work::Pairs, 1) if scene.kind == "mutex" && peer == "rslock" => Some(Target::AtMost(1.1)),
+        (Work::Pairs, 1) => Some(Target::AtMost(1.0)),
+        (Work::Pairs, _) => Some(Target::AtLeast(1.0)),
+        (Work::Contended, _) => Some(Target::AtLeast(3.0)),
+    }
+}
+
+fn sample(answer: Answer, server: f64, commands: f64) -> Result<Sample> {
+    let grants: Vec<_> = answer.waits.iter().map(Vec::len).collect();
+    let least = *grants.iter().min().context("no client")?;
+    let mut waits: Vec<f64> = answer.waits.into_iter().flatten().collect();
+    waits.sort_by(f64::total_cmp);
+    let at = |part: usize| waits.get(waits.len() * part / 100).copied();
+    let all = count(waits.len());
+    ensure!(all > 0.0, "nothing was granted");
+    Ok(Sample {
+        rate: all / answer.seconds,
+        half: at(50).context("no wait")?,
+        late: at(99).context("no wait")?,
+        worst: waits.last().copied().context("no wait")?,
+        share: count(least) * count(grants.len()) / all * 100.0,
+        processor: answer.processor / all,
+        server: server / all,
+        commands: commands / all,
+    })
+}
+
+/// Processes that give way to all others and keep the processors from falling asleep: a round trip takes four times as long on
+/// those that do.
+struct Awake(Vec<Child>);
+
+impl Awake {
+    fn begin() -> Result<Self> {
+        let mut spinners = Self(Vec::new());
+        for _ in 0..std::thread::available_parallelism()?.get() {
+            let mut command = Command::new("chrt");
+            command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]);
+            let child = command.stdin(Stdio::null()).spawn();
+            spinners
+                .0
+                .push(child.context("failed to start chrt, of util-linux")?);
+        }
+        Ok(spinners)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It is ours and runs until it is killed.
+            if let Err(error) = child.kill().and_then(|()| child.wait()) {
+                eprintln!("failed to stop a process that keeps the processors awake: {error}");
+            }
+        }
+    }
+}
