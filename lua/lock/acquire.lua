@@ -34,16 +34,14 @@
 local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
 name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[9]), ARGV[10]
-name.reenters = ARGV[12] == '1'
--- A repeat is a renewal, and is read like one.
-local usable, fault = read_for(name, ARGV[5] ~= '0')
+name.reenters, name.value = ARGV[12] == '1', before and before[1]
+local usable, fault = read_for(name, ARGV[5] ~= '0') -- A repeat is a renewal, and is read like one.
 if fault then
   return fault
 end
 if not usable and name.foreign and share == 'x' and not name.reenters then
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), 1 }
-end
-if not usable then
+elseif not usable then
   -- Of another kind, but those may all have died.
   return { ARGV[1], name.more and 'MORE' or 'WRONG_KIND' }
 end
@@ -52,21 +50,23 @@ if ends > name.now and flag == 'r' then
   return { ARGV[1], 'REVOKED' }
 end
 local holds = ends > name.now and flag == ''
-if ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) or redis.call('EXISTS', KEYS[3]) == 1 then
+local has_left = before and before[2] or not before and redis.call('EXISTS', KEYS[3]) == 1
+if has_left or ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) then
   settle(name)
   return { ARGV[1], 'GONE' }
 end
-advance(name)
+if select(2, advance(name)) then
+  ends, flag = lease_of(name, share, claim)
+end
 if not holds and is_over_limit(name, share) then
   settle(name)
   return { ARGV[1], 'OVER_LIMIT', name.limit }
 end
-local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[8] == '1')
-local polls = ARGV[11] == 'poll'
-if not granted and not waits_for_itself and not name.more and not polls and ARGV[11] ~= '0' then
+local granted, waits_for_itself = enter(name, share, claim, ttl, ARGV[8] == '1', ends, flag)
+if not granted and not waits_for_itself and not name.more and ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then
   return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))
 end
-if polls and not granted then
+if ARGV[11] == 'poll' and not granted then
   ask_for_wake(name)
 end
 settle(name)

@@ -8,7 +8,7 @@ local function inflate(name)
   if not alone then
     return
   end
-  redis.call('ZADD', name.holders, text_of(alone.ends), member_of(alone.flag, alone.share, alone.claim))
+  put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))
   name.longest = math.max(name.longest or 0, alone.ends - name.now)
   if alone.share ~= 'x' and alone.flag ~= 'c' then
     own(name, alone.claim, 1, alone.token)
@@ -31,7 +31,7 @@ local function admit(name, share, claim, ttl)
   if not is_taken(name) then
     -- Whatever lies there the marker does not count: a node of a cluster may have kept it from a time when it had the slot before.
     redis.call('DEL', name.holders)
-    name.fresh = true
+    name.emptied = true
   end
   name.changed = true
   if share == 'x' then
@@ -40,7 +40,7 @@ local function admit(name, share, claim, ttl)
     name.parts, token = name.parts + weight_of(share), own(name, claim, 1, token)
     name.limit = name.limit or limit_of(share)
   end
-  redis.call('ZADD', name.holders, text_of(name.now + ttl), member_of('', share, claim))
+  put(name, name.now + ttl, member_of('', share, claim))
   name.longest = math.max(name.longest or 0, ttl)
   return token
 end
@@ -50,8 +50,7 @@ local function go_on(name, share, claim, ends, ttl)
   if name.alone then
     arm(name.main, ttl)
   else
-    ends = text_of(math.max(ends, name.now + ttl))
-    redis.call('ZADD', name.holders, ends, member_of('', share, claim))
+    put(name, math.max(ends, name.now + ttl), member_of('', share, claim))
     name.longest = math.max(name.longest or 0, ttl)
   end
 end
@@ -65,9 +64,10 @@ local function dismiss(name, share, claim, cooldown)
   end
   if cooldown > 0 then
     -- First what is added: a key that was empty for a moment would have no end.
-    redis.call('ZADD', name.holders, text_of(name.now + cooldown), member_of('c', share, claim))
+    put(name, name.now + cooldown, member_of('c', share, claim))
   end
   redis.call('ZREM', name.holders, member_of(flag, share, claim))
+  name.first_end = nil
   uncount(name, flag, share, claim)
   if cooldown > 0 then
     name.exclusive = name.exclusive + (share == 'x' and 1 or 0)

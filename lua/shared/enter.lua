@@ -14,10 +14,10 @@ local function read_for(name, as_a_write)
   return readable and (name.found or name.kind) == name.kind, fault
 end
 
--- Lets `claim` hold `name` for `ttl` ms, at least if it does already; `polled` says that others of its client poll the name. It is let
--- in if its owner holds, and otherwise if it fits and nobody waits. Its token; or nil, and whether it would wait for its own owner.
-local function enter(name, share, claim, ttl, polled_by_client)
-  local ends, flag = lease_of(name, share, claim)
+-- Lets `claim` hold `name` for `ttl` ms, at least if it does already, until `ends` and with this `flag`; `polled_by_client` says that others of
+-- its client poll the name. It is let in if its owner holds, and otherwise if it fits and nobody waits. Its token; or nil, and whether it
+-- would wait for its own owner.
+local function enter(name, share, claim, ttl, polled_by_client, ends, flag)
   if ends > name.now and flag == '' then
     go_on(name, share, claim, ends, ttl)
     return token_of(name, share, claim)
@@ -25,6 +25,7 @@ local function enter(name, share, claim, ttl, polled_by_client)
   if ends > 0 and ends <= name.now then
     -- Its lease has ended, and it is still counted.
     redis.call('ZREM', name.holders, member_of(flag, share, claim))
+    name.first_end = nil
     uncount(name, flag, share, claim)
   end
   local nested, waits_for_itself = is_nested(name, share, claim)

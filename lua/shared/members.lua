@@ -48,7 +48,11 @@ end
 -- not arm the queue, nor those of claims that take all of the name its state: these may end before it.
 local function keep(name)
   local life, least = math.max(MEMORY, name.longest or 0), name.waits and name.queue or (name.parts or 0) > 0 and name.state
-  if name.fresh or name.left < life or least and redis.call('PTTL', least) < life then
+  if name.emptied and not name.fresh and name.left >= life + 1000 then
+    -- Of what was made anew: it ends before the marker.
+    redis.call('PEXPIRE', name.holders, text_of(name.left - 1000))
+  end
+  if name.fresh or name.left < life + (name.emptied and 1000 or 0) or least and redis.call('PTTL', least) < life then
     life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
     for _, key in ipairs({ name.holders, name.state, name.queue or name.holders, name.main }) do
       redis.call('PEXPIRE', key, life)

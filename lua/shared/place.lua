@@ -1,7 +1,7 @@
 -- shared/place: one waiter in a queue, see shared/queue.
 
--- The place of the waiter `member` in the queue of `name`, 1 for the next; nil if it has none, or has died and now lost it. Its
--- `entry` is read unless given.
+-- The place of the waiter `member` in the queue of `name`, 1 for the next, and its entry; nil if it has none, or has died and now lost
+-- it. Its `entry` is read unless given.
 local function place_of(name, member, entry)
   local rank = name.waits and redis.call('ZRANK', name.queue, member)
   if not rank then
@@ -14,13 +14,12 @@ local function place_of(name, member, entry)
     withdraw(name, member)
     return nil
   end
-  return rank + 1
+  return rank + 1, entry
 end
 
--- Notes that the waiter `claim` of `name` is alive, as this `request` says.
-local function hear(name, claim, request)
-  local before = read_waiter(redis.call('HGET', name.state, claim)) or 0
-  local ends = math.max(before, name.now + name.waiter_ttl)
+-- Notes that the waiter `claim` of `name`, whose `entry` was this, is alive, as this `request` says.
+local function hear(name, claim, request, entry)
+  local ends = math.max(read_waiter(entry) or 0, name.now + name.waiter_ttl)
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', ends, request))
 end
 
@@ -34,17 +33,17 @@ local function first_end(name)
   if name.alone then
     return name.alone.left
   end
-  local first = redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')
-  return math.max(tonumber(first[2] or 0) - name.now, 0)
+  local first = name.first_end or tonumber(redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')[2] or 0)
+  return math.max(first - name.now, 0)
 end
 
 -- Lets `claim` wait for `name`, and writes that down: its place is kept, or it joins at the end if fewer than `limit` wait, negative: any
 -- number. What `request` is answered.
 local function stand(name, share, claim, request, limit)
   local member = member_of('', share, claim)
-  local left, place = first_end(name), place_of(name, member)
+  local left, place, entry = first_end(name), place_of(name, member)
   if place then
-    hear(name, claim, request)
+    hear(name, claim, request, entry)
     settle(name)
     return { request, 'WAITING', left, place, other_limit(name, share) }
   end
@@ -59,8 +58,7 @@ local function stand(name, share, claim, request, limit)
   local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
   redis.call('ZADD', name.queue, text_of(tonumber(last[2] or 0) + 1), member)
   name.fresh, name.limit = name.fresh or not name.waits, name.limit or limit_of(share)
-  name.waits = true
-  mark_seen(name)
+  name.waits, name.looked = true, true
   hear(name, claim, request)
   settle(name)
   return { request, 'WAITING', left, length + 1, other_limit(name, share) }

@@ -56,10 +56,3 @@ local function read_name(name, as_a_write)
   return read_queue(name)
 end
 
--- Notes that the queue of `name`, which is not empty, has been looked at.
-local function mark_seen(name)
-  redis.call('HSET', name.state, 'seen', text_of(name.now))
-  if name.grace then
-    redis.call('HSET', name.state, 'grace', name.grace)
-  end
-end

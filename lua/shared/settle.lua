@@ -31,14 +31,26 @@ end
 
 -- Takes out claims of the inflated `name` whose leases have ended, and sets `more` if there may be others.
 local function bury(name)
+  if name.first_end > name.now then
+    return
+  end
   local dead = redis.call('ZRANGEBYSCORE', name.holders, '0', text_of(name.now), 'LIMIT', 0, DEAD_HOLDERS)
   name.more = #dead == DEAD_HOLDERS
   if #dead > 0 then
     redis.call('ZREM', name.holders, unpack(dead))
+    name.first_end = nil
     for _, member in ipairs(dead) do
       uncount(name, parts_of(member))
     end
     save(name)
+  end
+end
+
+-- Notes that the queue of `name`, which is not empty, has been looked at.
+local function mark_seen(name)
+  redis.call('HSET', name.state, 'seen', text_of(name.now))
+  if name.grace then
+    redis.call('HSET', name.state, 'grace', name.grace)
   end
 end
 
@@ -51,6 +63,9 @@ local function settle(name)
     return name.polled and wake(name.channel, 'free') or '1'
   end
   if name.inflated then
+    if name.looked and name.waits then
+      mark_seen(name)
+    end
     save(name)
     keep(name)
   end

@@ -1,5 +1,6 @@
 -- shared/standing: the claims that stand under a name, those that have left and cool down among them. A `name` here is a table:
--- its keys `main`, `counter`, `holders`, `queue` and `state`, its `kind` and whether that `reenters`, and the caller's `floor`.
+-- its keys `main`, `counter`, `holders`, `queue` and `state`, its `kind` and whether that `reenters`, the caller's `floor`, and the `value` if
+-- that has been read.
 --
 -- While one claim holds, its value says everything, see shared/value. A name that several hold, or for which others wait, is
 -- *inflated*: the value is `<kind> * <exclusive> <live> <parts> <token> <flags> <owner>`, and the other keys, which mean nothing
@@ -14,17 +15,24 @@
 -- a HASH; of it belong here `o:<owner>` -> `<claims> <token>` of an owner whose claims take parts, or, in a kind that does not let
 -- owners in again, `o:<claim>`.
 
+-- Lets the claim of a member of `holders` stand under the inflated `name` until `ends`.
+local function put(name, ends, member)
+  redis.call('ZADD', name.holders, text_of(ends), member)
+  name.first_end = nil
+end
+
 -- Reads what the marker `value` says, `left` ms before its end. As read_standing.
 local function read_inflated(name, value, left)
   local kind, exclusive, live, parts, limit, token, flags, owner =
     string.match(value, '^(%l+) %* (%d+) (%d+) (%d+)/?(%d*) (%d+) %-(%l*) (%S+)$')
-  local last = kind and redis.pcall('ZRANGE', name.holders, -1, -1, 'WITHSCORES')
-  if not kind or last.err then
-    return false, kind and not string.find(last.err, 'WRONGTYPE', 1, true) and last or nil
+  local first = kind and redis.pcall('ZRANGE', name.holders, 0, 0, 'WITHSCORES')
+  if not kind or first.err then
+    return false, kind and not string.find(first.err, 'WRONGTYPE', 1, true) and first or nil
   end
   name.found, name.inflated, name.left, name.limit = kind, true, left, tonumber(limit)
   name.polled, name.reenters = string.find(flags, 'p', 1, true) and true, string.find(flags, 'e', 1, true) and true
-  if #last > 0 then
+  name.first_end = tonumber(first[2] or 0)
+  if #first > 0 then
     -- Where the holders were deleted by hand nobody stands, whatever was counted.
     name.exclusive, name.live, name.parts = tonumber(exclusive), tonumber(live), tonumber(parts)
     name.token, name.owner = token ~= '0' and token or nil, owner ~= '-' and owner or nil
@@ -37,7 +45,10 @@ end
 -- the server, to be returned as it is: "not allowed" must not look like "not held". Read `as_a_write`, it begins with one that
 -- changes nothing. `found` is the kind of what stands there.
 local function read_standing(name, as_a_write)
-  local value, fault = read_value(name.main, as_a_write and AS_A_WRITE or 'GET')
+  local value, fault = name.value, nil
+  if not value or as_a_write then
+    value, fault = read_value(name.main, as_a_write and AS_A_WRITE or 'GET')
+  end
   local left = value and redis.call('PTTL', name.main)
   -- Read behind what is left, so that the end that follows from both is not before the lease's.
   name.now_us = server_now()

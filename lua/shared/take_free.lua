@@ -1,9 +1,12 @@
 -- shared/take_free: the acquisition of a free name, in front of everything that only other names need. It stands before the
 -- functions of the other fragments, which cost time to make.
 
+-- What stands under the main key, and the tombstone, of which other types count as nothing. Nil for a repeat.
+local before
+
 if ARGV[5] == '0' then
-  local found = redis.call('MGET', KEYS[1], KEYS[3])
-  if not found[1] and not found[2] then
+  before = redis.call('MGET', KEYS[1], KEYS[3])
+  if not before[1] and not before[2] then
     local token = draw_again(KEYS[2], ARGV[4]) or draw_token(KEYS[2], ARGV[4], server_now())
     local value = table.concat({ ARGV[6], ' ', ARGV[7], ' ', ARGV[2], ' ', token, ARGV[8] == '1' and 'p' or nil })
     -- Another type is read as if nothing were there, and is not overwritten.

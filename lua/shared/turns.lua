@@ -14,9 +14,11 @@ local function is_over_limit(name, share)
 end
 
 -- Lets in the waiters in front of the queue of `name`, as many as fit, each for a waiter ttl of its own at least, and tells its
--- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may. '0' if the server refused a message.
+-- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may. '0' if the server refused a
+-- message; and whether anybody was let in.
 local function advance(name)
-  local told = '1'
+  local told, granted = '1', false
+  name.looked = true
   while name.waits do
     local member, request, ends = next_waiter(name)
     if not member or is_taken(name) and name.more then
@@ -39,12 +41,11 @@ local function advance(name)
     if token and tell_granted(name, claim, token, request) == '0' then
       told = '0'
     end
+    granted = granted or token
   end
-  if name.waits then
-    mark_seen(name)
-  elseif not is_taken(name) then
+  if not name.waits and not is_taken(name) then
     -- That was the limit of those who were there.
     name.limit = nil
   end
-  return told
+  return told, granted
 end

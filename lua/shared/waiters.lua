@@ -18,8 +18,8 @@ end
 local function withdraw(name, ...)
   local gone = redis.call('ZREM', name.queue, ...)
   redis.call('HDEL', name.state, unpack(claims_of({ ... })))
-  name.head = nil
-  name.waits = redis.call('EXISTS', name.queue) == 1
+  name.head, name.entry = redis.call('ZRANGE', name.queue, 0, 0)[1], nil
+  name.waits = name.head ~= nil
   if not name.waits then
     redis.call('HDEL', name.state, 'seen', 'grace')
   end
@@ -41,11 +41,11 @@ end
 -- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
 -- if that is one alive, its last executed request, and until when it is alive.
 local function next_waiter(name)
-  -- Most often the first is alive and known, and a long queue need not be read.
-  local members, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
-  if not name.head then
-    members, entries, dead = first_waiters(name, 0)
+  -- Most often the first is alive, and a long queue need not be read.
+  if name.entry == nil then
+    name.entry = redis.call('HGET', name.state, claims_of({ name.head })[1])
   end
+  local members, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
   if dead > 0 then
     members, entries, dead = first_waiters(name, budget)
     name.more = name.more or dead > budget

@@ -144,15 +144,15 @@ impl Effort {
         limit: Duration::from_secs(150),
     };
 
-    /// Within a quarter of an hour.
+    /// Within half an hour.
     const FULL: Self = Self {
         rounds: 21,
         pairs: 1_000,
         hand_overs: 100,
-        leases: &[100_000, 30_000, 10_000, 1_000],
+        leases: &[100_000, 10_000, 1_000],
         waiters: &[100_000, 10_000],
         names: 10_000,
-        periods: 3,
+        periods: 2,
         peer_millis: 400,
         limit: Duration::from_secs(900),
     };

@@ -223,15 +223,15 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_passes_the_queue",
         &lock::ACQUIRE,
-        "\nadvance(name)\nif not holds",
-        "\nname.waits = false\nif not holds",
+        "\nif select(2, advance(name)) then",
+        "\nname.waits = false\nif false then",
         Where::Queue,
     ),
     mutant(
         "fair_acquire_repeated_loses_its_place",
         &lock::ACQUIRE,
-        "  local left, place = first_end(name), place_of(name, member)\n",
-        "  redis.call('ZREM', name.queue, member)\n  local left, place = first_end(name), place_of(name, member)\n",
+        "  local left, place, entry = first_end(name), place_of(name, member)\n",
+        "  redis.call('ZREM', name.queue, member)\n  local left, place, entry = first_end(name), place_of(name, member)\n",
         Where::Queue,
     ),
     mutant(
@@ -244,7 +244,7 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_ignores_the_tombstone",
         &lock::ACQUIRE,
-        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "has_left or ",
         "",
         Where::Queue,
     ),
@@ -276,8 +276,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_acquire_ignores_the_tombstone",
         &lock::ACQUIRE,
-        "if not found[1] and not found[2] then",
-        "if not found[1] then",
+        "if not before[1] and not before[2] then",
+        "if not before[1] then",
         Where::Small,
     ),
     mutant(
@@ -339,22 +339,22 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_acquire_ignores_the_tombstone",
         &lock::ACQUIRE,
-        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "has_left or ",
         "",
         Where::Small,
     ),
     mutant(
         "reentrant_acquire_repeated_does_not_arm",
         &lock::ACQUIRE,
-        "text_of(math.max(ends, name.now + ttl))",
-        "text_of(ends)",
+        "put(name, math.max(ends, name.now + ttl)",
+        "put(name, ends",
         Where::Small,
     ),
     mutant(
         "fair_acquire_shortens_a_grant",
         &lock::ACQUIRE,
-        "ends = text_of(math.max(ends, name.now + ttl))",
-        "ends = text_of(name.now + ttl)",
+        "put(name, math.max(ends, name.now + ttl)",
+        "put(name, name.now + ttl",
         Where::Queue,
     ),
     mutant(
@@ -416,15 +416,15 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_inflation_forgets_the_first_claim",
         &lock::ACQUIRE,
-        "  redis.call('ZADD', name.holders, text_of(alone.ends), member_of(alone.flag, alone.share, alone.claim))\n",
+        "  put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))\n",
         "",
         Where::Small,
     ),
     mutant(
         "reentrant_inflation_gives_the_first_claim_a_whole_lease",
         &lock::ACQUIRE,
-        "text_of(alone.ends), member_of(alone.flag",
-        "text_of(name.now + 1000), member_of(alone.flag",
+        "alone.ends, member_of(alone.flag",
+        "name.now + 1000, member_of(alone.flag",
         Where::Small,
     ),
     mutant(
@@ -451,8 +451,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "fair_heartbeat_shortens_a_grant",
         &lock::HEARTBEAT,
-        "text_of(math.max(ends, name.now + ttl))",
-        "text_of(name.now + ttl)",
+        "put(name, math.max(ends, name.now + ttl)",
+        "put(name, name.now + ttl",
         Where::Queue,
     ),
     mutant(

@@ -16,14 +16,14 @@ pub const ELECTION: &[Mutant] = &[
     mutant(
         "election_proclaim_gives_the_leader_a_whole_lease",
         &election::PROCLAIM,
-        "text_of(alone.ends), member_of(alone.flag",
-        "text_of(name.now + 1000), member_of(alone.flag",
+        "alone.ends, member_of(alone.flag",
+        "name.now + 1000, member_of(alone.flag",
         Where::Election,
     ),
     mutant(
         "election_proclaim_forgets_the_leader",
         &election::PROCLAIM,
-        "  redis.call('ZADD', name.holders, text_of(alone.ends), member_of(alone.flag, alone.share, alone.claim))\n",
+        "  put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))\n",
         "",
         Where::Election,
     ),

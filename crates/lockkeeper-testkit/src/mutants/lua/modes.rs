@@ -79,7 +79,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_acquire_ignores_the_tombstone",
         &lock::ACQUIRE,
-        " or redis.call('EXISTS', KEYS[3]) == 1",
+        "has_left or ",
         "",
         Where::Conversions,
     ),
@@ -139,8 +139,8 @@ pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "rwlock_readers_share_the_lease_of_the_last",
         &lock::ACQUIRE,
-        "  redis.call('ZADD', name.holders, text_of(name.now + ttl), member_of('', share, claim))\n",
-        "  redis.call('ZADD', name.holders, text_of(name.now + ttl), member_of('', share, claim))\n  for _, other in ipairs(redis.call('ZRANGE', name.holders, 0, -1)) do\n    redis.call('ZADD', name.holders, text_of(name.now + ttl), other)\n  end\n",
+        "  put(name, name.now + ttl, member_of('', share, claim))\n",
+        "  put(name, name.now + ttl, member_of('', share, claim))\n  for _, other in ipairs(redis.call('ZRANGE', name.holders, 0, -1)) do\n    redis.call('ZADD', name.holders, text_of(name.now + ttl), other)\n  end\n",
         Where::UnequalLeases,
     ),
     mutant(
