@@ -80,6 +80,7 @@ const NOT_LOCKS: [&str; 7] = [
 /// Members for development only.
 const UNPUBLISHED: [&str; 5] = [
     "lockkeeper-examples",
+    "lockkeeper-examples-sql",
     "lockkeeper-testkit",
     "lockkeeper-tests",
     "lockkeeper-threads",
