@@ -1,5 +1,5 @@
 //! How code of yours that uses locks is tested: on `memory://`, with paused time, so that an hour of leases passes in a
-//! millisecond and every run is the same.
+//! millisecond and every run is the same; with faults at the moment at which you want them, and errors that you make.
 //!
 //! The tests are at the end of this file: `cargo test -p lockkeeper-examples --example testing_your_code`. The program itself,
 //! `cargo run --example testing_your_code`, does the work once; add `-- --url redis://127.0.0.1:6379` for a server.
@@ -46,11 +46,25 @@ impl Billing {
     }
 }
 
+/// How the program ends, as `sysexits.h` has it: whoever started it may try again later, or need not.
+fn exit_code(error: &Error) -> u8 {
+    match error.is_transient() {
+        true => 75,
+        false => 70,
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let place = Place::open("testing_your_code").await?;
     let billing = Billing::new(place.client.clone());
-    let sent = billing.send(6, Duration::from_millis(10)).await?;
+    let sent = match billing.send(6, Duration::from_millis(10)).await {
+        Ok(sent) => sent,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(exit_code(&error).into());
+        }
+    };
     anyhow::ensure!(sent == Some(6), "sent {sent:?}");
     Story::new().tell("billing", "sent 6 invoices; the tests send them for hours");
     place.close().await
@@ -58,6 +72,11 @@ async fn main() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lockkeeper::StoreError;
+    use lockkeeper::memory::{Faults, MemoryStore};
+
     use super::*;
 
     const TEN_MINUTES: Duration = Duration::from_secs(600);
@@ -91,5 +110,50 @@ mod tests {
         };
         let (sent, revoked) = tokio::join!(billing.send(6, TEN_MINUTES), operator);
         assert_eq!((sent.unwrap(), revoked.unwrap()), (Some(2), 1));
+    }
+
+    /// A client that can have faults, and the server behind it.
+    fn with_faults() -> (Faults, Billing, MemoryStore) {
+        let server = MemoryStore::new();
+        let store = server.sibling();
+        let faults = store.faults();
+        let client = Client::builder().build(Arc::new(store)).unwrap();
+        (faults, Billing::new(client), server)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_stops_the_sending_and_another_process_goes_on() {
+        let (faults, billing, server) = with_faults();
+        let outage = async {
+            sleep(2 * TEN_MINUTES + Duration::from_secs(1)).await;
+            faults.disconnect();
+        };
+        let (sent, ()) = tokio::join!(billing.send(6, TEN_MINUTES), outage);
+        assert_eq!(sent.unwrap(), Some(2));
+        let error = billing.send(4, TEN_MINUTES).await.unwrap_err();
+        assert_eq!(exit_code(&error), 75);
+
+        // Nobody could tell the server that the lock is free, so it is when the lease is over.
+        sleep(Duration::from_secs(30)).await;
+        let other = Billing::new(Client::builder().build(Arc::new(server)).unwrap());
+        assert_eq!(other.send(4, TEN_MINUTES).await.unwrap(), Some(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_reply_stops_nothing() {
+        let (faults, billing, _server) = with_faults();
+        faults.lose_reply();
+        assert_eq!(billing.send(6, TEN_MINUTES).await.unwrap(), Some(6));
+    }
+
+    #[test]
+    fn it_is_tried_again_where_that_helps() {
+        let busy = Error::timeout("billing", TEN_MINUTES);
+        let silent = Error::backend("acquire lock", StoreError::unknown("timed out"));
+        let forbidden = Error::backend("acquire lock", StoreError::refused("NOPERM"));
+        assert_eq!(
+            [busy, silent, forbidden].map(|it| exit_code(&it)),
+            [75, 75, 70]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What people and tools see: inspecting, revoking, listing, events, rights, bad input.
 
 mod admin;
+mod faults;
 mod input;
 mod listing;
 mod metrics;

@@ -78,8 +78,9 @@ const NOT_LOCKS: [&str; 7] = [
 ];
 
 /// Members for development only.
-const UNPUBLISHED: [&str; 5] = [
+const UNPUBLISHED: [&str; 6] = [
     "lockkeeper-examples",
+    "lockkeeper-examples-sql",
     "lockkeeper-testkit",
     "lockkeeper-tests",
     "lockkeeper-threads",

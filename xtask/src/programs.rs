@@ -24,6 +24,9 @@ pub(crate) const OPTIMISED: [&str; 4] = [
     "profile.test.package.lockkeeper-threads.opt-level=2",
 ];
 
+/// The example with a database, whose build takes longer than a contributor should wait for: its package, and its name.
+pub(crate) const WITH_DATABASE: (&str, &str) = ("lockkeeper-examples-sql", "sql_fencing");
+
 /// A program of tests.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {

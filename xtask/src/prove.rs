@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::check;
+use crate::examples;
 use crate::house::{House, root};
-use crate::programs::{self, Built, OPTIMISED, Program};
+use crate::programs::{self, Built, OPTIMISED, Program, WITH_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
 use crate::suite::Suite;
@@ -98,6 +99,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let built = steps.run("build all tests, optimised", || {
         programs::build(&[], &OPTIMISED)
     })?;
+    examples::run_built(steps, &built, &[], Some(WITH_DATABASE.1))?;
     let proved = steps.run("long searches, histories and mutants", || long(&built))?;
     let joined = servers::joined(&others)?;
     steps.run("the embedded engine beside all servers", || {

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::check;
 use crate::examples;
-use crate::programs::{self, FEATURES};
+use crate::programs::{self, FEATURES, WITH_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
 use crate::suite::Suite;
@@ -32,7 +32,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     if all {
         check::without_compiling(steps)?;
     }
-    let built = steps.run("build all tests and examples", || programs::build(&[], &[]))?;
+    let without = ["--exclude", WITH_DATABASE.0];
+    let built = steps.run("build all tests and examples", || {
+        programs::build(&without, &[])
+    })?;
     let mut suite = Suite::new(&options.only);
     if options.again {
         suite.set(servers::KEPT_VARIABLE, servers::kept()?);
@@ -54,7 +57,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         let once = ["--exclude", "lockkeeper-threads"];
         command
             .args(["test", "--workspace", FEATURES, "--doc"])
-            .args(once);
+            .args(once)
+            .args(without);
         execute(&mut command)
     })?;
     examples::run_built(steps, &built, &servers, None)

@@ -34,6 +34,32 @@ pub struct Leader {
 }
 
 impl Leader {
+    /// A claim that leads by this term, known by this value and of which nothing else is known: for a test of your own code, which sets
+    /// what it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lockkeeper_core::FencingToken;
+    /// use lockkeeper_election::Leader;
+    ///
+    /// let claim = "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68";
+    /// let mut leader = Leader::new(FencingToken::new(7), "10.0.0.1:8080", claim);
+    /// leader.label = Some("db2:811".to_owned());
+    /// ```
+    pub fn new(term: FencingToken, value: impl Into<String>, claim: impl Into<String>) -> Self {
+        let claim = claim.into();
+        Self {
+            term,
+            value: value.into(),
+            label: None,
+            since: None,
+            owner: Owner::of_claim(&claim),
+            claim,
+            number: 1,
+        }
+    }
+
     /// Asks who leads.
     pub(crate) async fn of(target: &Target) -> Result<Option<Self>> {
         let reply = target
@@ -58,9 +84,7 @@ impl Leader {
         let is_known = reply.status() == Status::Leader && times > 0;
         Some(Self {
             term: FencingToken::new(number(0)?),
-            owner: claim
-                .split_once('/')
-                .and_then(|(owner, _)| owner.parse().ok()),
+            owner: Owner::of_claim(&claim),
             claim,
             number: times,
             since: SystemTime::UNIX_EPOCH

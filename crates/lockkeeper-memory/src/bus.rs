@@ -22,6 +22,8 @@ enum Reader {
 pub(crate) struct Bus {
     next: ConnectionId,
     readers: BTreeMap<ConnectionId, Reader>,
+    /// Those that are taken away for a time, by an injected fault.
+    down: BTreeSet<ConnectionId>,
     /// Ordered, so that the order of delivery is the same in every run.
     channels: BTreeMap<String, BTreeSet<ConnectionId>>,
     pub(crate) muted: bool,
@@ -38,6 +40,7 @@ impl Bus {
 
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.readers.remove(&connection);
+        self.down.remove(&connection);
         self.channels.retain(|_, listeners| {
             listeners.remove(&connection);
             !listeners.is_empty()
@@ -46,6 +49,22 @@ impl Bus {
 
     pub(crate) fn is_connected(&self, connection: ConnectionId) -> bool {
         self.readers.contains_key(&connection)
+    }
+
+    pub(crate) fn is_down(&self, connection: ConnectionId) -> bool {
+        self.down.contains(&connection)
+    }
+
+    /// Takes a connection away, or brings it back with its subscriptions; its reader is told.
+    pub(crate) fn set_down(&mut self, connection: ConnectionId, down: bool) {
+        let (changed, event) = match down {
+            true => (self.down.insert(connection), Event::Disconnected),
+            false => (self.down.remove(&connection), Event::Reconnected),
+        };
+        if let (true, Some(Reader::One(sender))) = (changed, self.readers.get(&connection)) {
+            // A reader that went away has no use for it.
+            let _ = sender.send(event);
+        }
     }
 
     /// The events of a connection from now on; `None` if somebody has them, or it is closed.
@@ -78,8 +97,8 @@ impl Bus {
 
     /// How many connections listen on a channel.
     pub(crate) fn listening(&self, channel: &[u8]) -> usize {
-        let listeners = str::from_utf8(channel).map(|channel| self.channels.get(channel));
-        listeners.ok().flatten().map_or(0, BTreeSet::len)
+        let channel = str::from_utf8(channel).ok();
+        channel.map_or(0, |channel| self.listeners(channel).count())
     }
 
     /// How many messages have reached a reader so far.
@@ -93,18 +112,23 @@ impl Bus {
         let Ok(channel) = str::from_utf8(channel) else {
             return 0;
         };
-        let Some(listeners) = self.channels.get(channel) else {
-            return 0;
-        };
-        if !self.muted {
-            for connection in listeners {
-                if let Some(Reader::One(sender)) = self.readers.get(connection) {
-                    // A reader that went away has no use for it.
-                    let _ = sender.send(Event::message(channel, payload));
-                    self.delivered.set(self.delivered.get() + 1);
-                }
+        let mut listening = 0;
+        for connection in self.listeners(channel) {
+            listening += 1;
+            if !self.muted
+                && let Some(Reader::One(sender)) = self.readers.get(connection)
+            {
+                // A reader that went away has no use for it.
+                let _ = sender.send(Event::message(channel, payload));
+                self.delivered.set(self.delivered.get() + 1);
             }
         }
-        listeners.len()
+        listening
+    }
+
+    /// Those that listen on a channel, in order.
+    fn listeners(&self, channel: &str) -> impl Iterator<Item = &ConnectionId> {
+        let listeners = self.channels.get(channel).into_iter().flatten();
+        listeners.filter(|connection| !self.down.contains(connection))
     }
 }

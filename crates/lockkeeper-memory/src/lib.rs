@@ -26,6 +26,7 @@
 
 mod bus;
 mod command;
+mod faults;
 mod interpreter;
 mod keyspace;
 mod resp;
@@ -34,5 +35,6 @@ mod sorted_set;
 mod store;
 mod wall_clock;
 
+pub use faults::Faults;
 pub use keyspace::Snapshot;
 pub use store::MemoryStore;

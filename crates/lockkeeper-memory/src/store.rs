@@ -9,7 +9,8 @@ use lockkeeper_core::clock::{Clock, TokioClock};
 use lockkeeper_core::store::{Call, Event, Form, Replicated, Reply, Store, StoreError, Value};
 use tokio::sync::mpsc;
 
-use crate::bus::ConnectionId;
+use crate::bus::{Bus, ConnectionId};
+use crate::faults::Faults;
 use crate::interpreter::Run;
 use crate::keyspace::Snapshot;
 use crate::resp::Resp;
@@ -28,6 +29,7 @@ const HOPS: usize = 2;
 pub struct MemoryStore {
     server: Arc<Server>,
     connection: ConnectionId,
+    faults: Faults,
     clock: Arc<dyn Clock>,
 }
 
@@ -88,6 +90,7 @@ impl MemoryStore {
     fn connect(server: Arc<Server>) -> Self {
         let connection = server.at_present().database.bus.connect();
         Self {
+            faults: Faults::of(&server, connection),
             server,
             connection,
             clock: Arc::new(TokioClock::new()),
@@ -224,9 +227,43 @@ impl MemoryStore {
         self.server.at_present().restart_empty();
     }
 
+    /// Injects faults into the client that this store serves, for tests of your own code: taken before the store goes to that client.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use lockkeeper_core::Client;
+    /// use lockkeeper_memory::MemoryStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// let store = MemoryStore::new();
+    /// let faults = store.faults();
+    /// let client = Client::builder().build(Arc::new(store))?;
+    ///
+    /// faults.refuse("NOPERM this user has no permissions to run the 'evalsha' command");
+    /// let error = client.inspect("report").await.unwrap_err();
+    /// assert!(error.to_string().contains("NOPERM"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
+    }
+
     fn disconnect(&self) {
         let mut state = self.server.at_present();
         state.database.bus.disconnect(self.connection);
+    }
+
+    fn check_connected(&self, bus: &Bus) -> Result<(), StoreError> {
+        if !bus.is_connected(self.connection) {
+            return Err(StoreError::not_sent("the store is closed"));
+        }
+        if bus.is_down(self.connection) {
+            return Err(StoreError::not_sent("disconnected, by an injected fault"));
+        }
+        Ok(())
     }
 
     /// What a script answers, and whether it has sent a message that somebody reads.
@@ -237,9 +274,8 @@ impl MemoryStore {
         let request = std::iter::once(&*request);
         let args: Vec<&str> = request.chain(call.item.args.iter()).collect();
         let mut state = self.server.at_present();
-        if !state.database.bus.is_connected(self.connection) {
-            return Err(closed());
-        }
+        self.check_connected(&state.database.bus)?;
+        self.faults.before()?;
         let before = state.database.bus.delivered();
         let reply: Resp = match call.form {
             Form::Sha => state.evalsha(script.sha1, &keys, &args),
@@ -262,18 +298,22 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
-        let answer = self.run(&call);
+        let (answer, told) = match self.run(&call) {
+            Ok((reply, told)) => (Ok(reply), told),
+            Err(error) => (Err(error), false),
+        };
+        let answer = self.faults.after(answer, call.timeout).await;
         // Over a network every call lets other tasks run. Here a loop of calls would starve them, so it counts as work; and
         // whoever was told something comes before the next call of the one who told it.
         // After the effect, never before: the order of calls is that of their first polls.
-        if let Ok((_, true)) = &answer {
+        if told {
             for _ in 0..HOPS {
                 tokio::task::yield_now().await;
             }
         } else {
             tokio::task::consume_budget().await;
         }
-        answer.map(|(reply, _)| reply)
+        answer
     }
 
     /// There are no replicas to wait for.
@@ -289,9 +329,7 @@ impl Store for MemoryStore {
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         let mut state = self.server.at_present();
         let bus = &mut state.database.bus;
-        if !bus.is_connected(self.connection) {
-            return Err(closed());
-        }
+        self.check_connected(bus)?;
         bus.subscribe(self.connection, channel);
         Ok(())
     }
@@ -299,9 +337,7 @@ impl Store for MemoryStore {
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError> {
         let mut state = self.server.at_present();
         let bus = &mut state.database.bus;
-        if !bus.is_connected(self.connection) {
-            return Err(closed());
-        }
+        self.check_connected(bus)?;
         bus.unsubscribe(self.connection, channel);
         Ok(())
     }
@@ -340,10 +376,6 @@ impl fmt::Debug for MemoryStore {
             .field("connection", &self.connection)
             .finish_non_exhaustive()
     }
-}
-
-fn closed() -> StoreError {
-    StoreError::not_sent("the store is closed")
 }
 
 #[cfg(test)]

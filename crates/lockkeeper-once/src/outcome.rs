@@ -53,6 +53,25 @@ pub enum OnceError<E, V = Vec<u8>> {
     Lock(Error),
 }
 
+impl<E, V> OnceError<E, V> {
+    /// An [`OnceError::NotKept`]: the work has made this, and this is why it is not stored. For a test of your own code.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use lockkeeper_core::{Error, LossReason};
+    /// use lockkeeper_once::OnceError;
+    ///
+    /// let lost = Error::lost("report", LossReason::Expired);
+    /// let error = OnceError::<Infallible, _>::not_kept(b"receipt 1".to_vec(), lost);
+    /// assert!(error.to_string().ends_with(r#"lock "report" was lost: its deadline passed"#));
+    /// ```
+    pub const fn not_kept(value: V, error: Error) -> Self {
+        Self::NotKept { value, error }
+    }
+}
+
 impl<E, V> From<Error> for OnceError<E, V> {
     fn from(error: Error) -> Self {
         Self::Lock(error)

@@ -89,7 +89,8 @@
 //! # Testing your own code
 //!
 //! On `memory://` leases run on tokio's time, so the clients of one engine belong on one runtime: give each test an engine of
-//! its own, or a name of its own. A test with `start_paused = true` lets an hour of leases pass at once:
+//! its own, or a name of its own. Faults, like an outage or a lost reply, are injected by [`memory::Faults`], and every error can be
+//! made ([`Error::timeout`] and the others). A test with `start_paused = true` lets an hour of leases pass at once:
 //!
 //! ```
 //! use std::time::Duration;
@@ -108,6 +109,32 @@
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod url;
+
+/// The store behind `memory://`, for tests of your own code: what they may do to its server, and the faults that they may inject
+/// into a client.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lockkeeper::memory::MemoryStore;
+/// use lockkeeper::{Client, Mutex};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> lockkeeper::Result<()> {
+/// let store = MemoryStore::new();
+/// let faults = store.faults();
+/// let client = Client::builder().build(Arc::new(store))?;
+///
+/// faults.disconnect();
+/// let unreachable = Mutex::new(&client, "report").try_acquire().await;
+/// assert!(unreachable.is_err_and(|error| error.is_transient()));
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "memory")]
+pub mod memory {
+    pub use lockkeeper_core::store::Value;
+    pub use lockkeeper_memory::{Faults, MemoryStore, Snapshot};
+}
 
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{

@@ -31,6 +31,7 @@ fn good() -> House {
             member("lockkeeper-tests", &["fred"]),
             member("lockkeeper-threads", &["tokio"]),
             member("lockkeeper-examples", &["lockkeeper"]),
+            member("lockkeeper-examples-sql", &["lockkeeper-examples"]),
             member("xtask", &["clap"]),
         ],
         manifest: "[workspace]\nmembers = [\n    # published\n    \"lua\",  # scripts\n]\n"

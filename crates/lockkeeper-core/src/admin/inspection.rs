@@ -81,6 +81,35 @@ pub struct Inspection {
     pub waiters: Option<u64>,
 }
 
+impl Inspection {
+    /// What inspection shows of a name that nobody holds, and for which nobody waits: for a test of your own code, which sets what
+    /// it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lockkeeper_core::{FencingToken, Holder, Inspection};
+    ///
+    /// let free = Inspection::new("report");
+    /// assert_eq!((free.kind.as_deref(), free.waiters), (None, Some(0)));
+    ///
+    /// let mut held = Inspection::new("report");
+    /// held.kind = Some("mutex".to_owned());
+    /// held.token = Some(FencingToken::new(7));
+    /// held.holders.push(Holder::new("67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68"));
+    /// ```
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            kind: None,
+            token: None,
+            holders: Vec::new(),
+            limit: None,
+            waiters: Some(0),
+        }
+    }
+}
+
 /// Looks at a name, and asks who its holders are.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
     let mut seen = look(engine, name).await?;
@@ -113,17 +142,12 @@ fn keys_of(name: &Name) -> [String; 4] {
 /// Who waits for a name in a queue, in order, `most` at most.
 pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Waiter>> {
     let claims = waiting_claims(engine, name, most).await?;
-    let owned = claims.iter().map(|it| (owner_of(it), it.as_str()));
+    let owned = claims.iter().map(|it| (Owner::of_claim(it), it.as_str()));
     let said = Said::by(engine, name, owned).await?;
     let waiter = |claim: &str| {
-        let owner = owner_of(claim);
-        let (label, note) = said.of(owner, claim);
-        Waiter {
-            claim: claim.to_owned(),
-            owner,
-            label,
-            note,
-        }
+        let mut waiter = Waiter::new(claim);
+        (waiter.label, waiter.note) = said.of(waiter.owner, claim);
+        waiter
     };
     Ok(claims.iter().map(|it| waiter(it)).collect())
 }
@@ -171,22 +195,13 @@ pub(crate) async fn in_the_way(
 /// The owners of those who wait for a name in a queue, in order, `most` at most.
 pub(crate) async fn waiting_owners(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Owner>> {
     let claims = waiting_claims(engine, name, most).await?;
-    Ok(claims.iter().filter_map(|it| owner_of(it)).collect())
-}
-
-/// Whose claim it is, unless it is another library's.
-fn owner_of(claim: &str) -> Option<Owner> {
-    claim.split_once('/')?.0.parse().ok()
+    Ok(claims.iter().filter_map(|it| Owner::of_claim(it)).collect())
 }
 
 fn free(name: &Name, reply: &Reply) -> Option<Inspection> {
     Some(Inspection {
-        name: name.to_string(),
-        kind: None,
-        token: None,
-        holders: Vec::new(),
-        limit: None,
         waiters: reply.field(0)?.as_i64()?.try_into().ok(),
+        ..Inspection::new(name.as_str())
     })
 }
 
@@ -232,13 +247,7 @@ fn holder(fields: &Value) -> Option<Holder> {
     let Value::Bytes(claim) = claim else {
         return None;
     };
-    let claim = String::from_utf8_lossy(claim).into_owned();
     Some(Holder {
-        owner: owner_of(&claim),
-        claim,
-        label: None,
-        note: None,
-        since: None,
         left: u64::try_from(left.as_i64()?)
             .ok()
             .map(Duration::from_millis),
@@ -253,6 +262,7 @@ fn holder(fields: &Value) -> Option<Holder> {
             .as_str()?
             .split_once('/')
             .and_then(|(permits, _)| permits.parse().ok()),
+        ..Holder::new(String::from_utf8_lossy(claim))
     })
 }
 
@@ -421,6 +431,17 @@ pub struct Permits {
     pub waiters: u64,
 }
 
+impl Permits {
+    /// So many permits, of which so many are held, and so many claims that wait: for a test of your own code.
+    pub const fn new(limit: u32, held: u32, waiters: u64) -> Self {
+        Self {
+            limit,
+            held,
+            waiters,
+        }
+    }
+}
+
 /// Asks for the permits of a semaphore, or says that there are so many from now on; `None` if nobody holds and nobody waits.
 pub(crate) async fn limit(
     engine: &Engine,
@@ -440,11 +461,8 @@ pub(crate) async fn limit(
         let (reply, _) = ask(engine, name, Question::Limit, item).await?;
         let number = |index: usize| reply.field(index).and_then(Value::as_i64);
         let permits = |limit: i64, held: i64, waiters: i64| {
-            Some(Permits {
-                limit: limit.try_into().ok()?,
-                held: held.try_into().ok()?,
-                waiters: waiters.try_into().ok()?,
-            })
+            let (limit, held) = (limit.try_into().ok()?, held.try_into().ok()?);
+            Some(Permits::new(limit, held, waiters.try_into().ok()?))
         };
         return match (reply.status(), number(0), number(1), number(2)) {
             (Status::More, ..) => continue,

@@ -168,8 +168,19 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
 }
 
 impl ServerFacts {
-    /// Reads what `INFO` says.
-    #[doc(hidden)]
+    /// Reads what `INFO` says of a server whose clock shows this: for a test of your own code, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use lockkeeper_core::ServerFacts;
+    ///
+    /// let info = "redis_version:7.4.1\r\nmaxmemory_policy:allkeys-lru\r\n";
+    /// let facts = ServerFacts::read(info, SystemTime::now());
+    /// assert_eq!(facts.version.as_deref(), Some("redis 7.4.1"));
+    /// assert_eq!(facts.advice()[0].about, "eviction");
+    /// ```
     pub fn read(info: &str, clock: SystemTime) -> Self {
         let field = |name: &str| {
             let mut lines = info
@@ -200,10 +211,7 @@ async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> ScriptCall) -> Res
 }
 
 fn unexpected(asked: &str, reply: &Reply) -> Error {
-    Error::Protocol {
-        name: asked.to_owned(),
-        message: format!("an unexpected answer, {}", reply.status().as_str()),
-    }
+    Error::unexpected(asked, reply.status().as_str())
 }
 
 #[cfg(test)]

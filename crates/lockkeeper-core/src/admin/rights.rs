@@ -52,10 +52,8 @@ impl Question {
         };
         let reply = self.requester.run(item, self.timeout).await;
         let reply = reply.map_err(|error| Error::backend("ask for rights", error))?;
-        self.rules(&reply).ok_or_else(|| Error::Protocol {
-            name: String::new(),
-            message: format!("an unexpected answer, {}", reply.status().as_str()),
-        })
+        let rules = self.rules(&reply);
+        rules.ok_or_else(|| Error::unexpected("", reply.status().as_str()))
     }
 
     /// The rules that would allow what is missing.

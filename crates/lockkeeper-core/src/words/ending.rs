@@ -51,6 +51,17 @@ pub struct Lost {
     pub reason: LossReason,
 }
 
+impl Lost {
+    /// The loss of the lock called `name`, on a server without a name: for a test of your own code, which sets what it needs.
+    pub fn new(name: impl Into<String>, reason: LossReason) -> Self {
+        Self {
+            name: name.into(),
+            server: None,
+            reason,
+        }
+    }
+}
+
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, reason, .. } = self;
@@ -128,8 +139,8 @@ impl Released {
     }
 }
 
-/// What [`Client::close`](crate::Client::close) found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What [`Client::close`](crate::Client::close) found and did. The default is a client that left nothing behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseReport {
     /// Claims that nobody held any more and that the server has confirmed to be gone, since the client was made.

@@ -1,5 +1,7 @@
 //! What can go wrong, in few words.
 
+mod constructors;
+
 use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,61 +210,6 @@ fn first(failures: &[(String, Error)]) -> String {
 }
 
 impl Error {
-    /// A [`Error::Config`] that says what is wrong and what to do.
-    #[doc(hidden)]
-    pub fn config(message: impl Into<String>) -> Self {
-        Self::Config {
-            message: message.into(),
-        }
-    }
-
-    /// A [`Error::Backend`]: the store failed when it was to `context`, as in "acquire lock".
-    #[doc(hidden)]
-    pub fn backend(context: impl Into<String>, cause: StoreError) -> Self {
-        Self::Backend {
-            context: context.into(),
-            source: cause.client_error(),
-            cause,
-        }
-    }
-
-    /// An [`Error::Protocol`]: the server answered this, which no script of ours says.
-    #[doc(hidden)]
-    pub fn unexpected(name: impl Into<String>, answer: &str) -> Self {
-        Self::Protocol {
-            name: name.into(),
-            message: format!("an unexpected answer, {answer}"),
-        }
-    }
-
-    /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
-    #[doc(hidden)]
-    pub fn not_held(name: impl Into<String>) -> Self {
-        Self::NotHeld { name: name.into() }
-    }
-
-    /// An [`Error::Mismatch`]: `name` stands for another request.
-    #[doc(hidden)]
-    pub fn mismatch(name: impl Into<String>) -> Self {
-        Self::Mismatch { name: name.into() }
-    }
-
-    /// An [`Error::NotArmed`].
-    #[doc(hidden)]
-    pub fn not_armed(name: impl Into<String>, ended: bool) -> Self {
-        let name = name.into();
-        Self::NotArmed { name, ended }
-    }
-
-    /// An [`Error::WorkFailed`]: the work of `name` may be tried in so long.
-    #[doc(hidden)]
-    pub fn work_failed(name: impl Into<String>, retry_in: Duration) -> Self {
-        Self::WorkFailed {
-            name: name.into(),
-            retry_in,
-        }
-    }
-
     /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, its replicas were, or
     /// the lock was held for as long as the caller would wait.
     pub fn is_transient(&self) -> bool {

@@ -31,6 +31,37 @@ pub struct Holder {
     pub permits: Option<u32>,
 }
 
+impl Holder {
+    /// A claim that holds alone and of which nothing else is known: for a test of your own code, which sets what it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockkeeper_core::Holder;
+    ///
+    /// let mut holder = Holder::new("67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68");
+    /// holder.label = Some("web-1:4711".to_owned());
+    /// holder.left = Some(Duration::from_secs(12));
+    /// assert_eq!(holder.to_string(), "web-1:4711, for 12.0s more");
+    /// assert!(holder.owner.is_some_and(|owner| owner.to_string().ends_with(":7")));
+    /// ```
+    pub fn new(claim: impl Into<String>) -> Self {
+        let claim = claim.into();
+        Self {
+            owner: Owner::of_claim(&claim),
+            claim,
+            label: None,
+            note: None,
+            since: None,
+            left: None,
+            state: HolderState::Held,
+            shared: false,
+            permits: None,
+        }
+    }
+}
+
 /// One claim that waits for a name in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,6 +74,19 @@ pub struct Waiter {
     pub label: Option<String>,
     /// What its acquisition [noted](crate::Acquire::note) of itself, if it is 100 ms old.
     pub note: Option<String>,
+}
+
+impl Waiter {
+    /// A claim that waits and of which nothing else is known: for a test of your own code, which sets what it needs.
+    pub fn new(claim: impl Into<String>) -> Self {
+        let claim = claim.into();
+        Self {
+            owner: Owner::of_claim(&claim),
+            claim,
+            label: None,
+            note: None,
+        }
+    }
 }
 
 /// What has become of a claim.

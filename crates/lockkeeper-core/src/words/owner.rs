@@ -33,6 +33,11 @@ impl Owner {
         Self { client, number }
     }
 
+    /// Whose claim this is, as [inspection](crate::Client::inspect) shows it; `None` of another library's.
+    pub fn of_claim(claim: &str) -> Option<Self> {
+        claim.split_once('/')?.0.parse().ok()
+    }
+
     /// Whether both were made by one [client](crate::Client).
     pub fn shares_client_with(self, other: Self) -> bool {
         self.client() == other.client()

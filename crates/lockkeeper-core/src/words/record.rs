@@ -27,6 +27,31 @@ pub struct Record {
 }
 
 impl Record {
+    /// What the claim has made with this token, stored now and kept without end; `None` if it has failed. For a test of your own
+    /// code, which sets what it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lockkeeper_core::{FencingToken, Record};
+    ///
+    /// let claim = "67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68";
+    /// let record = Record::new(Some(b"receipt 1".to_vec()), claim, FencingToken::new(7));
+    /// assert!(!record.is_failure());
+    /// ```
+    pub fn new(value: Option<Vec<u8>>, claim: impl Into<String>, token: FencingToken) -> Self {
+        let claim = claim.into();
+        Self {
+            value,
+            owner: Owner::of_claim(&claim),
+            claim,
+            token,
+            at: SystemTime::now(),
+            left: None,
+            fingerprint: String::new(),
+        }
+    }
+
     /// Whether the work has failed.
     pub const fn is_failure(&self) -> bool {
         self.value.is_none()

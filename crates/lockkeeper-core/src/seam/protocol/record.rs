@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use lockkeeper_lua::Status;
 
 use crate::seam::store::{Reply, Value};
+use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::token::FencingToken;
 
@@ -28,9 +29,7 @@ impl Record {
         let at = Duration::from_millis(number(4)?.try_into().ok()?);
         Some(Self {
             value,
-            owner: claim
-                .split_once('/')
-                .and_then(|(owner, _)| owner.parse().ok()),
+            owner: Owner::of_claim(&claim),
             claim,
             token: (token < FencingToken::END).then_some(token)?,
             at: SystemTime::UNIX_EPOCH.checked_add(at)?,

@@ -1,0 +1,107 @@
+//! A program of threads that has no async code of its own: a small runtime keeps its leases, and each thread waits for its locks by
+//! `Handle::block_on`.
+//!
+//! Read this when you add a lock to blocking code. The runtime is of several threads, one is enough: a runtime of the current thread
+//! would renew nothing while that works. And never inside async code, where `Handle::block_on` panics, because it would block the
+//! thread that other tasks need; there, work that blocks goes to `spawn_blocking`, and the guard stays outside.
+//! `cargo run --example blocking` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure};
+use lockkeeper::{Client, Error, LossReason, Mutex};
+use lockkeeper_examples::{Place, Story};
+use tokio::runtime::{Builder, Handle};
+
+/// So short that a piece of work outlasts it, to show that it is renewed.
+const TTL: Duration = Duration::from_millis(600);
+
+fn main() -> anyhow::Result<()> {
+    // The one place where async begins. Dropped, it ends the client's tasks: it outlives every guard.
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let place = runtime.block_on(Place::open("blocking"))?;
+    let story = Story::new();
+
+    story.chapter("Three threads, one lock, and work that outlasts a lease");
+    let count = std::sync::Mutex::new(0);
+    let piece = |name| {
+        // Never contended: the lock is held.
+        let mut count = count.try_lock().map_err(|_| anyhow!("two at a time"))?;
+        thread::sleep(TTL);
+        *count += 1;
+        story.tell(name, format!("is number {count}"));
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let (handle, client, piece) = (runtime.handle(), &place.client, &piece);
+        let workers = ["ann", "bob", "carl"];
+        let workers = workers.map(|name| scope.spawn(move || work(handle, client, || piece(name))));
+        workers.into_iter().try_for_each(|worker| {
+            let outcome = worker.join();
+            outcome.map_err(|_| anyhow!("a thread has panicked"))?
+        })
+    })?;
+    ensure!(count.into_inner()? == 3);
+
+    story.chapter("Nothing can stop a thread: it must look for itself");
+    let lock = Mutex::new(&place.client, "ledger");
+    let guard = runtime.block_on(lock.acquire().into_future())?;
+    let operator = runtime.spawn({
+        let client = place.client.clone();
+        async move {
+            tokio::time::sleep(TTL / 4).await;
+            client.revoke("ledger").await
+        }
+    });
+    let mut pages = 0;
+    let stopped = loop {
+        // Between two steps. It asks no server, and is as fast as looking at a clock.
+        match guard.ensure_held() {
+            Ok(()) if pages < 100 => thread::sleep(TTL / 20),
+            held => break held,
+        }
+        pages += 1;
+    };
+    story.tell("dora", format!("stopped after {pages} of 100 pages"));
+    let revoked = matches!(
+        stopped,
+        Err(Error::Lost {
+            reason: LossReason::Revoked,
+            ..
+        })
+    );
+    ensure!(revoked && pages < 100);
+    ensure!(runtime.block_on(operator)?? == 1);
+    // Dropping a guard needs no runtime around it: the release goes out in the background.
+    drop(guard);
+    ensure!(runtime.block_on(lock.acquire().into_future()).is_ok());
+
+    story.chapter("From async code: the guard stays, the work goes to a thread that may block");
+    runtime.block_on(async {
+        let guard = lock.acquire().ttl(TTL).await?;
+        let sum = tokio::task::spawn_blocking(|| (0..1_000_000_u64).sum::<u64>());
+        // Should the lease be lost, this returns at once; the thread goes on to its end, for nothing can stop it.
+        let sum = guard.run(sum).await??;
+        guard.release().await?;
+        story.tell("emil", format!("has added up {sum}"));
+        anyhow::Ok(())
+    })?;
+    runtime.block_on(place.close())
+}
+
+/// One piece of blocking work under the lock.
+fn work(
+    handle: &Handle,
+    client: &Client,
+    piece: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let lock = Mutex::new(client, "ledger");
+    let guard = handle.block_on(lock.acquire().ttl(TTL).into_future())?;
+    let outcome = piece();
+    handle.block_on(guard.release())?;
+    outcome
+}
