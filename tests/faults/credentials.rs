@@ -117,7 +117,8 @@ async fn lose_no_lease(
     load.shutdown().await;
     guards.swap_remove(0).release().await?;
     let served = timeout(SOON, waiters.join_next()).await?;
-    served.context("nobody waits")???;
+    let guard = served.context("nobody waits")???;
+    guard.release().await?;
     drop(guards);
     Ok(())
 }
