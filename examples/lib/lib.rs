@@ -167,6 +167,10 @@ struct Semaphore;
 struct Testing;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/topologies.md")]
+struct Topologies;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/waiting.md")]
 struct Waiting;
 

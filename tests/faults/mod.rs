@@ -2,6 +2,7 @@
 
 mod connection_cuts;
 mod connections;
+mod credentials;
 mod elections;
 mod loss_detection;
 mod multi;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::credentials::{Credentials, Session};
+use crate::failure;
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
@@ -22,10 +24,14 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Connection {
     wire: Wire,
     target: Target,
+    /// Of a login that may change.
+    session: Option<Session>,
     condemned: Notify,
+    connect_timeout: Duration,
     silence_timeout: Duration,
     sharded: bool,
     listens: bool,
+    resp3: bool,
 }
 
 /// What to do about a channel.
@@ -38,7 +44,8 @@ pub(crate) enum Verb {
 }
 
 impl Connection {
-    /// Connects, logs in, selects the database and waits for a first `PONG`. With a listener it is one for messages.
+    /// Asks for credentials, connects, logs in, selects the database and waits for a first `PONG`, all within the timeout for
+    /// connecting. With a listener it is one for messages.
     ///
     /// Dropping the future closes whatever has been opened.
     pub(crate) async fn open(
@@ -47,16 +54,31 @@ impl Connection {
         listener: Option<Listener>,
     ) -> Result<(Arc<Self>, Lifeline), StoreError> {
         let listens = listener.is_some();
-        let opened = Wire::open(target, options, listener).await?;
+        let begun = Instant::now();
+        let patience = options.connect_timeout;
+        let credentials = target.login.credentials(patience).await?;
+        let left = patience.saturating_sub(begun.elapsed());
+        let opened = Wire::open(target, credentials.as_ref(), options, listener);
+        let opened = timeout(left, opened).await;
+        let opened = opened.map_err(|_| failure::late(patience))?;
+        let opened = opened.map_err(|error| match &credentials {
+            Some(credentials) => credentials.hidden_in(error),
+            None => error,
+        })?;
+        let changes = target.login.changes();
+        let session = credentials.filter(|_| changes);
         let connection = Self {
             wire: opened.wire,
             target: target.clone(),
+            session: session.map(|credentials| Session::new(target.login.clone(), credentials)),
             condemned: Notify::new(),
+            connect_timeout: options.connect_timeout,
             silence_timeout: options.silence_timeout,
             sharded: opened
                 .hello
                 .is_ok_and(|hello| sharding::has_sharded(&hello)),
             listens,
+            resp3: options.resp3,
         };
         Ok((Arc::new(connection), opened.lifeline))
     }
@@ -70,13 +92,73 @@ impl Connection {
     ///
     /// It is queued when the future is first polled: nothing is awaited before.
     pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
-        self.wire.request(request, self.sharded, patience).await
+        let answer = self.wire.request(request, self.sharded, patience).await;
+        self.notice(answer)
     }
 
     /// The same directly behind an `ASKING`, by a connection that nobody else uses meanwhile.
     pub(crate) async fn send_asking(&self, request: &Outgoing, patience: Duration) -> Answer {
         let wire = &self.wire;
-        wire.request_asking(request, self.sharded, patience).await
+        let answer = wire.request_asking(request, self.sharded, patience).await;
+        self.notice(answer)
+    }
+
+    /// A server that does not know who asks is logged in to anew.
+    fn notice(&self, answer: Answer) -> Answer {
+        answer.inspect_err(|error| {
+            if let (Some(session), Some("NOAUTH")) = (&self.session, error.code()) {
+                session.forget();
+            }
+        })
+    }
+
+    /// New credentials, as soon as there are any, or why there are none. For ever under way if they do not change.
+    pub(crate) async fn renewed_credentials(&self) -> Result<Credentials, StoreError> {
+        let Some(session) = &self.session else {
+            return std::future::pending().await;
+        };
+        loop {
+            if let Some(credentials) = session.renewed(self.connect_timeout).await? {
+                return Ok(credentials);
+            }
+        }
+    }
+
+    /// Logs in anew, which changes nothing if it fails.
+    pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), StoreError> {
+        let user = credentials.user.as_deref();
+        let words = user.into_iter().chain([credentials.password.as_str()]);
+        let login = Outgoing::plain("AUTH", words);
+        let answer = self
+            .wire
+            .request(&login, self.sharded, self.silence_timeout)
+            .await;
+        match (answer, &self.session) {
+            (Ok(_), Some(session)) => session.accepted(credentials),
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                self.not_renewed();
+                return Err(credentials.hidden_in(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// New credentials have come to nothing: they are asked for again after a pause.
+    pub(crate) fn not_renewed(&self) {
+        if let Some(session) = &self.session {
+            session.failed();
+        }
+    }
+
+    /// Whether it can be logged in anew while it lives. RESP2 has no such word beside subscriptions.
+    pub(crate) const fn can_authenticate(&self) -> bool {
+        self.resp3 || !self.listens
+    }
+
+    /// Whether its credentials are about to expire, and it is one that nobody logs in anew.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_due)
     }
 
     /// Changes subscriptions: what became of each. An error says that the connection is of no use any more.

@@ -5,7 +5,8 @@ use std::fmt;
 use lockkeeper_core::{Error, Result};
 
 use crate::cluster::Seeds;
-use crate::target::{Target, config, credentials, database, decode, settings};
+use crate::credentials::{Login, Provider};
+use crate::target::{PASSWORD_FILE, Target, config, database, decode, login, settings};
 use crate::tls::{self, Tls};
 use crate::translation::Translation;
 
@@ -55,6 +56,24 @@ impl Deployment {
             _ => Ok(Self::Single(Target::parse(url)?)),
         }
     }
+
+    /// From now on the servers that have keys are logged in to with what `provider` says.
+    pub(crate) fn log_in_by(&mut self, provider: Provider) -> Result<()> {
+        let login = match self {
+            Self::Single(target) => &mut target.login,
+            Self::Cluster(seeds) => &mut seeds.template_mut().login,
+            Self::Sentinel(watch) => &mut watch.template.login,
+        };
+        match login {
+            Login::Nobody => {
+                *login = Login::Asked(provider);
+                Ok(())
+            }
+            _ => Err(config(
+                "there is a provider of credentials, and the server's address has a password too: leave one of them out",
+            )),
+        }
+    }
 }
 
 /// `[[user]:password@]host[:port][,host[:port]]…[?node=host[:port]&…]`
@@ -66,11 +85,12 @@ fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
         ));
     }
     for (key, _) in &several.settings {
-        let known = matches!(*key, "node" | "map") || (tls && tls::SETTINGS.contains(key));
+        let known =
+            matches!(*key, "node" | "map" | PASSWORD_FILE) || (tls && tls::SETTINGS.contains(key));
         if !known {
             return Err(config(
-                "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379, and map, \
-                 for where an announced address is reached: ?map=10.0.0.1:6379=host:6379",
+                "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379, map, \
+                 for where an announced address is reached: ?map=10.0.0.1:6379=host:6379, and password-file",
             ));
         }
     }
@@ -91,13 +111,14 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
     let (mut user, mut password) = (None, None);
     for (key, value) in &several.settings {
         match *key {
-            "node" | "map" => {}
+            "node" | "map" | PASSWORD_FILE => {}
             key if tls && tls::SETTINGS.contains(&key) => {}
             "sentinel_user" => user = Some(decode(value)?),
             "sentinel_password" => password = Some(decode(value)?),
             _ => {
                 return Err(config(
-                    "the URL of sentinels has an unknown setting; node, map, sentinel_user and sentinel_password are known",
+                    "the URL of sentinels has an unknown setting; node, map, password-file, sentinel_user and \
+                     sentinel_password are known",
                 ));
             }
         }
@@ -109,9 +130,9 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
         "" => 0,
         number => database(number)?,
     };
-    let credentials = credentials(user, password)?;
+    let login = login(user, password, None)?;
     let sentinels = targets.into_iter().map(|target| Target {
-        credentials: credentials.clone(),
+        login: login.clone(),
         ..target
     });
     Ok(Watch {
@@ -139,6 +160,9 @@ impl Several<'_> {
         let hosts = self.hosts.iter().copied();
         let tls = self.tls.then(|| Tls::read(&self.settings)).transpose()?;
         let translation = Translation::read(&self.settings)?;
+        let file = self.settings.iter().find(|(key, _)| *key == PASSWORD_FILE);
+        let file = file.map(|(key, file)| format!("?{key}={file}"));
+        let file = file.unwrap_or_default();
         let mut targets: Vec<Target> = Vec::new();
         for host in hosts.chain(further.iter().map(String::as_str)) {
             if host.contains(['@', '/', '?', '#']) {
@@ -148,7 +172,8 @@ impl Several<'_> {
             }
             let user_info = self.user_info.map(|text| format!("{text}@"));
             let user_info = user_info.unwrap_or_default();
-            let target = Target::parse_with_port(&format!("redis://{user_info}{host}"), port)?;
+            let target =
+                Target::parse_with_port(&format!("redis://{user_info}{host}{file}"), port)?;
             let tls = tls.clone();
             let translation = translation.clone();
             let target = Target {
@@ -245,16 +270,51 @@ mod tests {
         let Deployment::Sentinel(watch) = Deployment::parse(url).unwrap() else {
             panic!("{url}");
         };
-        let login = |user: &str, password: &str| {
-            credentials(Some(user.to_owned()), Some(password.to_owned())).unwrap()
+        let always = |user: &str, password: &str| {
+            login(Some(user.to_owned()), Some(password.to_owned()), None).unwrap()
         };
-        assert_eq!(watch.template.credentials, login("ann", "own"));
+        assert_eq!(watch.template.login, always("ann", "own"));
         assert_eq!(
             (watch.template.database, watch.sentinels[0].database),
             (3, 0)
         );
-        assert_eq!(watch.sentinels[0].credentials, login("sam", "s&"));
+        assert_eq!(watch.sentinels[0].login, always("sam", "s&"));
         assert!(!shown(url).contains("own"));
+    }
+
+    #[test]
+    fn a_password_file_is_that_of_the_servers_that_have_keys() {
+        let file = login(Some("ann".to_owned()), None, Some("/p w".to_owned())).unwrap();
+        let url =
+            "redis-sentinel://ann@a,b/locks?password-file=/p%20w&sentinel_password=s&node=a:26379";
+        let Deployment::Sentinel(watch) = Deployment::parse(url).unwrap() else {
+            panic!("{url}");
+        };
+        assert_eq!(watch.template.login, file);
+        // Named twice, one of them is one.
+        assert_eq!(watch.sentinels.len(), 2);
+        let own = login(None, Some("s".to_owned()), None).unwrap();
+        assert_eq!(watch.sentinels[0].login, own);
+        let url = "redis-cluster://ann@a:1,b:2?password-file=/p%20w";
+        let Deployment::Cluster(mut seeds) = Deployment::parse(url).unwrap() else {
+            panic!("{url}");
+        };
+        assert_eq!(seeds.template_mut().login, file);
+    }
+
+    #[test]
+    fn a_provider_and_a_password_are_one_too_many() {
+        let provider = || Provider::new(crate::credentials::PasswordFile::new("/p"));
+        for url in ["redis://a", "redis-cluster://a", "redis-sentinel://a/locks"] {
+            Deployment::parse(url)
+                .unwrap()
+                .log_in_by(provider())
+                .unwrap();
+            let with_password = url.replace("://", "://:hunter2@");
+            let mut deployment = Deployment::parse(&with_password).unwrap();
+            let error = deployment.log_in_by(provider()).unwrap_err().to_string();
+            assert!(error.contains("leave one of them out"), "{error}");
+        }
     }
 
     #[test]

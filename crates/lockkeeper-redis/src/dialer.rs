@@ -10,6 +10,7 @@ use lockkeeper_core::tally::Tally;
 use tokio::sync::Notify;
 
 use crate::connection::Connection;
+use crate::credentials::Credentials;
 use crate::events::Line;
 use crate::failure;
 use crate::options::RedisOptions;
@@ -60,12 +61,52 @@ impl Dialer {
             match self.dial().await {
                 Ok(opened) => return opened,
                 Err(error) => {
-                    let reason = format!("{error}{}", failure::advice(&error));
+                    let reason = self.reason(&error);
                     self.warn("cannot connect, trying again", &reason);
                     tell(reason);
                 }
             }
         }
+    }
+
+    /// Keeps a connection logged in while its credentials change. Never ends.
+    pub(crate) async fn keep_authenticated(&self, connection: &Connection) -> String {
+        loop {
+            let credentials = self.renewed_credentials(connection).await;
+            self.authenticate(connection, credentials).await;
+        }
+    }
+
+    /// New credentials for a connection that lives, as soon as there are any.
+    pub(crate) async fn renewed_credentials(&self, connection: &Connection) -> Credentials {
+        loop {
+            match connection.renewed_credentials().await {
+                Ok(credentials) => return credentials,
+                Err(error) => self.report_not_renewed(&error),
+            }
+        }
+    }
+
+    /// Logs a connection that lives in with new credentials.
+    pub(crate) async fn authenticate(&self, connection: &Connection, credentials: Credentials) {
+        match connection.authenticate(credentials).await {
+            Ok(()) => {
+                let server = connection.target();
+                tracing::debug!(%server, line = self.line.as_str(), "logged in with new credentials");
+            }
+            Err(error) => self.report_not_renewed(&error),
+        }
+    }
+
+    /// Tells that a connection stays logged in as it is.
+    pub(crate) fn report_not_renewed(&self, error: &StoreError) {
+        let what = "cannot log in with new credentials, asking for them again";
+        self.warn(what, &self.reason(error));
+    }
+
+    fn reason(&self, error: &StoreError) -> String {
+        let advice = failure::advice(error, self.whereabouts.login());
+        format!("{error}{advice}")
     }
 
     /// Resolves once the server to use is another than that of the connection, and says so.

@@ -1,10 +1,11 @@
 //! What is said of a connection that could not be made or has ended, in the words of a person.
 
-#[cfg(feature = "redis-rs")]
 use std::io;
 use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
+
+use crate::credentials::Login;
 
 /// Said of a server that has ended a connection without an answer.
 pub(crate) const CLOSED: &str = "the connection was closed";
@@ -36,8 +37,11 @@ pub(crate) fn of_greeting(refused: StoreError) -> StoreError {
 }
 
 /// What to do about a refused connection, for the end of a message.
-pub(crate) fn advice(error: &StoreError) -> &'static str {
+pub(crate) fn advice(error: &StoreError, login: &Login) -> &'static str {
     match error.code() {
+        Some("WRONGPASS") if login.changes() => {
+            ": the credentials that were given are wrong, or not yet known to the server"
+        }
         Some("WRONGPASS") => ": the user name or the password in the URL is wrong",
         Some("NOAUTH") => ": the server asks for a password, give one in the URL",
         Some("NOPERM") => ": the user may not do what Lockkeeper needs",
@@ -62,7 +66,6 @@ pub(crate) fn hint(error: &StoreError, tls: bool) -> &'static str {
 }
 
 /// What the operating system or the TLS library says.
-#[cfg(feature = "redis-rs")]
 pub(crate) fn words_of_io(error: &io::Error) -> String {
     #[cfg(feature = "tls")]
     if let Some(error) = error
@@ -125,7 +128,6 @@ pub(crate) fn spaced(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "redis-rs")]
     #[test]
     fn the_operating_system_is_quoted_without_its_number() {
         let refused = io::Error::from_raw_os_error(111);

@@ -26,7 +26,8 @@
 //!
 //! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. `rediss`, for TLS, stands
 //! in place of `redis` if the feature `tls` is enabled; its settings are `ca`, `cert` and `key`. `map=announced=reached` says where a
-//! server is reached that others know by another address.
+//! server is reached that others know by another address. `password-file=/path` stands in place of a password that changes, and
+//! [`RedisOptions::credentials`] asks whoever gives out tokens.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -38,6 +39,7 @@ compile_error!(
 mod advice;
 mod cluster;
 mod connection;
+mod credentials;
 mod current;
 mod deployment;
 mod dialer;
@@ -59,5 +61,6 @@ mod translation;
 mod whereabouts;
 mod wire;
 
+pub use credentials::{Credentials, CredentialsProvider, PasswordFile};
 pub use options::{RedisOptions, Transport};
 pub use store::RedisStore;

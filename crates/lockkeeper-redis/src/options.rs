@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use lockkeeper_core::{Error, Result};
 
+use crate::credentials::{CredentialsProvider, Provider};
+
 /// Settings of a [`RedisStore`](crate::RedisStore) that a URL does not carry.
 ///
 /// ```no_run
@@ -25,6 +27,7 @@ pub struct RedisOptions {
     pub(crate) nodelay: bool,
     pub(crate) resp3: bool,
     pub(crate) transport: Transport,
+    pub(crate) provider: Option<Provider>,
 }
 
 /// The client library that keeps the connections. What a store does is the same by each.
@@ -48,7 +51,7 @@ impl Transport {
 }
 
 impl RedisOptions {
-    /// The defaults: 5 s to connect, 5 s of silence, no delay, RESP2, redis-rs.
+    /// The defaults: 5 s to connect, 5 s of silence, no delay, RESP2, redis-rs, credentials by the URL.
     pub const fn new() -> Self {
         Self {
             // Longer than a lost SYN, which TCP repeats after 1 s and again after 3 s; shorter than a person's patience.
@@ -62,6 +65,7 @@ impl RedisOptions {
             // Nothing here needs more, and proxies that know RESP2 alone are about.
             resp3: false,
             transport: Transport::DEFAULT,
+            provider: None,
         }
     }
 
@@ -102,6 +106,17 @@ impl RedisOptions {
     #[must_use]
     pub const fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// Who gives out the credentials for the servers that have keys, when they change while the store lives. Nobody unless set:
+    /// then the URL says how to log in, once and for all or by its setting `password-file`.
+    ///
+    /// Sentinels have credentials of their own, those of the URL. An address with a password and a provider are an
+    /// [`Error::Config`] when connecting.
+    #[must_use]
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.provider = Some(Provider::new(provider));
         self
     }
 

@@ -1,13 +1,15 @@
 //! Requests: calls of the store seam as texts in one buffer, for whichever library sends them.
 
+use std::fmt;
+
 use lockkeeper_core::protocol::{ScriptCall, Texts};
 use lockkeeper_core::store::{Call, Form, StoreError, slot_of};
 
 /// The number of keys and that of a request, in digits.
 const LONGEST_NUMBERS: usize = 24;
 
-/// A request before it is known who gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A request before it is known who gets it. Its debug form shows no arguments: one of them may be a password.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     /// The command.
     pub(crate) name: &'static str,
@@ -63,6 +65,14 @@ impl Outgoing {
         } else {
             script.classic
         })
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

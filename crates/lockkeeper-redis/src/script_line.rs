@@ -57,6 +57,7 @@ pub(crate) async fn keep(
             why = dialer.moved(connection) => why,
             () = connection.condemned() => "a reply belonged to another request".to_owned(),
             why = attend(connection, &mut said) => why,
+            why = dialer.keep_authenticated(connection) => why,
         };
         current.0.lower(connection, &why);
         events.lost(dialer.line);

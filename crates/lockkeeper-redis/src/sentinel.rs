@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Verb};
+use crate::credentials::Login;
 use crate::deployment::Watch;
 use crate::options::RedisOptions;
 use crate::reply;
@@ -130,6 +131,11 @@ impl Sentinels {
     /// Whether they and the servers are spoken to in TLS.
     pub(crate) const fn speak_tls(&self) -> bool {
         self.watch.template.tls.is_some()
+    }
+
+    /// How the primary is logged in to.
+    pub(crate) const fn login(&self) -> &Login {
+        &self.watch.template.login
     }
 
     /// Asks all sentinels again.

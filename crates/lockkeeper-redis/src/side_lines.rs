@@ -164,7 +164,9 @@ impl SideLine {
 
 impl Opened {
     fn is_good(&self) -> bool {
-        !self.lifeline.has_ended() && self.used.elapsed() < KEPT_FOR
+        !self.lifeline.has_ended()
+            && self.used.elapsed() < KEPT_FOR
+            && !self.connection.is_outdated()
     }
 }
 

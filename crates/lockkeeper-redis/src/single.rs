@@ -73,7 +73,7 @@ impl Single {
                 (Arc::new(Current::down(&error.to_string())), None, None)
             }
             Err(error) => {
-                let advice = failure::advice(&error);
+                let advice = failure::advice(&error, whereabouts.login());
                 let hint = failure::hint(&error, whereabouts.speaks_tls());
                 let context = format!("connect to {whereabouts}{advice}{hint}");
                 return Err(Error::backend(context, error));

@@ -18,6 +18,8 @@ use crate::options::RedisOptions;
 use crate::sentinel::Sentinels;
 use crate::single::Single;
 use crate::whereabouts::Whereabouts;
+#[cfg(feature = "redis-rs")]
+use crate::wire::redis_rs;
 
 /// A Redis or Valkey server, or a cluster of them, as the engine of Lockkeeper sees it.
 ///
@@ -51,15 +53,23 @@ impl RedisStore {
     }
 
     /// Connects; with `later`, in the background if nobody is within reach.
-    async fn open(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
+    async fn open(deployment: Deployment, options: RedisOptions, later: bool) -> Result<Self> {
         // Boxed, or the futures of those who connect become types too deep for the compiler.
-        let opening: Pin<Box<dyn Future<Output = Result<Self>> + Send + '_>> =
-            Box::pin(Self::open_deployment(url, options, later));
+        let opening: Pin<Box<dyn Future<Output = Result<Self>> + Send>> =
+            Box::pin(Self::open_deployment(deployment, options, later));
         opening.await
     }
 
-    async fn open_deployment(url: &str, options: RedisOptions, later: bool) -> Result<Self> {
-        Ok(Self(match Deployment::parse(url)? {
+    async fn open_deployment(
+        mut deployment: Deployment,
+        options: RedisOptions,
+        later: bool,
+    ) -> Result<Self> {
+        options.check()?;
+        if let Some(provider) = options.provider.clone() {
+            deployment.log_in_by(provider)?;
+        }
+        Ok(Self(match deployment {
             Deployment::Single(target) => {
                 let fixed = Whereabouts::Fixed(target);
                 Box::new(Single::open(fixed, JoinSet::new(), options, later).await?)
@@ -87,8 +97,7 @@ impl RedisOptions {
     ///
     /// Dropping the future closes whatever has been opened.
     pub async fn connect(self, url: &str) -> Result<RedisStore> {
-        self.check()?;
-        RedisStore::open(url, self, false).await
+        RedisStore::open(Deployment::parse(url)?, self, false).await
     }
 
     /// The same for one server of several, which may be down: when it returns `Ok`, the server has answered, or it was out
@@ -102,8 +111,111 @@ impl RedisOptions {
     ///
     /// As for [`connect`](Self::connect).
     pub async fn connect_later(self, url: &str) -> Result<RedisStore> {
-        self.check()?;
-        RedisStore::open(url, self, true).await
+        RedisStore::open(Deployment::parse(url)?, self, true).await
+    }
+
+    /// Connects to the server for which a client of redis-rs is configured: its address, TLS, database, user, password and
+    /// protocol, by the transport redis-rs. Everything else is as these options say. [`redis::Client`] shows its configuration by
+    /// [`get_connection_info`](redis::Client::get_connection_info).
+    ///
+    /// # Why the connections are not shared
+    ///
+    /// The store opens connections of its own, for a lock needs of them what a program need not do:
+    ///
+    /// - **A time limit that holds.** A lease counts from before its request was sent, and a request is given up after seconds. Behind a large
+    ///   reply, a slow script or a blocking command of the program it would wait for that, and a lease would be lost on a server that is well.
+    /// - **Nothing that is sent twice.** A client that reconnects by itself, as a `ConnectionManager` does, hides that a request is in doubt.
+    /// - **Order.** A release may leave behind an unanswered request only if both go by one socket, in their order.
+    /// - **A subscription that nobody changes**, and messages that nobody else takes in or lets overflow.
+    /// - **A user, database and protocol that stay**: `SELECT`, `AUTH`, `MULTI` or `HELLO` of a program would apply to the locks.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for what cannot be taken over: certificates and authorities, which redis-rs
+    /// does not show, and TLS that does not check who answers. A URL has settings for the former.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lockkeeper_redis::RedisOptions;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://cache:6379")?;
+    /// let store = RedisOptions::new().connect_redis_rs(client.get_connection_info()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis-rs")]
+    pub async fn connect_redis_rs(mut self, server: &redis::ConnectionInfo) -> Result<RedisStore> {
+        let deployment = redis_rs::given::server(&mut self, server)?;
+        RedisStore::open(deployment, self, false).await
+    }
+
+    /// Connects to the cluster for which a client of redis-rs is configured, by the nodes that were given to its builder. As
+    /// [`connect_redis_rs`](Self::connect_redis_rs).
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect_redis_rs`](Self::connect_redis_rs), and [`Error::Config`](lockkeeper_core::Error::Config) if there is no node, or if they are logged in to in different
+    /// ways.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`connect`](Self::connect).
+    #[cfg(feature = "redis-rs")]
+    pub async fn connect_redis_rs_cluster(
+        mut self,
+        nodes: &[redis::ConnectionInfo],
+    ) -> Result<RedisStore> {
+        let deployment = redis_rs::given::cluster(&mut self, nodes)?;
+        RedisStore::open(deployment, self, false).await
+    }
+
+    /// Connects to the server, the cluster or the sentinels for which a client of fred is configured: hosts, TLS by rustls, database,
+    /// users, passwords and protocol, by the transport fred. Everything else is as these options say. `fred::clients::Client` shows its
+    /// configuration by `client_config`.
+    ///
+    /// The store opens connections of its own, and shares none with a client of the program, for these reasons:
+    ///
+    /// - A lease counts from before its request was sent: behind a large reply, a slow script or a blocking command of the program it would
+    ///   be lost on a server that is well.
+    /// - A client that reconnects by itself sends again what was under way, and so acquires twice.
+    /// - A release may leave behind an unanswered request only if both go by one socket, in their order.
+    /// - Subscriptions of a program, and messages that it does not take in, would hold up or drop those of the locks.
+    /// - `SELECT`, `AUTH`, `MULTI` or `HELLO` of the program would apply to the locks.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for what cannot be taken over: another library for TLS than rustls, and a mapping of
+    /// host names. fred's own provider of credentials cannot be seen: set one by [`credentials`](Self::credentials).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use fred::types::config::Config;
+    /// use lockkeeper_redis::RedisOptions;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = Config::from_url("redis-cluster://cache:6379")?;
+    /// let store = RedisOptions::new().connect_fred(&config).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "fred")]
+    pub async fn connect_fred(
+        mut self,
+        config: &fred::types::config::Config,
+    ) -> Result<RedisStore> {
+        let deployment = crate::wire::fred::given::deployment(&mut self, config)?;
+        RedisStore::open(deployment, self, false).await
     }
 }
 

@@ -3,6 +3,9 @@
 //! One task owns the connection: requests that wait together go out together, and every change is confirmed or refused by itself.
 //! What callers believe to be subscribed to and this connection is not is tried again at each heartbeat. The server takes a
 //! sharded subscription away when its slot goes; a transport that hears so says so, and the heartbeat comes at once.
+//!
+//! Credentials that change are told to the connection if its protocol has a word for that beside subscriptions, as RESP3 has. If not,
+//! a second connection is made and subscribed to everything before the first one goes.
 
 mod heartbeat;
 
@@ -14,6 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::{Connection, Verb};
+use crate::credentials::Credentials;
 use crate::current::{closed, not_connected};
 use crate::dialer::Dialer;
 use crate::events::Events;
@@ -35,6 +39,20 @@ pub(crate) struct Request {
 
 /// The connection cannot be used any more, for this reason.
 struct Broken(StoreError);
+
+/// Why a connection is not served any more.
+enum Served {
+    /// It is no good, for this reason.
+    Broken(String),
+    /// Another one is subscribed to everything.
+    Succeeded(Box<(Arc<Connection>, Lifeline)>),
+}
+
+/// What comes of new credentials.
+enum Renewed {
+    Credentials(Credentials),
+    Connection(Box<(Arc<Connection>, Lifeline)>),
+}
 
 /// The task's state.
 pub(crate) struct Subscriber {
@@ -98,7 +116,15 @@ impl Subscriber {
                 }
                 why = lifeline.end() => why,
                 why = dialer.moved(&connection) => why,
-                why = self.serve(&connection) => why,
+                served = self.serve(&connection) => match served {
+                    Served::Broken(why) => why,
+                    Served::Succeeded(successor) => {
+                        (connection, lifeline) = *successor;
+                        // The old one may have had something to say that nobody has heard.
+                        self.events.missed();
+                        continue;
+                    }
+                },
             };
             self.events.lost(self.dialer.line);
             self.dialer.report_lost(&why);
@@ -112,13 +138,35 @@ impl Subscriber {
         }
     }
 
-    /// Serves callers until the connection is no good any more, and says why.
-    async fn serve(&mut self, connection: &Connection) -> String {
+    /// Serves callers until the connection is no good any more, or another one stands in its place.
+    async fn serve(&mut self, connection: &Connection) -> Served {
+        let dialer = self.dialer.clone();
+        // Boxed: it is large, and most have credentials that stay.
+        let renew = || Box::pin(renew(&dialer, connection));
+        let mut renewal = renew();
         let mut batch = Vec::with_capacity(BATCH);
         let mut beat_at = Instant::now() + connection.silence_timeout();
         loop {
             let served = tokio::select! {
                 biased;
+                // First, or those who come and go all the time would let credentials expire.
+                renewed = &mut renewal => {
+                    match renewed {
+                        // Between changes of subscriptions, or a refusal could be taken for that of another.
+                        Renewed::Credentials(credentials) => {
+                            dialer.authenticate(connection, credentials).await;
+                        }
+                        Renewed::Connection(opened) => match self.succeed(opened).await {
+                            Ok(successor) => return Served::Succeeded(successor),
+                            Err(error) => {
+                                connection.not_renewed();
+                                dialer.report_not_renewed(&error);
+                            }
+                        },
+                    }
+                    renewal = renew();
+                    Ok(())
+                }
                 _ = self.requests.recv_many(&mut batch, BATCH) => {
                     if batch.is_empty() {
                         // The store is gone, and this task is about to be.
@@ -142,9 +190,28 @@ impl Subscriber {
                 }
             };
             if let Err(Broken(error)) = served {
-                return error.to_string();
+                return Served::Broken(error.to_string());
             }
         }
+    }
+
+    /// Subscribes to everything by another connection too, and gives it back when it can stand in the place of this one.
+    async fn succeed(
+        &mut self,
+        opened: Box<(Arc<Connection>, Lifeline)>,
+    ) -> Result<Box<(Arc<Connection>, Lifeline)>, StoreError> {
+        let (connection, mut lifeline) = *opened;
+        let before = self.channels.clone();
+        let failed = tokio::select! {
+            biased;
+            why = lifeline.end() => StoreError::unknown(why),
+            result = self.resubscribe(&connection) => match result {
+                Ok(()) => return Ok(Box::new((connection, lifeline))),
+                Err(Broken(error)) => error,
+            },
+        };
+        self.channels = before;
+        Err(failed)
     }
 
     /// Connects again and subscribes to everything again.
@@ -265,6 +332,23 @@ impl Subscriber {
         };
         // An error means that the caller has given up.
         let _ = request.answer.send(result);
+    }
+}
+
+/// New credentials for a connection that has only to be told, or a connection that is logged in with them, as soon as there are any.
+async fn renew(dialer: &Dialer, connection: &Connection) -> Renewed {
+    loop {
+        let credentials = dialer.renewed_credentials(connection).await;
+        if connection.can_authenticate() {
+            return Renewed::Credentials(credentials);
+        }
+        match dialer.dial().await {
+            Ok(opened) => return Renewed::Connection(Box::new(opened)),
+            Err(error) => {
+                connection.not_renewed();
+                dialer.report_not_renewed(&error);
+            }
+        }
     }
 }
 

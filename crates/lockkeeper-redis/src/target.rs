@@ -10,6 +10,7 @@ use lockkeeper_core::{Error, Result};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
+use crate::credentials::{Credentials, Login, PasswordFile};
 use crate::tls::{self, Tls};
 use crate::translation::Translation;
 
@@ -21,7 +22,7 @@ const PORT: u16 = 6379;
 pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) database: u8,
-    pub(crate) credentials: Option<Credentials>,
+    pub(crate) login: Login,
     pub(crate) tls: Option<Tls>,
     /// Where servers are that others name.
     pub(crate) translation: Translation,
@@ -51,12 +52,8 @@ impl Address {
     }
 }
 
-/// A password, and the user it belongs to unless that is the default user.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials {
-    pub(crate) user: Option<String>,
-    pub(crate) password: String,
-}
+/// The setting that names a file with the password.
+pub(crate) const PASSWORD_FILE: &str = "password-file";
 
 impl Target {
     /// Reads a URL.
@@ -110,16 +107,17 @@ impl Target {
             }
         };
         let settings = settings(url.query().unwrap_or_default());
-        if tls && !settings.iter().all(|(key, _)| tls::SETTINGS.contains(key)) {
-            return Err(config(
-                "the URL of the server has an unknown setting; ca, cert and key are known",
-            ));
-        }
-        if !tls && url.query().is_some() {
-            return Err(config(
-                "the URL of the server has a '?', and redis:// takes no settings there; one that is part of a \
-                 password is written %3F",
-            ));
+        let known = |key: &str| key == PASSWORD_FILE || (tls && tls::SETTINGS.contains(&key));
+        if !settings.iter().all(|(key, _)| known(key)) {
+            return Err(config(match tls {
+                true => {
+                    "the URL of the server has an unknown setting; password-file, ca, cert and key are known"
+                }
+                false => {
+                    "the URL of the server has a '?', and redis:// takes no settings there but password-file; one that \
+                     is part of a password is written %3F"
+                }
+            }));
         }
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
@@ -133,7 +131,7 @@ impl Target {
                 port: url.port().unwrap_or(default_port),
             },
             database,
-            credentials: credentials(Some(user), password)?,
+            login: login(Some(user), password, password_file(&settings)?)?,
             tls: tls.then(|| Tls::read(&settings)).transpose()?,
             translation: Translation::default(),
         })
@@ -152,14 +150,16 @@ impl Target {
             ));
         }
         let (mut number, mut user, mut password) = (0, None, None);
-        for (key, value) in settings(url.query().unwrap_or_default()) {
+        let settings = settings(url.query().unwrap_or_default());
+        for &(key, value) in &settings {
             match key {
+                PASSWORD_FILE => {}
                 "db" => number = database(value)?,
                 "user" => user = Some(decode(value)?),
                 "password" => password = Some(decode(value)?),
                 _ => {
                     return Err(config(
-                        "the URL of a unix socket has an unknown setting; db, user and password are known",
+                        "the URL of a unix socket has an unknown setting; db, user, password and password-file are known",
                     ));
                 }
             }
@@ -167,7 +167,7 @@ impl Target {
         Ok(Self {
             address: Address::Unix { path },
             database: number,
-            credentials: credentials(user, password)?,
+            login: login(user, password, password_file(&settings)?)?,
             tls: None,
             translation: Translation::default(),
         })
@@ -190,12 +190,6 @@ impl fmt::Debug for Target {
             .field("address", &self.address)
             .field("database", &self.database)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(..)")
     }
 }
 
@@ -224,19 +218,37 @@ pub(crate) fn database(number: &str) -> Result<u8> {
     })
 }
 
-pub(crate) fn credentials(
+/// The file that a setting names for the password.
+pub(crate) fn password_file(settings: &[(&str, &str)]) -> Result<Option<String>> {
+    let named = settings.iter().find(|(key, _)| *key == PASSWORD_FILE);
+    named.map(|(_, file)| decode(file)).transpose()
+}
+
+/// How to log in as `user` with the password, or with the one in `file`.
+pub(crate) fn login(
     user: Option<String>,
     password: Option<String>,
-) -> Result<Option<Credentials>> {
+    file: Option<String>,
+) -> Result<Login> {
     let user = user.filter(|user| !user.is_empty());
-    match (user, password) {
-        (user, Some(password)) => Ok(Some(Credentials { user, password })),
-        (None, None) => Ok(None),
+    match (user, password, file) {
+        (_, Some(_), Some(_)) => Err(config(
+            "the URL of the server has a password and names a password-file: leave one of them out",
+        )),
+        (user, None, Some(file)) => PasswordFile::of_url(file, user).map(Login::File),
+        (user, Some(password), None) => {
+            let credentials = Credentials::new(password);
+            Ok(Login::Always(match user {
+                Some(user) => credentials.user(user),
+                None => credentials,
+            }))
+        }
+        (None, None, None) => Ok(Login::Nobody),
         // Logging in would be left out, and commands would run as the default user without a word. The name is not
         // printed: in redis://secret@host it is the password.
-        (Some(_), None) => Err(config(
+        (Some(_), None, None) => Err(config(
             "the URL of the server has a user name without a password; write user:password@, or :password@ for the \
-             default user (a user without password takes any)",
+             default user (a user without password takes any), or name a file with ?password-file=",
         )),
     }
 }
@@ -254,11 +266,12 @@ mod tests {
         }
     }
 
-    fn login(user: Option<&str>, password: &str) -> Option<Credentials> {
-        Some(Credentials {
-            user: user.map(Into::into),
-            password: password.into(),
-        })
+    fn always(user: Option<&str>, password: &str) -> Login {
+        login(user.map(Into::into), Some(password.into()), None).unwrap()
+    }
+
+    fn from_file(user: Option<&str>, path: &str) -> Login {
+        login(user.map(Into::into), None, Some(path.into())).unwrap()
     }
 
     #[test]
@@ -278,25 +291,36 @@ mod tests {
                 (address, database),
                 "{url}"
             );
-            assert_eq!(target.credentials, None, "{url}");
+            assert_eq!(target.login, Login::Nobody, "{url}");
         }
     }
 
     #[test]
     fn names_and_passwords_are_percent_decoded() {
         let cases = [
-            ("redis://:secret@h", login(None, "secret")),
-            ("redis://ann:se%3Acr%2Fet@h", login(Some("ann"), "se:cr/et")),
-            ("redis://a%40b:%23+%25@h", login(Some("a@b"), "#+%")),
-            ("unix:///s?password=a+b%26c", login(None, "a+b&c")),
-            ("unix:///s?user=ann&password=x", login(Some("ann"), "x")),
+            ("redis://:secret@h", always(None, "secret")),
+            (
+                "redis://ann:se%3Acr%2Fet@h",
+                always(Some("ann"), "se:cr/et"),
+            ),
+            ("redis://a%40b:%23+%25@h", always(Some("a@b"), "#+%")),
+            ("unix:///s?password=a+b%26c", always(None, "a+b&c")),
+            ("unix:///s?user=ann&password=x", always(Some("ann"), "x")),
+            (
+                "redis://h?password-file=/run/a%26b",
+                from_file(None, "/run/a&b"),
+            ),
+            (
+                "redis://ann@h/1?password-file=pw",
+                from_file(Some("ann"), "pw"),
+            ),
+            (
+                "unix:///s?password-file=/p&user=ann",
+                from_file(Some("ann"), "/p"),
+            ),
         ];
-        for (url, credentials) in cases {
-            assert_eq!(
-                Target::parse(url).unwrap().credentials,
-                credentials,
-                "{url}"
-            );
+        for (url, login) in cases {
+            assert_eq!(Target::parse(url).unwrap().login, login, "{url}");
         }
     }
 
@@ -328,6 +352,9 @@ mod tests {
             ("unix:///r.sock?database=1", "unknown setting"),
             ("unix:///r.sock?db=-1", "0 to 255"),
             ("rediss://h?db=1", "unknown setting"),
+            ("redis://h?password-file=", "names no file"),
+            ("redis://:pw@h?password-file=/p", "leave one of them out"),
+            ("unix:///r.sock?password=pw&password-file=/p", "leave one"),
         ];
         for (url, part) in cases {
             let error = Target::parse(url).unwrap_err();
@@ -376,7 +403,7 @@ mod tests {
         fn any_password_survives_encoding(password in "\\PC+") {
             let encoded = percent_encoding::utf8_percent_encode(&password, percent_encoding::NON_ALPHANUMERIC);
             for url in [format!("redis://:{encoded}@h"), format!("unix:///s?password={encoded}")] {
-                prop_assert_eq!(Target::parse(&url).unwrap().credentials, login(None, &password));
+                prop_assert_eq!(Target::parse(&url).unwrap().login, always(None, &password));
             }
         }
     }

@@ -89,6 +89,14 @@ impl Tls {
         })
     }
 
+    /// As a client of fred has it.
+    #[cfg(feature = "fred")]
+    pub(crate) fn of(config: &Arc<ClientConfig>) -> Self {
+        Self {
+            config: Arc::clone(config),
+        }
+    }
+
     /// As the transports take it.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lockkeeper_core::store::StoreError;
 
 use crate::connection::Connection;
+use crate::credentials::Login;
 use crate::sentinel::Sentinels;
 use crate::target::Target;
 
@@ -48,6 +49,14 @@ impl Whereabouts {
         match self {
             Self::Fixed(target) => target.tls.is_some(),
             Self::Watched(sentinels) => sentinels.speak_tls(),
+        }
+    }
+
+    /// How it is logged in to.
+    pub(crate) fn login(&self) -> &Login {
+        match self {
+            Self::Fixed(target) => &target.login,
+            Self::Watched(sentinels) => sentinels.login(),
         }
     }
 

@@ -4,9 +4,9 @@
 //! anything twice: a connection that has ended is replaced by its owner, and a request that was under way is then unknown.
 
 #[cfg(feature = "fred")]
-mod fred;
+pub(crate) mod fred;
 #[cfg(feature = "redis-rs")]
-mod redis_rs;
+pub(crate) mod redis_rs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use std::time::Duration;
 use lockkeeper_core::store::{Outcome, StoreError, Value};
 use tokio::task::JoinHandle;
 
+use crate::credentials::Credentials;
 use crate::options::{RedisOptions, Transport};
 use crate::request::Outgoing;
 use crate::target::Target;
@@ -93,14 +94,15 @@ impl Wire {
     /// Dropping the future closes whatever has been opened.
     pub(crate) async fn open(
         target: &Target,
+        credentials: Option<&Credentials>,
         options: &RedisOptions,
         listener: Option<Listener>,
     ) -> Result<Opened, StoreError> {
         match options.transport {
             #[cfg(feature = "redis-rs")]
-            Transport::RedisRs => redis_rs::open(target, options, listener).await,
+            Transport::RedisRs => redis_rs::open(target, credentials, options, listener).await,
             #[cfg(feature = "fred")]
-            Transport::Fred => fred::open(target, options, listener).await,
+            Transport::Fred => fred::open(target, credentials, options, listener).await,
         }
     }
 

@@ -73,6 +73,10 @@
 //! | `memory://` | a fresh engine in this process: for trying out and for tests |
 //! | `memory://name` | an engine that all clients of this process share by name |
 //!
+//! `?password-file=/path` stands in place of a password that changes. `RedisOptions::credentials` asks a provider, for tokens of
+//! IAM or Entra; `RedisOptions::connect_redis_rs` and `connect_fred` take over the settings of a client that the program has. What they connect is given to
+//! [`ClientBuilder::build`].
+//!
 //! # Features
 //!
 //! | feature | what |
@@ -153,7 +157,9 @@ pub use lockkeeper_multi::{MultiGuard, MultiLock};
 pub use lockkeeper_mutex::{Mutex, MutexGuard};
 pub use lockkeeper_once::{Once, OnceError, OnceOutcome};
 #[cfg(any(feature = "redis", feature = "fred"))]
-pub use lockkeeper_redis::{RedisOptions, RedisStore, Transport};
+pub use lockkeeper_redis::{
+    Credentials, CredentialsProvider, PasswordFile, RedisOptions, RedisStore, Transport,
+};
 pub use lockkeeper_redlock::{Redlock, RedlockGuard};
 pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};

@@ -83,6 +83,13 @@ impl Seeds {
     }
 }
 
+impl Seeds {
+    /// How nodes are reached and logged in to.
+    pub(crate) const fn template_mut(&mut self) -> &mut Target {
+        &mut self.template
+    }
+}
+
 impl Cluster {
     /// Asks the seeds for the map and connects to every node that has slots; with `later`, in the background if no seed is
     /// within reach.
@@ -142,7 +149,7 @@ fn refused(seeds: &Seeds, error: StoreError) -> Error {
     let advice = if error.message().contains("cluster support disabled") {
         ": it is a single server, use redis://"
     } else {
-        failure::advice(&error)
+        failure::advice(&error, &seeds.template.login)
     };
     let hint = failure::hint(&error, seeds.template.tls.is_some());
     Error::backend(

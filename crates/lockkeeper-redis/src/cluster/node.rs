@@ -126,7 +126,9 @@ impl Node {
             .map_err(late)?;
         let fresh = |asking: &Asking| {
             let patience = self.asking_dialer.options.silence_timeout;
-            !asking.lifeline.has_ended() && asking.used.elapsed() < patience
+            !asking.lifeline.has_ended()
+                && asking.used.elapsed() < patience
+                && !asking.connection.is_outdated()
         };
         let asking = match place.take().filter(fresh) {
             Some(asking) => place.insert(asking),

@@ -17,6 +17,7 @@
 
 mod client;
 mod failure;
+pub(crate) mod given;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use tokio::time::timeout;
 
 use super::out_of_step;
 use super::{Answer, Change, Changed, Heard, Lifeline, Listener, Opened, no_answer, nonce};
+use crate::credentials::Credentials;
 use crate::failure::{CLOSED, late};
 use crate::options::RedisOptions;
 use crate::reply;
@@ -77,11 +79,12 @@ enum Pong {
 /// See [`super::Wire::open`].
 pub(super) async fn open(
     target: &Target,
+    credentials: Option<&Credentials>,
     options: &RedisOptions,
     listener: Option<Listener>,
 ) -> Result<Opened, StoreError> {
-    let client =
-        client::build(target, options, listener.is_some()).map_err(failure::of_connecting)?;
+    let client = client::build(target, credentials, options, listener.is_some());
+    let client = client.map_err(failure::of_connecting)?;
     // Before the first SUBSCRIBE, or messages could slip by.
     let messages = client.message_rx();
     let mut router = Router(client.connect());

@@ -4,6 +4,7 @@
 //! A request whose future is dropped shifts no answer: the library takes the answer and throws it away. When the socket ends, so
 //! does the library's task, and everything that was under way is told at once.
 
+pub(crate) mod given;
 mod messages;
 mod socket;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::{Answer, Change, Changed, Lifeline, Listener, Opened, no_answer};
+use crate::credentials::Credentials;
 use crate::failure::{self, CLOSED, GIBBERISH};
 use crate::options::RedisOptions;
 use crate::reply;
@@ -57,10 +59,11 @@ impl Scripts {
 /// See [`super::Wire::open`].
 pub(crate) async fn open(
     target: &Target,
+    credentials: Option<&Credentials>,
     options: &RedisOptions,
     listener: Option<Listener>,
 ) -> Result<Opened, StoreError> {
-    let opening = Box::pin(socket::open(target, options));
+    let opening = Box::pin(socket::open(target, credentials, options));
     let late = |_| failure::late(options.connect_timeout);
     let (socket, hello) = timeout(options.connect_timeout, opening)
         .await

@@ -9,6 +9,8 @@ mod scripts;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod credentials;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod resp3;

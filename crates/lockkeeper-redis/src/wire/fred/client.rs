@@ -10,6 +10,7 @@ use fred::types::config::{Config, ServerConfig, TcpConfig, UnresponsiveConfig};
 use fred::types::{Builder, RespVersion};
 
 use super::ATTEMPTS;
+use crate::credentials::Credentials;
 use crate::options::RedisOptions;
 use crate::target::{Address, Target};
 
@@ -19,6 +20,7 @@ const MESSAGE_BUFFER: usize = 1024;
 
 pub(super) fn build(
     target: &Target,
+    credentials: Option<&Credentials>,
     options: &RedisOptions,
     messages: bool,
 ) -> Result<Client, FredError> {
@@ -26,7 +28,7 @@ pub(super) fn build(
         Address::Tcp { host, port } => ServerConfig::new_centralized(host.as_str(), *port),
         Address::Unix { path } => ServerConfig::new_unix_socket(path),
     };
-    let (username, password) = match target.credentials.clone() {
+    let (username, password) = match credentials.cloned() {
         Some(credentials) => (credentials.user, Some(credentials.password)),
         None => (None, None),
     };

@@ -27,7 +27,7 @@ async fn a_request_queued_after_the_end_is_answered_when_the_owner_lets_go() {
         stream
     };
     let options = RedisOptions::new();
-    let (opened, stream) = tokio::join!(open(&target, &options, None), server);
+    let (opened, stream) = tokio::join!(open(&target, None, &options, None), server);
     let Opened {
         wire, mut lifeline, ..
     } = opened.unwrap();

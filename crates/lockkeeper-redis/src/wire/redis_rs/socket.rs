@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::answer;
+use crate::credentials::Credentials;
 use crate::failure::{self, CLOSED, GIBBERISH};
 use crate::options::RedisOptions;
 use crate::target::{Address, Target};
@@ -26,10 +27,11 @@ pub(super) const CHUNK: usize = 4096;
 /// Connects, logs in, selects the database, and waits for a `PONG` and for what the server says of itself.
 pub(super) async fn open(
     target: &Target,
+    credentials: Option<&Credentials>,
     options: &RedisOptions,
 ) -> Result<(Socket, Answer), StoreError> {
     let mut socket = connect(target, options).await.map_err(out_of_reach)?;
-    let hello = greet(&mut socket, target, options).await?;
+    let hello = greet(&mut socket, target, credentials, options).await?;
     Ok((socket, hello))
 }
 
@@ -54,11 +56,11 @@ async fn connect(target: &Target, options: &RedisOptions) -> io::Result<Socket> 
 async fn greet(
     socket: &mut Socket,
     target: &Target,
+    credentials: Option<&Credentials>,
     options: &RedisOptions,
 ) -> Result<Answer, StoreError> {
     let mut greeting = redis::pipe();
-    let login = target.credentials.as_ref();
-    let login = login.map(|login| (login.user.as_deref(), login.password.as_str()));
+    let login = credentials.map(|login| (login.user.as_deref(), login.password.as_str()));
     if options.resp3 {
         let hello = greeting.cmd("HELLO").arg(3);
         if let Some((user, password)) = login {

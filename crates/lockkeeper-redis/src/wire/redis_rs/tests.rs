@@ -156,7 +156,7 @@ async fn greeted(listener: Option<Listener>) -> (Opened, TcpStream) {
         stream
     };
     let options = RedisOptions::new();
-    let (opened, stream) = tokio::join!(open(&target, &options, listener), greet);
+    let (opened, stream) = tokio::join!(open(&target, None, &options, listener), greet);
     (opened.unwrap(), stream)
 }
 
