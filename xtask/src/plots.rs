@@ -134,14 +134,15 @@ fn draw_one(plot: &Plot, lines: &Lines, below: &str) -> Result<String> {
         bail!("{} lines", lines.len());
     }
     let all = || lines.values().flatten();
-    let range = |of: fn(&(f64, f64)) -> f64| {
+    // A little space around the outermost points, and above them as much as the names of the lines need.
+    let names = 0.09 * f64::from(u8::try_from(lines.len())?);
+    let range = |of: fn(&(f64, f64)) -> f64, names: f64| {
         let (least, most) = all()
             .map(of)
             .fold((f64::MAX, f64::MIN), |(least, most), it| {
                 (least.min(it), most.max(it))
             });
-        // A little space around the outermost points.
-        (least * 0.85..most * 1.2).log_scale()
+        (least * 0.85..most * 1.2 * (most / least).powf(names)).log_scale()
     };
     let mut svg = String::new();
     {
@@ -151,8 +152,8 @@ fn draw_one(plot: &Plot, lines: &Lines, below: &str) -> Result<String> {
             plot,
             lines,
             below,
-            range(|it| it.0),
-            range(|it| it.1),
+            range(|it| it.0, 0.0),
+            range(|it| it.1, names),
         )
         .map_err(|error| anyhow!("{error}"))?;
     }
