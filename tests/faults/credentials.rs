@@ -93,10 +93,10 @@ async fn lose_no_lease(
         load.spawn(async move {
             loop {
                 // One that is under way when its connection is cut may fail.
-                if let Ok(guard) = lock.acquire().await {
-                    if guard.release().await.is_ok() {
-                        passed.fetch_add(1, Ordering::Relaxed);
-                    }
+                if let Ok(guard) = lock.acquire().await
+                    && guard.release().await.is_ok()
+                {
+                    passed.fetch_add(1, Ordering::Relaxed);
                 }
                 tokio::task::yield_now().await;
             }

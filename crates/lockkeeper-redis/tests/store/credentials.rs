@@ -453,3 +453,45 @@ async fn every_node_of_a_cluster_and_a_watched_primary_are_logged_in_to_by_the_p
     })
     .await;
 }
+
+/// Holds a lock as ann, in a database of her own.
+async fn works_as_ann(server: &Server, store: RedisStore, sort: &str) {
+    let reply = store.call(acquire(sort, "a", Form::Source)).await;
+    assert_eq!(reply.unwrap().status(), Status::Granted, "{sort}");
+    store.subscribe("channel").await.unwrap();
+    logged_in(server, "ann").await;
+    let kept = server.command_in(3, &["EXISTS", sort]).await.unwrap();
+    assert_eq!(kept.into_integer().unwrap(), 1, "{sort}");
+    store.close().await;
+}
+
+#[cfg(feature = "redis-rs")]
+#[tokio::test]
+async fn a_store_has_the_settings_of_a_client_of_redis_rs() {
+    bounded(async {
+        let server = start().await;
+        let url = format!("redis://ann:pw@{}/3", server.address());
+        let client = redis::Client::open(url).unwrap();
+        let store = RedisOptions::new().connect_redis_rs(client.get_connection_info());
+        works_as_ann(&server, store.await.unwrap(), "redis-rs").await;
+        // With a provider too, nobody knows which of them counts.
+        let options = RedisOptions::new().credentials(Giver::of("bob"));
+        let error = options.connect_redis_rs(client.get_connection_info()).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("leave one of them out"), "{error}");
+    })
+    .await;
+}
+
+#[cfg(feature = "fred")]
+#[tokio::test]
+async fn a_store_has_the_settings_of_a_client_of_fred() {
+    bounded(async {
+        let server = start().await;
+        let url = format!("redis://ann:pw@{}/3", server.address());
+        let config = fred::types::config::Config::from_url(&url).unwrap();
+        let store = RedisOptions::new().connect_fred(&config).await.unwrap();
+        works_as_ann(&server, store, "fred").await;
+    })
+    .await;
+}
