@@ -20,6 +20,20 @@ use crate::credentials::{CredentialsProvider, Provider};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Why connections are not shared
+///
+/// A program that has a client already hands over its configuration, by [`connect_redis_rs`](Self::connect_redis_rs),
+/// [`connect_redis_rs_cluster`](Self::connect_redis_rs_cluster) or [`connect_fred`](Self::connect_fred), and not the client. Locks need of
+/// a connection what the rest of a program can do without:
+///
+/// - **A time limit that holds.** A lease counts from before its request was sent. Behind a large reply, a slow script or a blocking
+///   command of the program a renewal would wait too long, and a lease would be lost on a server that is well.
+/// - **Nothing that is sent twice.** A client that reconnects by itself, as a `ConnectionManager` does, hides that a request is in
+///   doubt.
+/// - **Order.** A release may overtake no request that is unanswered: both go by one socket.
+/// - **Subscriptions that nobody changes**, and messages that are taken in at once.
+/// - **A user, a database and a protocol that stay.** `SELECT`, `AUTH`, `MULTI` or `HELLO` of the program would apply to the locks.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     pub(crate) connect_timeout: Duration,
