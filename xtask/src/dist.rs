@@ -20,8 +20,23 @@ const HADOLINT: Program = Program {
     version: "2.15.1",
 };
 
+/// By which words of cargo's command line a program is built, and where it is then.
+struct Profile {
+    arguments: [&'static str; 2],
+    folder: &'static str,
+}
+
 /// What people get: smaller and faster than what is tested, and built for longer.
-const PROFILE: &str = "dist";
+const DIST: Profile = Profile {
+    arguments: ["--profile", "dist"],
+    folder: "dist",
+};
+
+/// What is tried.
+const TRIED: Profile = Profile {
+    arguments: ["--config", "profile.dev.debug=0"],
+    folder: "debug",
+};
 
 /// The units for systemd among the examples, which are in the package too.
 const UNITS: [&str; 3] = [
@@ -33,7 +48,7 @@ const UNITS: [&str; 3] = [
 /// Needs musl-gcc and Rust's target for musl; gets them where it may.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("what a static program is built with", offer_musl)?;
-    let program = steps.run("build the command, static", || build(PROFILE))?;
+    let program = steps.run("build the command, static", || build(&DIST))?;
     let package = steps.run("build the Debian package", || debian::package(&program))?;
     let copy = package.with_file_name("lockkeeper");
     fs::copy(&program, &copy)?;
@@ -49,7 +64,7 @@ pub(crate) fn prove(steps: &mut Steps, other: &Path) -> Result<()> {
             println!("{error:#}\nTHE STATIC COMMAND IS NOT TRIED");
             return Ok(other.to_path_buf());
         }
-        let program = build("dev")?;
+        let program = build(&TRIED)?;
         ensure!(is_static(&program)?, "it needs libraries");
         trial::works(&program)?;
         Ok(program)
@@ -75,13 +90,15 @@ fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-fn build(profile: &str) -> Result<PathBuf> {
+fn build(profile: &Profile) -> Result<PathBuf> {
     let triple = triple();
     let mut command = cargo();
     command.args("build --locked --package lockkeeper-cli --features tls".split(' '));
-    execute(command.args(["--profile", profile, "--target", &triple]))?;
-    let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(target()?.join(triple).join(folder).join("lockkeeper"))
+    execute(command.args(profile.arguments).args(["--target", &triple]))?;
+    Ok(target()?
+        .join(triple)
+        .join(profile.folder)
+        .join("lockkeeper"))
 }
 
 /// Whether a program needs no loader and no library.

@@ -153,7 +153,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
     )?;
     steps.run("each package, built of what would be published", || {
-        check::packages("package --offline")
+        check::packages("package --offline --config profile.dev.debug=0")
     })?;
     for features in FACADE {
         let package = "check --package lockkeeper --no-default-features --features";

@@ -75,7 +75,7 @@ pub(super) fn package(program: &Path) -> Result<PathBuf> {
     let package = dist.join(format!("lockkeeper_{version}_{}.deb", architecture.trim()));
     let mut build = Command::new("dpkg-deb");
     build
-        .args(["--root-owner-group", "--build"])
+        .args(["-Zxz", "-z1", "--root-owner-group", "--build"])
         .arg(&tree)
         .arg(&package);
     execute(&mut build)?;

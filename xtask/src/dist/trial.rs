@@ -8,22 +8,28 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::UNITS;
 use crate::house::root;
+use crate::launch::Server;
 use crate::steps::execute;
 use crate::tools;
 
 /// The name of the package.
 const NAME: &str = "lockkeeper";
 
-/// Fails unless a program says its version and runs another one under a lock, with nothing in its environment.
+/// Fails unless a program says its version, has its locks at work in the process, and runs another program under one on a server, all
+/// with nothing in its environment.
 pub(super) fn works(program: &Path) -> Result<()> {
     let lockkeeper = |words: &[&str]| {
         let mut command = Command::new(program);
         tools::output(command.env_clear().args(words))
     };
     print!("{}", lockkeeper(&["--version"])?);
+    lockkeeper(&["demo"])?;
     let token = "echo $LOCKKEEPER_FENCE";
-    let words = "--url memory:// run --no-wait --lock trial -- /bin/sh -c".split(' ');
-    let token = lockkeeper(&words.chain([token]).collect::<Vec<_>>())?;
+    let server = Server::start()?;
+    let url = server.url();
+    let words = "run --no-wait --lock trial -- /bin/sh -c".split(' ');
+    let words = ["--url", &url].into_iter().chain(words).chain([token]);
+    let token = lockkeeper(&words.collect::<Vec<_>>())?;
     let token: u64 = token.trim().parse().context("the job has seen no token")?;
     ensure!(token > 0, "the job has no token");
     Ok(())
