@@ -28,8 +28,8 @@ struct Profile {
 
 /// What people get: smaller and faster than what is tested, and built for longer.
 const DIST: Profile = Profile {
-    arguments: ["--profile", "dist"],
-    folder: "dist",
+    arguments: ["--profile", "distribution"],
+    folder: "distribution",
 };
 
 /// What is tried.
