@@ -165,7 +165,10 @@ impl Faults {
     /// The planned fault whose turn it is, if it is one of these.
     fn next_if(&self, is_meant: impl FnOnce(&Fault) -> bool) -> Option<Fault> {
         let planned = &mut self.state().planned;
-        planned.front().is_some_and(is_meant).then(|| planned.pop_front())?
+        planned
+            .front()
+            .is_some_and(is_meant)
+            .then(|| planned.pop_front())?
     }
 
     fn is_down(&self) -> bool {
