@@ -42,6 +42,7 @@ pub struct RedisOptions {
     pub(crate) resp3: bool,
     pub(crate) transport: Transport,
     pub(crate) provider: Option<Provider>,
+    pub(crate) client_name: Option<String>,
 }
 
 /// The client library that keeps the connections. What a store does is the same by each.
@@ -80,6 +81,7 @@ impl RedisOptions {
             resp3: false,
             transport: Transport::DEFAULT,
             provider: None,
+            client_name: None,
         }
     }
 
@@ -131,6 +133,16 @@ impl RedisOptions {
     #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.provider = Some(Provider::new(provider));
+        self
+    }
+
+    /// What the server shows of the connections for people, in `CLIENT LIST` and in its slow log: `lockkeeper:<name>`. None unless
+    /// set; `lockkeeper::connect` sets the [label](lockkeeper_core::ClientBuilder::label) of the client. Blanks and whatever is not
+    /// ASCII become `_`, for a server takes nothing else. One that refuses `CLIENT SETNAME` shows no name.
+    #[must_use]
+    pub fn client_name(mut self, name: &str) -> Self {
+        let name = name.replace(|c: char| !c.is_ascii_graphic(), "_");
+        self.client_name = Some(format!("lockkeeper:{name}"));
         self
     }
 
