@@ -103,7 +103,7 @@ fn is_there(from: &Path, link: &str) -> bool {
         .exists()
 }
 
-/// The text with each link replaced by what `replace` says, if it says anything.
+/// The text with each link replaced by what `replace` says, if it says anything. By hand: mdBook writes every link in this one way.
 fn links_replaced(html: &str, mut replace: impl FnMut(&str) -> Option<String>) -> String {
     let mut result = String::new();
     let mut rest = html;

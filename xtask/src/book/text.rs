@@ -1,39 +1,45 @@
 //! What of Markdown the checks need: links, and the anchors of headings.
 
-/// The links of a text and its pictures: the line, and where they lead. What is code is no link.
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// The links of a text and its pictures: the line, and where they lead.
 pub(super) fn links(text: &str) -> Vec<(usize, String)> {
-    let mut links = Vec::new();
-    for (number, line) in prose(text) {
-        let line = without_code(line);
-        let mut rest = line.as_str();
-        while let Some((_, after)) = rest.split_once("](") {
-            let Some((target, after)) = after.split_once(')') else {
-                break;
-            };
-            links.push((number, target.to_owned()));
-            rest = after;
+    let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
+    let links = events.filter_map(|(event, place)| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            let line = text[..place.start].matches('\n').count() + 1;
+            Some((line, dest_url.into_string()))
         }
-    }
-    links
+        _ => None,
+    });
+    links.collect()
 }
 
 /// The anchors of the headings, as GitHub and mdBook make them.
 pub(super) fn anchors(text: &str) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
-    for (_, line) in prose(text) {
-        let heading = line.trim_start_matches('#');
-        if heading.len() == line.len() || !heading.starts_with(' ') {
-            continue;
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&part);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                let slug = slug(&heading.take().unwrap_or_default());
+                let same = anchors
+                    .iter()
+                    .filter(|it| **it == slug || it.strip_prefix(&slug).is_some_and(is_number))
+                    .count();
+                anchors.push(match same {
+                    0 => slug,
+                    same => format!("{slug}-{same}"),
+                });
+            }
+            _ => {}
         }
-        let slug = slug(heading.trim());
-        let same = anchors
-            .iter()
-            .filter(|it| **it == slug || it.strip_prefix(&slug).is_some_and(is_number))
-            .count();
-        anchors.push(match same {
-            0 => slug,
-            same => format!("{slug}-{same}"),
-        });
     }
     anchors
 }
@@ -44,6 +50,7 @@ fn is_number(suffix: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// No library makes those of both: each has a rule of its own for what it drops.
 fn slug(heading: &str) -> String {
     heading
         .chars()
@@ -53,24 +60,5 @@ fn slug(heading: &str) -> String {
             char if char.is_alphanumeric() => char.to_lowercase().next(),
             _ => None,
         })
-        .collect()
-}
-
-/// The lines outside of fenced code, counted from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    let lines = text.lines().enumerate();
-    lines.filter_map(move |(index, line)| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        (!fenced && !fence).then_some((index + 1, line))
-    })
-}
-
-/// A line with the code in it blanked.
-fn without_code(line: &str) -> String {
-    let parts = line.split('`').enumerate();
-    parts
-        .map(|(index, part)| if index % 2 == 0 { part } else { "code" })
         .collect()
 }

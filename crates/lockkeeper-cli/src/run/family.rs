@@ -97,7 +97,7 @@ fn all_dead(group: Pid) -> bool {
     found
 }
 
-/// What Linux tells of a process in `/proc/<id>/stat`.
+/// What Linux tells of a process in `/proc/<id>/stat`. By hand: the crate procfs builds on Linux alone, and this command elsewhere too.
 #[derive(Debug, PartialEq, Eq)]
 struct Member {
     group: i32,
