@@ -10,3 +10,4 @@ mod observer;
 mod revocation;
 mod rights;
 mod tracing;
+mod upgrades;

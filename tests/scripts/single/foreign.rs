@@ -182,6 +182,8 @@ async fn what_only_looks_like_a_marker_is_told_and_left_alone(it: &Scripts) -> R
         "mutex * 1 1 0 7",
         "mutex * a b c d - e",
         "mutex * 1 1 0 7 p owner",
+        // As docs/wire-format.md promises for a later version.
+        "wire * 2 whatever it says",
     ] {
         it.command(&["SET", MAIN, value, "PX", "30000"]).await?;
         let before = it.dump().await?;

@@ -172,9 +172,10 @@ pub enum Error {
         /// The lock.
         name: String,
     },
-    /// The name holds data of another kind of lock, or of another program.
+    /// The name holds data of another kind of lock, of another program, or of a later version of Lockkeeper.
     #[error(
-        "lock {name:?} is no {kind} lock: its key {key:?} holds something else; choose another name or namespace"
+        "lock {name:?} is no {kind} lock: its key {key:?} holds another kind, or what another program or a later version of Lockkeeper \
+         wrote; choose another name or namespace, or upgrade"
     )]
     #[non_exhaustive]
     WrongKind {
