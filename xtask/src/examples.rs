@@ -38,7 +38,9 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
     let servers = servers()?;
     // Asked for alone they would be built as tests.
-    let built = steps.run("build all tests and examples", || programs::build(&[], &[]))?;
+    let built = steps.run("build all tests and examples", || {
+        programs::build(&["--workspace"])
+    })?;
     run_built(steps, &built, &servers, options.only.as_deref())
 }
 

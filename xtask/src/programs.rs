@@ -15,17 +15,11 @@ use crate::timing::Stopwatch;
 /// Features that every build of the tests has, so that one build serves all of them.
 pub(crate) const FEATURES: &str = "--all-features";
 
-/// What makes the build for long searches another one: what they run in is optimised, with the checks of a debug build. All
-/// else is shared with the build of the short ones.
-pub(crate) const OPTIMISED: [&str; 4] = [
-    "profile.test.package.lockkeeper-core.opt-level=2",
-    "profile.test.package.lockkeeper-memory.opt-level=2",
-    "profile.test.package.lockkeeper-testkit.opt-level=2",
-    "profile.test.package.lockkeeper-threads.opt-level=2",
-];
+/// The package with the example that needs a database, whose build takes longer than a contributor should wait for.
+pub(crate) const WITH_DATABASE: &str = "lockkeeper-examples-sql";
 
-/// The example with a database, whose build takes longer than a contributor should wait for: its package, and its name.
-pub(crate) const WITH_DATABASE: (&str, &str) = ("lockkeeper-examples-sql", "sql_fencing");
+/// All the others, in words for cargo. Whatever builds these shares one build: beside that one, libraries would have more features.
+pub(crate) const WITHOUT_DATABASE: [&str; 3] = ["--workspace", "--exclude", WITH_DATABASE];
 
 /// A program of tests.
 #[derive(Debug, Clone)]
@@ -62,19 +56,15 @@ pub(crate) struct Outcome {
     pub(crate) times: Vec<(String, Duration)>,
 }
 
-/// Builds the tests and examples of the workspace, or what else these words of cargo's command line choose of it. With these
-/// settings in place of what the manifest says.
-pub(crate) fn build(chosen: &[&str], settings: &[&str]) -> Result<Built> {
+/// Builds the tests and examples that these words of cargo's command line choose.
+pub(crate) fn build(chosen: &[&str]) -> Result<Built> {
     let mut command = cargo();
-    for setting in settings {
-        command.args(["--config", setting]);
-    }
     command.args([
         "test",
         "--no-run",
         "--message-format=json-render-diagnostics",
     ]);
-    command.args(["--workspace", FEATURES]).args(chosen);
+    command.arg(FEATURES).args(chosen);
     let mut built = Built::default();
     let mut child = command
         .stdin(Stdio::null())

@@ -13,7 +13,7 @@ use crate::dist;
 use crate::examples;
 use crate::house::root;
 use crate::oldest;
-use crate::programs::{self, Built, OPTIMISED, Program, WITH_DATABASE};
+use crate::programs::{self, Built, Program, WITH_DATABASE, WITHOUT_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
 use crate::suite::Suite;
@@ -103,10 +103,11 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         "licences, versions and sources of dependencies",
         deny::check,
     )?;
-    let built = steps.run("build all tests, optimised", || {
-        programs::build(&[], &OPTIMISED)
+    let built = steps.run("build all tests", || programs::build(&WITHOUT_DATABASE))?;
+    let with_database = steps.run("build the example with a database", || {
+        programs::build(&["--package", WITH_DATABASE])
     })?;
-    examples::run_built(steps, &built, &[], Some(WITH_DATABASE.1))?;
+    examples::run_built(steps, &with_database, &[], None)?;
     let proved = steps.run("long searches, histories and mutants", || long(&built))?;
     let joined = servers::joined(&others)?;
     steps.run("the embedded engine beside all servers", || {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::Args;
 
-use crate::programs::{FEATURES, OPTIMISED};
+use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
 /// What the simulation is told; see `cargo xtask simulate --help`.
@@ -21,18 +21,7 @@ pub(crate) struct Options {
 /// Fails if a history does.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut command = cargo();
-    // As for the long tests: optimised, with the checks of a debug build.
-    for setting in OPTIMISED {
-        command.args(["--config", setting]);
-    }
-    command.args([
-        "run",
-        "--quiet",
-        "--profile",
-        "test",
-        "--package",
-        "lockkeeper-tests",
-    ]);
+    command.args("run --quiet --profile test --package lockkeeper-tests".split(' '));
     command.args([FEATURES, "--bin", "simulate", "--"]);
     command.args(&options.arguments);
     steps.run("simulate", || execute(&mut command))

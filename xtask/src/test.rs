@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::check;
 use crate::examples;
-use crate::programs::{self, FEATURES, WITH_DATABASE};
+use crate::programs::{self, FEATURES, WITHOUT_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
 use crate::suite::Suite;
@@ -32,9 +32,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     if all {
         check::without_compiling(steps)?;
     }
-    let without = ["--exclude", WITH_DATABASE.0];
     let built = steps.run("build all tests and examples", || {
-        programs::build(&without, &[])
+        programs::build(&WITHOUT_DATABASE)
     })?;
     let mut suite = Suite::new(&options.only);
     if options.again {
@@ -56,9 +55,9 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         // The engine built once more has the same examples, which name the other one.
         let once = ["--exclude", "lockkeeper-threads"];
         command
-            .args(["test", "--workspace", FEATURES, "--doc"])
-            .args(once)
-            .args(without);
+            .args(["test", FEATURES, "--doc"])
+            .args(WITHOUT_DATABASE)
+            .args(once);
         execute(&mut command)
     })?;
     examples::run_built(steps, &built, &servers, None)
