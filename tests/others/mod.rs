@@ -2,4 +2,5 @@
 //! `cargo xtask prove` builds them.
 
 mod live;
+mod python;
 mod wakes;
