@@ -276,6 +276,8 @@ fn numbers_become_text_by_format_alone() {
                     "'%s%s:%s', flag, share, claim)",
                     "'o:%s', name.reenters",
                     "'%sp', value)",
+                    "'%02x', string.byte(byte))",
+                    "'hex:%s', (string.gsub(claim,",
                     "'%.0f %s', count, token)",
                     "'%.0f %.0f %.0f', name.",
                     "'lockkeeper.client:%s', client)",

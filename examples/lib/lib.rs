@@ -131,6 +131,10 @@ struct FromRedsync;
 struct FromShedlock;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/moving.md")]
+struct Moving;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/getting-started.md")]
 struct GettingStarted;
 

@@ -13,6 +13,7 @@ use crate::dist;
 use crate::examples;
 use crate::house::root;
 use crate::oldest;
+use crate::peers;
 use crate::programs::{self, Built, Program, WITH_DATABASE, WITHOUT_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
@@ -39,6 +40,9 @@ const CONTRACT: &str = "kinds::contract";
 
 /// Names the client library by which tests reach their servers; all else goes by the default one, redis-rs.
 const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
+
+/// As in the testkit: says which programs of other libraries there are.
+const PEERS: &str = "LOCKKEEPER_TEST_PEERS";
 
 /// The one that runs the engine's threads in every order.
 const THREADS: &str = "threads threads";
@@ -94,6 +98,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("other servers to test against", || {
         servers::offer(&mut others)
     })?;
+    let mut peers = Vec::new();
+    steps.run("other libraries to test beside", || {
+        peers::offer(&mut peers)
+    })?;
     let mut browser = false;
     steps.run("Chromium to test the page in", || {
         tools::offer_chromium(&mut browser)
@@ -108,7 +116,9 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         programs::build(&["--package", WITH_DATABASE])
     })?;
     examples::run_built(steps, &with_database, &[], None)?;
-    let proved = steps.run("long searches, histories and mutants", || long(&built))?;
+    let proved = steps.run("long searches, histories and mutants", || {
+        long(&built, &peers)
+    })?;
     let joined = servers::joined(&others)?;
     steps.run("the embedded engine beside all servers", || {
         let mut suite = Suite::all();
@@ -170,8 +180,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
 }
 
 /// The tests that `cargo xtask test` ignores. In other programs those are ignored that another test starts in a process of its own.
-fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
+fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> {
+    let peers: BTreeMap<_, _> = peers.iter().cloned().collect();
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
+    suite.set(PEERS, serde_json::to_string(&peers)?);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
     let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();

@@ -62,6 +62,7 @@ const COMMANDS: &[Command] = &[
     command("hdel", Words::AtLeast(3), hashes::hdel),
     command("hget", Words::Exactly(3), hashes::hget),
     command("hgetall", Words::Exactly(2), hashes::hgetall),
+    command("hlen", Words::Exactly(2), hashes::hlen),
     command("hmget", Words::AtLeast(3), hashes::hmget),
     command("hset", Words::AtLeast(4), hashes::hset),
     command("incr", Words::Exactly(2), strings::incr),

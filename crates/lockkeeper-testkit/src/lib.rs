@@ -6,6 +6,7 @@
 //! | [`cluster`] | six servers that share the keys: failover, migration of slots |
 //! | [`sentinel`] | a primary, its replica and the sentinels that watch them |
 //! | [`pool`] | deployments of many servers, used by one test after the other |
+//! | [`peer`] | a program of another lock library |
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | where a test runs: the embedded engine or a real server, by the same words |
 //! | [`subject`] | what a test is about: one kind of lock |
@@ -27,6 +28,7 @@ pub mod history;
 mod kept;
 pub mod kinds;
 pub mod mutants;
+pub mod peer;
 pub mod pool;
 pub mod proxy;
 pub mod recorded;

@@ -66,7 +66,8 @@ impl Question {
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
+    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind. Of other libraries: `foreign` of a value
+    /// that they wrote, `redisson` of a hash of Redisson's.
     pub kind: Option<String>,
     /// The fencing token of those who hold. `None` if nobody does, if it is a latch, if another library holds, or if there is none that
     /// all share: reads that began inside a write and went on after it have that of the write.
@@ -231,10 +232,26 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     })
 }
 
-/// The kind of what a name holds, as the server tells it. Another library's value keeps a mutex out as a mutex of ours would.
+/// What stands for the kind of another library's lock: a value of which nothing is known, or a hash of Redisson's.
+const FOREIGN: &str = "foreign";
+const REDISSON: &str = "redisson";
+
+/// The kind of what a name holds, as the server tells it.
 fn kind_of(told: &str) -> String {
     let kind = Some(told).filter(|told| !told.is_empty());
-    kind.unwrap_or("mutex").to_owned()
+    kind.unwrap_or(FOREIGN).to_owned()
+}
+
+/// What a claim is called by people and by [`force_release`]: as it is, or if it is no text that can be shown, as other libraries have it,
+/// by the digits of its bytes.
+fn name_of(claim: &[u8]) -> String {
+    match std::str::from_utf8(claim) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => {
+            let digits = claim.iter().map(|byte| format!("{byte:02x}"));
+            format!("hex:{}", digits.collect::<String>())
+        }
+    }
 }
 
 fn holder(fields: &Value) -> Option<Holder> {
@@ -262,14 +279,19 @@ fn holder(fields: &Value) -> Option<Holder> {
             .as_str()?
             .split_once('/')
             .and_then(|(permits, _)| permits.parse().ok()),
-        ..Holder::new(String::from_utf8_lossy(claim))
+        ..Holder::new(name_of(claim))
     })
 }
 
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
-    let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
+    let (reply, _) = match ask(engine, name, Question::Revoke, item).await {
+        Err(error @ Error::WrongKind { .. }) => {
+            return Err(foreign(engine, name).await?.unwrap_or(error));
+        }
+        asked => asked?,
+    };
     let told = match reply.status() {
         Status::Free => Some(0),
         Status::Told => reply.field(0).and_then(Value::as_i64),
@@ -277,6 +299,17 @@ pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     };
     told.and_then(|told| u64::try_from(told).ok())
         .ok_or_else(|| unexpected(name, &reply))
+}
+
+/// That another library holds a name, if one does.
+async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
+    let seen = match look(engine, name).await {
+        Err(Error::WrongKind { .. }) => return Ok(None),
+        seen => seen?,
+    };
+    let is_foreign = matches!(seen.kind.as_deref(), Some(FOREIGN | REDISSON));
+    let holder = seen.holders.into_iter().next().filter(|_| is_foreign);
+    Ok(holder.map(|holder| Error::foreign(seen.name, holder)))
 }
 
 /// Takes a name from whoever holds it beside `claim`; whether that claim had a part in it.

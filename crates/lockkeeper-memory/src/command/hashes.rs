@@ -41,6 +41,12 @@ pub(super) fn hgetall(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(words.cloned().map(Resp::Bulk).collect()))
 }
 
+/// How many fields there are.
+pub(super) fn hlen(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let fields = database.keyspace.hash(&args[0])?;
+    Ok(count(fields.map_or(0, |fields| fields.len())))
+}
+
 pub(super) fn hdel(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let gone = database.keyspace.change_hash(&args[0], |fields| {
         let gone = |field: &&Vec<u8>| fields.remove(*field).is_some();
