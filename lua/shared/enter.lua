@@ -14,9 +14,9 @@ local function read_for(name, as_a_write)
   return readable and (name.found or name.kind) == name.kind, fault
 end
 
--- Lets `claim` hold `name` for `ttl` ms, at least if it does already, until `ends` and with this `flag`; `polled_by_client` says that others of
--- its client poll the name. It is let in if its owner holds, and otherwise if it fits and nobody waits. Its token; or nil, and whether it
--- would wait for its own owner.
+-- Lets `claim` hold `name` for `ttl` ms, or at least so long if it holds already. `ends` and `flag` are what lease_of found of it, and
+-- `polled_by_client` says that others of its client poll the name. It is let in if its owner holds, and otherwise if it fits and nobody
+-- waits. Its token; or nil, and whether it would wait for its own owner.
 local function enter(name, share, claim, ttl, polled_by_client, ends, flag)
   if ends > name.now and flag == '' then
     go_on(name, share, claim, ends, ttl)

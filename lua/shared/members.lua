@@ -44,19 +44,18 @@ local function own(name, claim, more, token)
   return token, count
 end
 
--- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last. Renewals do
--- not arm the queue, nor those of claims that take all of the name its state: these may end before it.
+-- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last; and a
+-- `holders` that was made anew ends with it. Renewals do not arm the queue, nor those of claims that take all of the name its
+-- state: these may end before it.
 local function keep(name)
   local life, least = math.max(MEMORY, name.longest or 0), name.waits and name.queue or (name.parts or 0) > 0 and name.state
-  if name.emptied and not name.fresh and name.left >= life + 1000 then
-    -- Of what was made anew: it ends before the marker.
-    redis.call('PEXPIRE', name.holders, text_of(name.left - 1000))
+  local keys = name.emptied and { name.holders, name.main }
+  local left = name.left or 0
+  if name.fresh or left < life or least and redis.call('PTTL', least) < life then
+    keys, left = { name.holders, name.state, name.queue or name.holders, name.main }, math.max(left, life, 2 * MEMORY)
   end
-  if name.fresh or name.left < life + (name.emptied and 1000 or 0) or least and redis.call('PTTL', least) < life then
-    life = text_of(math.max(name.left or 0, life, 2 * MEMORY))
-    for _, key in ipairs({ name.holders, name.state, name.queue or name.holders, name.main }) do
-      redis.call('PEXPIRE', key, life)
-    end
+  for _, key in ipairs(keys or {}) do
+    redis.call('PEXPIRE', key, text_of(left))
   end
 end
 

@@ -55,4 +55,3 @@ local function read_name(name, as_a_write)
   end
   return read_queue(name)
 end
-

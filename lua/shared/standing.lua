@@ -46,7 +46,7 @@ end
 -- changes nothing. `found` is the kind of what stands there.
 local function read_standing(name, as_a_write)
   local value, fault = name.value, nil
-  if not value or as_a_write then
+  if not value then
     value, fault = read_value(name.main, as_a_write and AS_A_WRITE or 'GET')
   end
   local left = value and redis.call('PTTL', name.main)

@@ -14,8 +14,8 @@ local function is_over_limit(name, share)
 end
 
 -- Lets in the waiters in front of the queue of `name`, as many as fit, each for a waiter ttl of its own at least, and tells its
--- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may. '0' if the server refused a
--- message; and whether anybody was let in.
+-- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may.
+-- '0' if the server refused a message; and whether anybody was let in.
 local function advance(name)
   local told, granted = '1', false
   name.looked = true

@@ -197,13 +197,18 @@ impl Report {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), json!(text)))
             .collect();
-        let rows: Vec<Value> = self.rows.iter().map(Row::json).collect();
-        let whole = json!({ "facts": facts, "quick": quick, "rows": rows });
+        // A row a line, so that two runs can be compared line by line.
+        let rows: Vec<String> = self.rows.iter().map(|row| row.json().to_string()).collect();
+        let whole = format!(
+            "{{\n\"facts\": {},\n\"quick\": {quick},\n\"rows\": [\n{}\n]\n}}\n",
+            Value::from(facts),
+            rows.join(",\n"),
+        );
         let write = || {
             if let Some(folder) = file.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            std::fs::write(file, format!("{whole:#}\n"))
+            std::fs::write(file, whole)
         };
         write().with_context(|| format!("failed to write {}", file.display()))
     }

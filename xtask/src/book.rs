@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use crate::house::root;
 use text::{anchors, links};
 
-/// Where the texts are tested: as the documentation of this file.
+/// Where the texts are tested, but those of crates: as the documentation of this file.
 const TESTED_IN: &str = "examples/lib/lib.rs";
 
 /// A text that people read.
@@ -32,7 +32,6 @@ struct Book {
     pictures: Vec<PathBuf>,
     /// Every other file that there is, for links.
     others: BTreeSet<PathBuf>,
-    tested: String,
     /// The Rust files.
     sources: BTreeMap<PathBuf, String>,
 }
@@ -66,7 +65,6 @@ impl Book {
             pages: Vec::new(),
             pictures: Vec::new(),
             others: BTreeSet::new(),
-            tested: fs::read_to_string(root().join(TESTED_IN))?,
             sources: BTreeMap::new(),
         };
         book.collect(Path::new(""))?;
@@ -189,18 +187,29 @@ fn unseen_pictures(book: &Book) -> Vec<String> {
         .collect()
 }
 
-/// Rust in a page of the book is tested, and so is that of the first page of the repository.
+/// Rust in a page is tested.
 fn untested_rust(book: &Book) -> Vec<String> {
-    let pages = book
-        .pages
-        .iter()
-        .filter(|page| page.path.starts_with("docs") || page.path == Path::new("README.md"));
-    pages
-        .filter(|page| page.text.lines().any(|line| line.starts_with("```rust")))
-        .map(|page| page.path.display().to_string())
-        .filter(|path| !book.tested.contains(&format!("../{path}\"")))
-        .map(|path| format!("the Rust in {path} is not tested: name it in {TESTED_IN}"))
-        .collect()
+    let pages = book.pages.iter();
+    let with_rust = pages.filter(|page| page.text.lines().any(|line| line.starts_with("```rust")));
+    let untested = with_rust.filter_map(|page| {
+        let (file, included) = tested_in(&page.path);
+        let text = book.sources.get(&file);
+        let tested = text.is_some_and(|text| text.contains(&format!("../{included}\"")));
+        let (page, file) = (page.path.display(), file.display());
+        (!tested).then(|| format!("the Rust in {page} is not tested: name it in {file}"))
+    });
+    untested.collect()
+}
+
+/// The file that includes a page to have it tested, and by which name: that of a crate is tested with the crate.
+fn tested_in(page: &Path) -> (PathBuf, String) {
+    match page.strip_prefix("crates").ok().and_then(Path::file_name) {
+        Some(name) => {
+            let library = page.with_file_name("src").join("lib.rs");
+            (library, name.display().to_string())
+        }
+        None => (TESTED_IN.into(), page.display().to_string()),
+    }
 }
 
 /// Every example is in the list of them: its file, or the folder that it is in.

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use crate::book;
 use crate::house::House;
 use crate::laws::LAWS;
+use crate::oldest;
 use crate::pictures;
 use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
@@ -33,7 +34,11 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
         command.args(["doc", "--workspace", FEATURES, "--no-deps"]);
         execute(command.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    steps.run("cargo package of the published members", package)
+    steps.run("the Rust that dependencies ask for", oldest::dependencies)?;
+    // Offline and without a build: the clippy step has fetched everything, and built it.
+    steps.run("cargo package of the published members", || {
+        packages("package --no-verify --offline --quiet")
+    })
 }
 
 /// The part of it that takes a moment.
@@ -62,12 +67,14 @@ fn laws() -> Result<()> {
     Ok(())
 }
 
-/// Finds files that a package would lack and dependencies that a registry would refuse. Offline and without a build: the
-/// clippy step has fetched everything, and built it.
-fn package() -> Result<()> {
+/// Packages what is published by these words of cargo's command line. That finds files which a package would lack and dependencies
+/// which a registry would refuse; without `--no-verify` each is built of what was packaged.
+pub(crate) fn packages(words: &str) -> Result<()> {
     let house = House::read()?;
     let mut command = cargo();
-    command.args("package --workspace --no-verify --allow-dirty --offline --quiet".split(' '));
+    command
+        .args(words.split(' '))
+        .args(["--workspace", "--allow-dirty"]);
     for member in house.members.iter().filter(|member| !member.published) {
         command.args(["--exclude", &member.name]);
     }

@@ -1,8 +1,7 @@
 //! The workspace as the laws see it: plain data, so that a test can make one up.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
 
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
@@ -17,10 +16,6 @@ pub(crate) struct House {
     pub(crate) top: Vec<String>,
     /// Every Rust file: its path and its text.
     pub(crate) sources: Vec<(String, String)>,
-    /// What the compiler says of itself: `rustc 1.95.0 (…)`.
-    pub(crate) compiler: String,
-    /// Whether this is continuous integration, whose compiler is the one that is promised.
-    pub(crate) ci: bool,
 }
 
 /// A package of the workspace.
@@ -33,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) published: bool,
     /// The text of its manifest.
     pub(crate) manifest: String,
+    /// Names of the files and folders beside that.
+    pub(crate) files: Vec<String>,
     /// What it and its build need, by name.
     pub(crate) dependencies: Vec<String>,
     /// The features that it and its build switch on, of each of these: the package's name, a slash, the feature's.
@@ -57,8 +54,6 @@ impl House {
             manifest: fs::read_to_string(root().join("Cargo.toml"))?,
             top: names(&root())?,
             sources,
-            compiler: compiler_version()?,
-            ci: env::var_os("CI").is_some(),
         })
     }
 }
@@ -100,8 +95,10 @@ fn member(package: &Package) -> Result<Member> {
     let enabled = needed_features
         .chain(own_features.map(|feature| feature.replace('?', "")))
         .collect();
+    let folder = package.manifest_path.parent();
     Ok(Member {
         enabled,
+        files: names(folder.context("a manifest without a folder")?.as_std_path())?,
         manifest: fs::read_to_string(&package.manifest_path)?,
         name: package.name.to_string(),
         version: package.version.to_string(),
@@ -139,10 +136,4 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-fn compiler_version() -> Result<String> {
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("--version").output()?;
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,19 +1,24 @@
 //! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `soak`,
-//! `book`, `pictures`, `lock-scripts`.
+//! `dist`, `release`, `book`, `pictures`, `lock-scripts`.
 
 mod bench;
 mod book;
 mod check;
+mod deny;
+mod dist;
 mod examples;
 mod house;
 mod launch;
 mod laws;
 mod layers;
+mod oldest;
 mod peers;
 mod pictures;
 mod plots;
 mod programs;
 mod prove;
+mod python_index;
+mod release;
 mod scripts;
 mod servers;
 mod simulate;
@@ -60,6 +65,12 @@ enum Command {
     Simulate(simulate::Options),
     /// Locks of all kinds on real servers while clients are killed, and what that does to memory and keys.
     Soak(soak::Options),
+    /// The command for machines without Rust, into target/dist: a static program, and a Debian package with it.
+    ///
+    /// Installs Debian's musl-tools first if there is no musl-gcc and this is Debian or Ubuntu, as root.
+    Dist,
+    /// A release as far as it can be tried: what it lacks, and the publishing without the registry. Tags and publishes nothing.
+    Release,
     /// Renders the book into target/book, by mdBook.
     Book(book::render::Options),
     /// Draws the pictures of the book anew.
@@ -89,6 +100,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Prove(options) => prove::run(&mut steps, options),
         Command::Simulate(options) => simulate::run(&mut steps, options),
         Command::Soak(options) => soak::run(&mut steps, options),
+        Command::Dist => dist::run(&mut steps),
+        Command::Release => release::run(&mut steps),
         Command::Book(options) => book::render::run(options),
         Command::Pictures(options) => pictures::run(options),
         Command::LockScripts => scripts::lock(),

@@ -8,8 +8,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::check;
+use crate::deny;
+use crate::dist;
 use crate::examples;
-use crate::house::{House, root};
+use crate::house::root;
+use crate::oldest;
 use crate::programs::{self, Built, OPTIMISED, Program, WITH_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
@@ -96,6 +99,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         tools::offer_chromium(&mut browser)
     })?;
     check::run(steps)?;
+    steps.run(
+        "licences, versions and sources of dependencies",
+        deny::check,
+    )?;
     let built = steps.run("build all tests, optimised", || {
         programs::build(&[], &OPTIMISED)
     })?;
@@ -147,16 +154,16 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.cargo(
         "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
     )?;
-    for member in House::read()?.members {
-        if member.published {
-            steps.cargo(&format!("check --package {}", member.name))?;
-        }
-    }
+    steps.run("each package, built of what would be published", || {
+        check::packages("package --offline --config profile.dev.debug=0")
+    })?;
     for features in FACADE {
         let package = "check --package lockkeeper --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;
     }
     steps.run("what a service builds", count_of_a_service)?;
+    steps.run("the oldest Rust that is promised", oldest::check)?;
+    dist::prove(steps, program(&built, "lockkeeper")?)?;
     print(&proved);
     Ok(())
 }
@@ -183,10 +190,14 @@ fn named(built: &Built, name: &str) -> Vec<Program> {
 }
 
 fn soak(built: &Built) -> Result<()> {
-    let program = built.bins.iter().find(|(name, _)| name == "soak");
-    let (_, program): &(_, _) = program.context("no program of that name")?;
-    let mut command = Command::new::<&Path>(program);
+    let mut command = Command::new(program(built, "soak")?);
     execute(command.current_dir(root()).args(["--minutes", SOAK]))
+}
+
+fn program<'a>(built: &'a Built, name: &str) -> Result<&'a Path> {
+    let program = built.bins.iter().find(|(its, _)| its == name);
+    let (_, path) = program.with_context(|| format!("no program is called {name}"))?;
+    Ok(path)
 }
 
 /// Prints how many crates a service builds that uses servers alone.

@@ -34,6 +34,12 @@ no C compiler found, which the embedded Lua is built with; install one:
     macOS            xcode-select --install
 or name a program in CC";
 
+const HOW_TO_GET_MUSL: &str = "\
+no musl-gcc found, which builds the C of a static program; install it:
+    Debian, Ubuntu   apt-get install musl-tools
+    Fedora           dnf install musl-gcc
+    Arch             pacman -S musl";
+
 const HOW_TO_GET_CHROMIUM: &str = "\
 no chromedriver found; install Chromium with it:
     Debian           apt-get install chromium chromium-driver
@@ -65,6 +71,12 @@ pub(crate) fn require_server() -> Result<()> {
         "redis-server",
         HOW_TO_GET_A_SERVER,
     )
+}
+
+/// Installs a C compiler for musl likewise.
+pub(crate) fn require_musl() -> Result<()> {
+    let find_compiler = || version(Command::new("musl-gcc").arg("--version"));
+    require(find_compiler, true, "musl-tools", HOW_TO_GET_MUSL)
 }
 
 /// Installs tmux likewise, in which the command is tried as in a terminal. Without it that one test says so and tries nothing.
@@ -99,7 +111,7 @@ fn require(
     package: &str,
     how_to_get_it: &str,
 ) -> Result<()> {
-    if find().is_none() && may_install && is_debian() && geteuid().is_root() {
+    if find().is_none() && may_install && can_install() {
         println!("installing Debian's {package} package");
         install(package)?;
     }
@@ -120,7 +132,7 @@ pub(crate) fn server_program() -> Option<String> {
 }
 
 /// The first program that can be run, with the first line of what it says of its version.
-fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
+pub(crate) fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
     let candidates = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
     candidates.into_iter().find_map(|program| {
         let line = version(Command::new(program).arg("--version"))?;
@@ -129,14 +141,28 @@ fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
 }
 
 /// The first line of what a command says, if it can be run.
-fn version(command: &mut Command) -> Option<String> {
+pub(crate) fn version(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().next().unwrap_or_default().to_owned())
 }
-/// Debian and what descends from it, Ubuntu above all, have this file.
-fn is_debian() -> bool {
-    Path::new("/etc/debian_version").exists()
+
+/// What a command prints, if it ends well.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = output
+        .output()
+        .with_context(|| format!("failed to start {program}"))?;
+    if !output.status.success() {
+        bail!("{program} ended with {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{program} prints no text"))
+}
+
+/// Whether packages of Debian can be installed: by root, there and on what descends from it, Ubuntu above all, which has this file.
+pub(crate) fn can_install() -> bool {
+    Path::new("/etc/debian_version").exists() && geteuid().is_root()
 }
 
 fn install(package: &str) -> Result<()> {

@@ -135,8 +135,7 @@ impl Faults {
 
     /// Why the next request is refused, if it is.
     pub(crate) fn before(&self) -> Result<(), StoreError> {
-        let is_refusal = |fault: &mut Fault| matches!(fault, Fault::Refuse(_));
-        match self.state().planned.pop_front_if(is_refusal) {
+        match self.next_if(|fault| matches!(fault, Fault::Refuse(_))) {
             Some(Fault::Refuse(error)) => Err(StoreError::refused(error)),
             _ => Ok(()),
         }
@@ -148,11 +147,8 @@ impl Faults {
         answer: Result<T, StoreError>,
         timeout: Duration,
     ) -> Result<T, StoreError> {
-        let is_loss = |fault: &mut Fault| matches!(fault, Fault::LoseReply) && answer.is_ok();
-        let (loss, delay) = {
-            let mut state = self.state();
-            (state.planned.pop_front_if(is_loss), state.delay)
-        };
+        let loss = self.next_if(|fault| matches!(fault, Fault::LoseReply) && answer.is_ok());
+        let delay = self.state().delay;
         if !delay.is_zero() && !answer.as_ref().is_err_and(was_not_sent) {
             // In a box: without a delay no call carries the room for it.
             Box::pin(tokio::time::sleep(delay.min(timeout))).await;
@@ -164,6 +160,15 @@ impl Faults {
             Some(_) => Err(unanswered()),
             None => answer,
         }
+    }
+
+    /// The planned fault whose turn it is, if it is one of these.
+    fn next_if(&self, is_meant: impl FnOnce(&Fault) -> bool) -> Option<Fault> {
+        let planned = &mut self.state().planned;
+        planned
+            .front()
+            .is_some_and(is_meant)
+            .then(|| planned.pop_front())?
     }
 
     fn is_down(&self) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::Once`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod by_hand;

@@ -29,6 +29,7 @@
 //! server is reached that others know by another address. `password-file=/path` stands in place of a password that changes, and
 //! [`RedisOptions::credentials`] asks whoever gives out tokens.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 #[cfg(not(any(feature = "redis-rs", feature = "fred")))]

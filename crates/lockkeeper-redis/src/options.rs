@@ -20,6 +20,20 @@ use crate::credentials::{CredentialsProvider, Provider};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Why connections are not shared
+///
+/// A program that has a client already hands over its configuration, by [`connect_redis_rs`](Self::connect_redis_rs),
+/// [`connect_redis_rs_cluster`](Self::connect_redis_rs_cluster) or [`connect_fred`](Self::connect_fred), and not the client. Locks need of
+/// a connection what the rest of a program can do without:
+///
+/// - **A time limit that holds.** A lease counts from before its request was sent. Behind a large reply, a slow script or a blocking
+///   command of the program a renewal would wait too long, and a lease would be lost on a server that is well.
+/// - **Nothing that is sent twice.** A client that reconnects by itself, as a `ConnectionManager` does, hides that a request is in
+///   doubt.
+/// - **Order.** A release may overtake no request that is unanswered: both go by one socket.
+/// - **Subscriptions that nobody changes**, and messages that are taken in at once.
+/// - **A user, a database and a protocol that stay.** `SELECT`, `AUTH`, `MULTI` or `HELLO` of the program would apply to the locks.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     pub(crate) connect_timeout: Duration,
@@ -28,6 +42,7 @@ pub struct RedisOptions {
     pub(crate) resp3: bool,
     pub(crate) transport: Transport,
     pub(crate) provider: Option<Provider>,
+    pub(crate) client_name: Option<String>,
 }
 
 /// The client library that keeps the connections. What a store does is the same by each.
@@ -66,6 +81,7 @@ impl RedisOptions {
             resp3: false,
             transport: Transport::DEFAULT,
             provider: None,
+            client_name: None,
         }
     }
 
@@ -117,6 +133,16 @@ impl RedisOptions {
     #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.provider = Some(Provider::new(provider));
+        self
+    }
+
+    /// What the server shows of the connections for people, in `CLIENT LIST` and in its slow log: `lockkeeper:<name>`. None unless
+    /// set; `lockkeeper::connect` sets the [label](lockkeeper_core::ClientBuilder::label) of the client. Blanks and whatever is not
+    /// ASCII become `_`, for a server takes nothing else. One that refuses `CLIENT SETNAME` shows no name.
+    #[must_use]
+    pub fn client_name(mut self, name: &str) -> Self {
+        let name = name.replace(|c: char| !c.is_ascii_graphic(), "_");
+        self.client_name = Some(format!("lockkeeper:{name}"));
         self
     }
 

@@ -118,16 +118,7 @@ impl RedisOptions {
     /// protocol, by the transport redis-rs. Everything else is as these options say. [`redis::Client`] shows its configuration by
     /// [`get_connection_info`](redis::Client::get_connection_info).
     ///
-    /// # Why the connections are not shared
-    ///
-    /// The store opens connections of its own, for a lock needs of them what a program need not do:
-    ///
-    /// - **A time limit that holds.** A lease counts from before its request was sent, and a request is given up after seconds. Behind a large
-    ///   reply, a slow script or a blocking command of the program it would wait for that, and a lease would be lost on a server that is well.
-    /// - **Nothing that is sent twice.** A client that reconnects by itself, as a `ConnectionManager` does, hides that a request is in doubt.
-    /// - **Order.** A release may leave behind an unanswered request only if both go by one socket, in their order.
-    /// - **A subscription that nobody changes**, and messages that nobody else takes in or lets overflow.
-    /// - **A user, database and protocol that stay**: `SELECT`, `AUTH`, `MULTI` or `HELLO` of a program would apply to the locks.
+    /// The store opens connections of its own: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
     ///
     /// # Errors
     ///
@@ -179,14 +170,7 @@ impl RedisOptions {
     /// users, passwords and protocol, by the transport fred. Everything else is as these options say. `fred::clients::Client` shows its
     /// configuration by `client_config`.
     ///
-    /// The store opens connections of its own, and shares none with a client of the program, for these reasons:
-    ///
-    /// - A lease counts from before its request was sent: behind a large reply, a slow script or a blocking command of the program it would
-    ///   be lost on a server that is well.
-    /// - A client that reconnects by itself sends again what was under way, and so acquires twice.
-    /// - A release may leave behind an unanswered request only if both go by one socket, in their order.
-    /// - Subscriptions of a program, and messages that it does not take in, would hold up or drop those of the locks.
-    /// - `SELECT`, `AUTH`, `MULTI` or `HELLO` of the program would apply to the locks.
+    /// The store opens connections of its own: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
     ///
     /// # Errors
     ///

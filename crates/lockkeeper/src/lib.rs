@@ -110,6 +110,7 @@
 //! # }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod url;
@@ -165,3 +166,8 @@ pub use lockkeeper_reentrant::{ReentrantGuard, ReentrantLock};
 pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writer};
 pub use lockkeeper_semaphore::{Semaphore, SemaphoreGuard};
 pub use url::{connect, connect_later, connect_with};
+
+/// The page of this crate on a registry, whose program is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

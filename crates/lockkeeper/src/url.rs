@@ -91,7 +91,9 @@ async fn open(url: &str, settings: ClientBuilder, later: bool) -> Result<Client>
     match url.split_once("://") {
         Some(("memory", name)) => in_memory(name, settings),
         Some(_) => {
-            let client = settings.build(on_server(url, later).await?)?;
+            let label = settings.client_label();
+            let store = on_server(url, label.as_deref(), later).await?;
+            let client = settings.build(store)?;
             client.warn_of_missing_rights();
             Ok(client)
         }
@@ -126,18 +128,23 @@ fn in_memory(_name: &str, _settings: ClientBuilder) -> Result<Client> {
 }
 
 #[cfg(any(feature = "redis", feature = "fred"))]
-async fn on_server(url: &str, later: bool) -> Result<Arc<dyn Store>> {
-    use lockkeeper_redis::{RedisOptions, RedisStore};
+async fn on_server(url: &str, label: Option<&str>, later: bool) -> Result<Arc<dyn Store>> {
+    use lockkeeper_redis::RedisOptions;
 
-    Ok(match later {
-        true => Arc::new(RedisOptions::new().connect_later(url).await?),
-        false => Arc::new(RedisStore::connect(url).await?),
-    })
+    let mut options = RedisOptions::new();
+    if let Some(label) = label {
+        options = options.client_name(label);
+    }
+    let store = match later {
+        true => options.connect_later(url).await,
+        false => options.connect(url).await,
+    };
+    Ok(Arc::new(store?))
 }
 
 #[cfg(not(any(feature = "redis", feature = "fred")))]
 #[expect(clippy::unused_async, reason = "with the feature it connects")]
-async fn on_server(_url: &str, _later: bool) -> Result<Arc<dyn Store>> {
+async fn on_server(_url: &str, _label: Option<&str>, _later: bool) -> Result<Arc<dyn Store>> {
     Err(Error::config(
         "a server needs the feature \"redis\" or \"fred\" of the crate lockkeeper, which this program was built without",
     ))

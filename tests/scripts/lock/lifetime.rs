@@ -8,6 +8,7 @@ vectors! { [thin inflated] [fair rwlock] {
     a_nested_claim_in_an_inflated_name_leaves_no_key_without_ttl
     renewals_alone_keep_what_belongs_to_the_holders
     a_queue_lives_for_as_long_as_its_waiters_are_heard
+    leases_that_begin_where_nobody_stood_are_outlived_by_their_keys
 }}
 
 /// All keys that are there end, the marker not before another.
@@ -127,6 +128,36 @@ async fn a_queue_lives_for_as_long_as_its_waiters_are_heard(it: &Lock) -> Result
         for key in it.all() {
             let left = it.pttl(&key).await?;
             ensure!(left > MEMORY, "{key}: {left} ms");
+        }
+        it.command(&["DEL", &it.main()]).await?;
+    }
+    Ok(())
+}
+
+/// Who comes from the queue when nobody is left makes the holders anew: they live for as long as the marker, which is enough for a
+/// lease that is a little shorter.
+async fn leases_that_begin_where_nobody_stood_are_outlived_by_their_keys(it: &Lock) -> Result<()> {
+    const LITTLE_LESS_THAN_AN_HOUR: How = How {
+        ttl: "3599500",
+        ..USUAL
+    };
+    for of in it.shares() {
+        it.hold_with(B, USUAL).await?;
+        for claim in [of(A), writer(C)] {
+            waiting(&it.acquire(claim).await?)?;
+        }
+        for key in it.all() {
+            it.command(&["PEXPIRE", &key, "3600000"]).await?;
+        }
+        ensure!(it.release(B).await? == "RELEASED 1 0");
+        // Its owner has come in from the queue.
+        token(&it.ask(of(A2), LITTLE_LESS_THAN_AN_HOUR).await?)?;
+        let lease = it.left(of(A2)).await?;
+        let [main, holders, ..] = it.all();
+        for key in [main, holders] {
+            let left = it.pttl(&key).await?;
+            // Read a moment later.
+            ensure!(left + 400 > lease, "{key}: {left} ms, the lease {lease}");
         }
         it.command(&["DEL", &it.main()]).await?;
     }

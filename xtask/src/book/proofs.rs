@@ -148,7 +148,6 @@ mod tests {
             pages: vec![page(GUARANTEES, guarantees)],
             pictures: Vec::new(),
             others: BTreeSet::new(),
-            tested: String::new(),
             sources: sources
                 .map(|(path, text)| (path.into(), text.to_owned()))
                 .into(),

@@ -12,9 +12,15 @@ fn book(pages: &[(&str, &str)]) -> Book {
             .into_iter()
             .map(PathBuf::from)
             .collect(),
-        tested: "include_str!(\"../../docs/tested.md\")".to_owned(),
-        sources: BTreeMap::new(),
+        sources: BTreeMap::from([
+            (TESTED_IN.into(), include("../../docs/tested.md")),
+            ("crates/a/src/lib.rs".into(), include("../README.md")),
+        ]),
     }
+}
+
+fn include(path: &str) -> String {
+    format!("include_str!(\"{path}\")")
 }
 
 #[test]
@@ -74,9 +80,19 @@ fn a_picture_that_nobody_shows_is_found() {
 #[test]
 fn rust_that_is_not_tested_is_found() {
     let rust = "```rust\nfn main() {}\n```";
-    let offences = untested_rust(&book(&[("docs/tested.md", rust), ("docs/new.md", rust)]));
-    assert_eq!(offences.len(), 1, "{offences:?}");
-    assert!(offences[0].contains("docs/new.md"));
+    let offences = untested_rust(&book(&[
+        ("docs/tested.md", rust),
+        ("docs/new.md", rust),
+        ("crates/a/README.md", rust),
+        ("crates/b/README.md", rust),
+    ]));
+    let expected = [
+        ("docs/new.md", "examples/lib/lib.rs"),
+        ("crates/b/README.md", "crates/b/src/lib.rs"),
+    ];
+    let untested =
+        expected.map(|(page, file)| format!("the Rust in {page} is not tested: name it in {file}"));
+    assert_eq!(offences, untested);
 }
 
 #[test]

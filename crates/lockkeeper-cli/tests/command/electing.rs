@@ -116,10 +116,7 @@ async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
         .context("it starts no program")?;
     let host = command.replace("%H", "db1");
     let words: Vec<&str> = host.split(' ').collect();
-    ensure!(
-        words[..2] == ["/usr/local/bin/lockkeeper", "run"],
-        "{words:?}"
-    );
+    ensure!(words[..2] == ["/usr/bin/lockkeeper", "run"], "{words:?}");
     let server = Server::start().await?;
     let mut watch = Watch::start(&server)?;
     ensure!(watch.next().await?["term"].is_null());

@@ -52,6 +52,43 @@ async fn on_one_day<T>(test: impl AsyncFn(Server) -> Result<T>) -> Result<T> {
     }
 }
 
+/// The lines by which cron, systemd and Kubernetes start the job of the examples, with another program.
+#[tokio::test]
+async fn the_lines_of_the_examples_run_a_job_once() -> Result<()> {
+    let cron = include_str!("../../../../docs/scheduled-jobs.md");
+    let unit = include_str!("../../../../examples/systemd/report.service");
+    let manifest = include_str!("../../../../examples/kubernetes/cronjob.yaml");
+    let line = |text: &'static str, start: &str| {
+        let mut lines = text.lines().map(str::trim);
+        lines
+            .find_map(|line| line.strip_prefix(start))
+            .context("no such line")
+    };
+    let words = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
+    let lines = [
+        words(line(cron, "0 2 * * *")?),
+        words(line(unit, "ExecStart=")?),
+        serde_json::from_str(line(manifest, "command: ")?)?,
+    ];
+    on_one_day(async |server| {
+        for (number, words) in lines.iter().enumerate() {
+            let program = words.iter().position(|word| *word == "--");
+            let (own, _) = words.split_at(program.context("no program")?);
+            ensure!(own[0].ends_with("lockkeeper"), "{words:?}");
+            let job = said(&server.url(), &[&own[1..], &["--", "echo", "ran"]].concat()).await?;
+            // They name one job, so the first that runs is all that do.
+            let printed = if number == 0 { "ran\n" } else { "" };
+            ensure!(
+                job.code == Some(0) && job.out == printed,
+                "{words:?}: {job:?}"
+            );
+        }
+        ensure!(json(&server, &["history", "report"]).await?.len() == 1);
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_slot_that_is_done_is_not_run_again_and_another_one_is() -> Result<()> {
     let server = Server::start().await?;

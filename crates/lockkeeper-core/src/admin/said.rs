@@ -80,8 +80,10 @@ impl Said {
 
 /// A label as far as a client may write one: what is longer was written by somebody else.
 fn as_label(text: &str) -> String {
-    match text.len() > LONGEST_LABEL {
-        true => text[..text.floor_char_boundary(LONGEST_LABEL)].to_owned() + "…",
-        false => text.to_owned(),
+    if text.len() <= LONGEST_LABEL {
+        return text.to_owned();
     }
+    let mut ends = (0..=LONGEST_LABEL).rev();
+    let end = ends.find(|&end| text.is_char_boundary(end));
+    text[..end.unwrap_or_default()].to_owned() + "…"
 }

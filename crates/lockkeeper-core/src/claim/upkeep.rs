@@ -111,9 +111,9 @@ impl Claim {
                 interval = upkeep.heartbeats.steady;
                 (upkeep.next, upkeep.wait_until)
             }
-            Phase::Held { deadline, .. } => match upkeep.grantee {
-                Grantee::Nobody { until } => (None, until),
-                Grantee::Holder if let Some(pace) = upkeep.pace => {
+            Phase::Held { deadline, .. } => match (upkeep.grantee, upkeep.pace) {
+                (Grantee::Nobody { until }, _) => (None, until),
+                (Grantee::Holder, Some(pace)) => {
                     interval = pace.steady;
                     (upkeep.next, Some(deadline))
                 }

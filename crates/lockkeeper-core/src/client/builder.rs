@@ -113,6 +113,11 @@ impl ClientBuilder {
         self
     }
 
+    /// The [label](Self::label) that the client will have, if any: for who makes its store, whose connections can bear it too.
+    pub fn client_label(&self) -> Option<Arc<str>> {
+        self.settings.label()
+    }
+
     /// What the server, or cluster, behind this client is called, the same in every process and unlike every other. A multi-lock
     /// over several of them is taken in the order of these names, whatever the order of its members: that is what keeps two
     /// processes from waiting for one another for ever. Nothing else needs it.

@@ -98,7 +98,7 @@ pub(super) async fn open(
                 || StoreError::not_sent(CLOSED),
                 failure::of_connecting,
             )),
-            answers = wire.greet(options.connect_timeout) => answers,
+            answers = wire.greet(options) => answers,
         }
     });
     let answers = timeout(options.connect_timeout, greeting).await;
@@ -145,17 +145,27 @@ async fn pump(mut messages: broadcast::Receiver<Message>, listener: Listener) {
 }
 
 impl Wire {
-    /// The first `PING`, and the question what the server is. They wait in fred's queue until the connection is made, and so must
-    /// not fail fast.
-    async fn greet(&self, timeout: Duration) -> Result<(Answer, Answer), StoreError> {
+    /// The first `PING`, the connection's name, which may be refused, and the question what the server is. They wait in fred's
+    /// queue until the connection is made, and so must not fail fast.
+    async fn greet(&self, options: &RedisOptions) -> Result<(Answer, Answer), StoreError> {
+        let name = options.client_name.as_deref();
         let options = Options {
             max_attempts: Some(1),
-            timeout: Some(timeout),
+            timeout: Some(options.connect_timeout),
             ..Options::default()
         };
         let client = self.client.with_options(&options);
         let ask = |name| client.custom_raw(command(name), Vec::<FredValue>::new());
-        let (pong, hello) = tokio::join!(ask("PING"), ask("HELLO"));
+        let introduce = async {
+            match name {
+                Some(name) => client
+                    .custom_raw(command("CLIENT"), vec!["SETNAME", name])
+                    .await
+                    .map(drop),
+                None => Ok(()),
+            }
+        };
+        let (pong, _, hello) = tokio::join!(ask("PING"), introduce, ask("HELLO"));
         let pong = pong.map_err(failure::of_connecting)?;
         Ok((answer(pong), answer(hello.map_err(failure::of_connecting)?)))
     }

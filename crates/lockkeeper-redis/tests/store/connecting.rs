@@ -10,7 +10,9 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use tokio::net::TcpListener;
 
-use crate::support::{Peer, acquire, bounded, connect, connections, eventually, options, verify};
+use crate::support::{
+    Peer, acquire, bounded, connect, connections, eventually, options, teach, verify,
+};
 
 fn backend(error: Error) -> (String, StoreError) {
     match error {
@@ -126,6 +128,47 @@ async fn after_a_password_was_changed_every_error_says_so() {
             store.subscribe("channel").await.is_ok()
         })
         .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_shows_the_name_of_each_connection() {
+    bounded(async {
+        let server = Server::start().await.unwrap();
+        for resp3 in [false, true] {
+            let options = options()
+                .resp3(resp3)
+                .client_name("nightly report \u{2116} 7");
+            let store = options.connect(&server.url()).await.unwrap();
+            store.subscribe("channel").await.unwrap();
+            let list = server.command(&["CLIENT", "LIST"]).await.unwrap();
+            let list = list.into_text().unwrap();
+            let named = list.matches(" name=lockkeeper:nightly_report___7 ").count();
+            assert_eq!((named, connections(&server).await), (2, 2), "{list}");
+            drop(store);
+            eventually("it is gone", async || connections(&server).await == 0).await;
+        }
+    })
+    .await;
+}
+
+/// What tells people something is no condition.
+#[tokio::test]
+async fn a_server_that_forbids_client_info_and_config_is_used_all_the_same() {
+    bounded(async {
+        let server = Server::options()
+            .configuration("user ann on >right ~* &* +@all -client -info -config -acl -command")
+            .start()
+            .await
+            .unwrap();
+        let url = format!("redis://ann:right@{}", server.address());
+        let store = options().client_name("ann").connect(&url).await;
+        let store = store.unwrap();
+        store.subscribe("channel").await.unwrap();
+        teach(&store).await;
+        let list = server.command(&["CLIENT", "LIST"]).await.unwrap();
+        assert!(!list.into_text().unwrap().contains("lockkeeper:"));
     })
     .await;
 }

@@ -409,8 +409,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_inflation_leaves_the_marker_the_ttl_of_the_lease",
         &lock::ACQUIRE,
-        "name.queue or name.holders, name.main }) do",
-        "name.queue or name.holders }) do",
+        "name.queue or name.holders, name.main }, math",
+        "name.queue or name.holders }, math",
         Where::UnequalLeases,
     ),
     mutant(

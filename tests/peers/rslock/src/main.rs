@@ -24,7 +24,10 @@ fn connect(addresses: &[String]) -> Client {
         manager.set_retry(u32::MAX, DELAY);
         manager
     };
-    Client { one: manager(&urls[..1]), all: manager(&urls) }
+    Client {
+        one: manager(&urls[..1]),
+        all: manager(&urls),
+    }
 }
 
 fn processor() -> f64 {
@@ -36,7 +39,10 @@ async fn work(locks: LockManager, pairs: bool, name: String, end: Instant) -> Re
     let mut waits = Vec::new();
     while Instant::now() < end {
         let start = Instant::now();
-        let lock = locks.lock(name.as_bytes(), TTL).await.map_err(|error| anyhow!("{error:?}"))?;
+        let lock = locks
+            .lock(name.as_bytes(), TTL)
+            .await
+            .map_err(|error| anyhow!("{error:?}"))?;
         let granted = start.elapsed();
         locks.unlock(&lock).await;
         let wait = if pairs { start.elapsed() } else { granted };
@@ -57,7 +63,10 @@ async fn main() -> Result<()> {
     for line in stdin().lock().lines() {
         let order: Value = serde_json::from_str(&line?)?;
         let number = |field: &str| -> Result<usize> {
-            Ok(order[field].as_u64().with_context(|| format!("no {field}"))?.try_into()?)
+            Ok(order[field]
+                .as_u64()
+                .with_context(|| format!("no {field}"))?
+                .try_into()?)
         };
         let (tasks, count) = (number("tasks")?, number("clients")?);
         while clients.len() < count {
@@ -71,8 +80,16 @@ async fn main() -> Result<()> {
         for task in 0..tasks {
             let which = task % count;
             let client = &clients[which];
-            let locks = if order["kind"] == "redlock" { &client.all } else { &client.one };
-            let name = if pairs { format!("{name}:{task}") } else { name.to_owned() };
+            let locks = if order["kind"] == "redlock" {
+                &client.all
+            } else {
+                &client.one
+            };
+            let name = if pairs {
+                format!("{name}:{task}")
+            } else {
+                name.to_owned()
+            };
             let work = work(locks.clone(), pairs, name, end);
             working.spawn(async move { (which, work.await) });
         }
@@ -82,7 +99,10 @@ async fn main() -> Result<()> {
             waits[which].extend(its?);
         }
         let seconds = began.elapsed().as_secs_f64();
-        println!("{}", json!({ "waits": waits, "seconds": seconds, "processor": processor() - used }));
+        println!(
+            "{}",
+            json!({ "waits": waits, "seconds": seconds, "processor": processor() - used })
+        );
     }
     Ok(())
 }

