@@ -59,6 +59,9 @@ const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 /// Features of the facade, of which none, each and every two are built; all of them together are what is tested.
 const FACADE: [&str; 6] = ["redis", "fred", "memory", "tls", "serde", "metrics"];
 
+/// Of which a service with locks on servers may be built, ours among them.
+const MOST_CRATES: usize = 100;
+
 /// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
 const SOAK: &str = "3";
 
@@ -221,6 +224,10 @@ fn count_of_a_service() -> Result<()> {
     let own = own.count();
     let others = crates.len() - own;
     println!("{others} crates of others and {own} of this workspace");
+    anyhow::ensure!(
+        crates.len() <= MOST_CRATES,
+        "more than {MOST_CRATES} crates for a service are too many"
+    );
     let needs_c = crates
         .iter()
         .any(|it| it.starts_with("mlua") || it.starts_with("cc "));
