@@ -9,7 +9,7 @@ use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, Run, said, said_within, until};
+use crate::support::{LIMIT, Run, said, until};
 
 pub(crate) async fn json(server: &Server, words: &[&str]) -> Result<Vec<Value>> {
     let said = said(&server.url(), &[words, &["--json"]].concat()).await?;
@@ -295,19 +295,16 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
     let begun = Instant::now();
     let listing = tokio::spawn({
         let (url, words) = (server.url(), ["ls", "lock:*", "--json"]);
-        // Ten seconds' work, on a machine that may have much more to do.
-        async move { said_within(10 * LIMIT, &url, &words).await }
+        async move { said(&url, &words).await }
     });
-    // Somebody else works on meanwhile.
+    // Somebody else works on meanwhile: enough to see it, and not a race for the server until the end.
     let mut slowest = Duration::ZERO;
     let mut rounds = 0;
-    while !listing.is_finished() {
+    while !listing.is_finished() && rounds < 1_000 {
         let asked = Instant::now();
         client.inspect("lock:17").await?;
         slowest = slowest.max(asked.elapsed());
         rounds += 1;
-        // Without a pause it would be a race for the server, which a busy machine may decide against the listing.
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let said = listing.await??;
     let took = begun.elapsed();

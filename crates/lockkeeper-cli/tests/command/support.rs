@@ -50,13 +50,8 @@ pub(crate) struct Said {
 
 /// Runs the command to its end.
 pub(crate) async fn said(url: &str, words: &[&str]) -> Result<Said> {
-    said_within(LIMIT, url, words).await
-}
-
-/// The same of one that has much to do.
-pub(crate) async fn said_within(limit: Duration, url: &str, words: &[&str]) -> Result<Said> {
     let output = command(url, words).stdin(Stdio::null()).output();
-    let output = timeout(limit, output).await.context("it hangs")??;
+    let output = timeout(LIMIT, output).await.context("it hangs")??;
     Ok(Said {
         code: output.status.code(),
         out: String::from_utf8(output.stdout)?,
