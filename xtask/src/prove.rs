@@ -161,6 +161,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Features add to one another: none needs a third one to be there or not.
 fn few_features() -> Result<()> {
     let mut combinations = vec![String::new()];
     for (at, feature) in FACADE.iter().enumerate() {
