@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use lockkeeper::{
-    Client, Election, Error, FairLock, Latch, MultiLock, Mutex, Once, OnceError, ReentrantLock,
-    RwLock, Semaphore,
+    Client, Election, Error, FairLock, Latch, MultiLock, Mutex, Once, OnceError, Redlock,
+    ReentrantLock, RwLock, Semaphore,
 };
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
@@ -24,6 +24,13 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
         _ => None,
     };
     let mutex = Mutex::new(&client, "job");
+    let servers = [(); 3].map(|()| MemoryStore::new());
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(server.client(Client::builder().namespace("")).await?);
+        server.execute(&["SET", "job", LATER])?;
+    }
+    let redlock = Redlock::new(&clients, "job")?;
     let rwlock = RwLock::new(&client, "job");
     let refusals = [
         ("mutex", mutex.acquire().await.err()),
@@ -48,6 +55,7 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
             "multi",
             MultiLock::new([mutex.target()])?.acquire().await.err(),
         ),
+        ("redlock", redlock.acquire().await.err()),
         ("inspect", client.inspect("job").await.err()),
         ("revoke", client.revoke("job").await.err()),
     ];
@@ -58,6 +66,8 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
         let text = error.to_string();
         ensure!(text.contains("a later version of Lockkeeper"), "{text}");
     }
-    ensure!(server.execute(&["GET", "job"])?.as_str() == Some(LATER));
+    for server in servers.iter().chain([&server]) {
+        ensure!(server.execute(&["GET", "job"])?.as_str() == Some(LATER));
+    }
     Ok(())
 }

@@ -60,16 +60,11 @@ const LOAD: &str = "60";
 /// Those tests.
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
-/// Features of the facade without those that it has by default.
-const FACADE: [&str; 7] = [
-    "",
-    "redis",
-    "fred",
-    "memory",
-    "fred,tls",
-    "redis,metrics",
-    "redis,fred,tls,serde",
-];
+/// Features of the facade, of which none, each and every two are built; all of them together are what is tested.
+const FACADE: [&str; 6] = ["redis", "fred", "memory", "tls", "serde", "metrics"];
+
+/// Of which a service with locks on servers may be built, ours among them.
+const MOST_CRATES: usize = 100;
 
 /// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
 const SOAK: &str = "3";
@@ -168,14 +163,29 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("each package, built of what would be published", || {
         check::packages("package --offline --config profile.dev.debug=0")
     })?;
-    for features in FACADE {
-        let package = "check --package lockkeeper --no-default-features --features";
-        steps.cargo(&format!("{package}={features}"))?;
-    }
+    steps.run("the facade with few of its features", few_features)?;
     steps.run("what a service builds", count_of_a_service)?;
     steps.run("the oldest Rust that is promised", oldest::check)?;
     dist::prove(steps, program(&built, "lockkeeper")?)?;
     print(&proved);
+    Ok(())
+}
+
+/// Features add to one another: none needs a third one to be there or not.
+fn few_features() -> Result<()> {
+    let mut combinations = vec![String::new()];
+    for (at, feature) in FACADE.iter().enumerate() {
+        combinations.push((*feature).to_owned());
+        let others = FACADE[..at].iter();
+        combinations.extend(others.map(|other| format!("{other},{feature}")));
+    }
+    for features in &combinations {
+        let words = "check --package lockkeeper --no-default-features --features";
+        let mut command = cargo();
+        command.args(words.split(' ')).arg(features);
+        execute(&mut command).with_context(|| format!("with the features {features:?}"))?;
+    }
+    println!("{} combinations", combinations.len());
     Ok(())
 }
 
@@ -227,6 +237,10 @@ fn count_of_a_service() -> Result<()> {
     let own = own.count();
     let others = crates.len() - own;
     println!("{others} crates of others and {own} of this workspace");
+    anyhow::ensure!(
+        crates.len() <= MOST_CRATES,
+        "more than {MOST_CRATES} crates for a service are too many"
+    );
     let needs_c = crates
         .iter()
         .any(|it| it.starts_with("mlua") || it.starts_with("cc "));

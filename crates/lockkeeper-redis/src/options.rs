@@ -31,7 +31,7 @@ use crate::credentials::{CredentialsProvider, Provider};
 ///   command of the program a renewal would wait too long, and a lease would be lost on a server that is well.
 /// - **Nothing that is sent twice.** A client that reconnects by itself, as a `ConnectionManager` does, hides that a request is in
 ///   doubt.
-/// - **Order.** A release may overtake no request that is unanswered: both go by one socket.
+/// - **Order.** A release that does not wait for an unanswered request must arrive behind it, and so by the same socket.
 /// - **Subscriptions that nobody changes**, and messages that are taken in at once.
 /// - **A user, a database and a protocol that stay.** `SELECT`, `AUTH`, `MULTI` or `HELLO` of the program would apply to the locks.
 #[derive(Debug, Clone)]

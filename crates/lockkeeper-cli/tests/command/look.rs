@@ -297,16 +297,14 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
         let (url, words) = (server.url(), ["ls", "lock:*", "--json"]);
         async move { said(&url, &words).await }
     });
-    // Somebody else works on meanwhile.
+    // Somebody else works on meanwhile: enough to see it, and not a race for the server until the end.
     let mut slowest = Duration::ZERO;
     let mut rounds = 0;
-    while !listing.is_finished() {
+    while !listing.is_finished() && rounds < 1_000 {
         let asked = Instant::now();
         client.inspect("lock:17").await?;
         slowest = slowest.max(asked.elapsed());
         rounds += 1;
-        // Without a pause it would be a race for the server, which a busy machine may decide against the listing.
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let said = listing.await??;
     let took = begun.elapsed();

@@ -45,13 +45,13 @@ fn integer(store: &MemoryStore, command: &[&str]) -> i64 {
     store.execute(command).unwrap().as_i64().unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_shipped_scripts_run() {
     let store = MemoryStore::new();
     assert_eq!(status(&store, acquire("a")).await, Status::Granted);
     let busy = store.call(acquire("b")).await.unwrap();
     assert_eq!(busy.status(), Status::Busy);
-    assert!((990..=1000).contains(&busy.field(0).unwrap().as_i64().unwrap()));
+    assert_eq!(busy.field(0).unwrap().as_i64().unwrap(), 1000);
     assert_eq!(status(&store, leave("a")).await, Status::Released);
     assert_eq!(status(&store, leave("a")).await, Status::NotHeld);
     assert_eq!(store.keys(), ["counter"]);
