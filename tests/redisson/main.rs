@@ -5,3 +5,4 @@ mod beside_java;
 mod contract;
 mod java;
 mod keys;
+mod search;

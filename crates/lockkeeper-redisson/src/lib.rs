@@ -10,4 +10,6 @@ mod lock;
 mod protocol;
 
 pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
+#[doc(hidden)]
+pub use lock::protocol;
 pub use lock::{RedissonGuard, RedissonLock};

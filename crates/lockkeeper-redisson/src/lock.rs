@@ -1,7 +1,9 @@
 //! The lock that Java services have as `RLock`.
 
 use std::fmt;
+use std::sync::Arc;
 
+use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcquire};
 #[cfg(doc)]
 use lockkeeper_core::{Lease, Owner};
@@ -215,6 +217,14 @@ impl RedissonLock {
     pub fn target(&self) -> Target {
         self.0.clone()
     }
+}
+
+/// The protocol of a lock under this main key. Not for users: the engine's part is missing. The exhaustive search drives it by itself,
+/// so that it tests this object and not a copy of it.
+#[doc(hidden)]
+#[must_use]
+pub fn protocol(name: Name) -> Arc<dyn Protocol> {
+    Arc::new(RedissonProtocol::new(name, Tokens::Ours))
 }
 
 /// The protocol of the lock under this key, which belongs to no namespace.
