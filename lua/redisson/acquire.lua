@@ -19,14 +19,14 @@
 -- PUBLISH nothing
 
 local claim, owner, ttl = ARGV[2], owner_of(ARGV[2]), tonumber(ARGV[3])
-local count, fault = read_field(KEYS[1], owner, ARGV[5] ~= '0') -- A repeat is a renewal, and is read like one.
+local known, fault = read_claim(KEYS[1], KEYS[2], claim, ARGV[5] ~= '0') -- A repeat is a renewal, and is read like one.
 if fault then
   return fault
 end
-if count == nil then
+if known.count == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local own, token, revoked = counted(KEYS[2], claim, count)
+local count, own, token, revoked = known.count, known.own, known.token, known.revoked
 if redis.call('EXISTS', KEYS[3]) == 1 or ARGV[5] ~= '0' and own ~= ARGV[5] then
   return { ARGV[1], 'GONE' }
 end

@@ -16,23 +16,24 @@
 -- PUBLISH channel: 0
 
 local claim, owner = ARGV[2], owner_of(ARGV[2])
-local count, fault = read_field(KEYS[1], owner, true)
+local known, fault = read_claim(KEYS[1], KEYS[2], claim, true)
 if fault then
   return fault
 end
 if ARGV[5] ~= '0' then
   redis.call('SET', KEYS[3], '1', 'PX', ARGV[5])
 end
-if count == false and redis.call('HGET', KEYS[1], claim) then
+if known.count == false and redis.call('HGET', KEYS[1], claim) then
   return { ARGV[1], 'COOLDOWN', '1', redis.call('PTTL', KEYS[1]) }
 end
-if not counted(KEYS[2], claim, count) then
-  return { ARGV[1], 'NOT_HELD', tonumber(count or 0) or 0 }
+if not known.own then
+  return { ARGV[1], 'NOT_HELD', tonumber(known.count or '') or 0 }
 end
 local now = math.floor(server_now() / 1000)
-local kept = math.max(tonumber(redis.call('HGET', KEYS[2], 'kept') or 0), ARGV[4] ~= '0' and now + tonumber(ARGV[4]) or 0)
-redis.call('HDEL', KEYS[2], claim)
+local others = tonumber(redis.call('HGET', KEYS[2], 'kept') or '') or 0
+local kept = math.max(others, ARGV[4] ~= '0' and now + tonumber(ARGV[4]) or 0)
 local holds = redis.call('HINCRBY', KEYS[1], owner, -1)
+redis.call('HDEL', KEYS[2], claim)
 if holds > 0 then
   if kept > now then
     redis.call('HSET', KEYS[2], 'kept', string.format('%.0f', kept))

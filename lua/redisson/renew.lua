@@ -15,14 +15,13 @@
 local reply = { ARGV[1], 'DONE' }
 for i = 1, #KEYS / 2 do
   local main, claims, claim, ttl = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], tonumber(ARGV[2 * i + 1])
-  local count, fault = read_field(main, owner_of(claim), true)
+  local known, fault = read_claim(main, claims, claim, true)
   if fault then
     return fault
   end
-  local own, _, revoked = counted(claims, claim, count)
-  if not own then
+  if not known.own then
     reply[i + 2] = 'GONE'
-  elseif revoked then
+  elseif known.revoked then
     reply[i + 2] = 'REVOKED'
   else
     arm(main, ttl)

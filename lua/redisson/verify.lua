@@ -9,15 +9,14 @@
 -- REPLY GONE       expired, deleted, or somebody else's
 -- PUBLISH nothing
 
-local count, fault = read_field(KEYS[1], owner_of(ARGV[2]), true)
+local known, fault = read_claim(KEYS[1], KEYS[2], ARGV[2], true)
 if fault then
   return fault
 end
-local own, _, revoked = counted(KEYS[2], ARGV[2], count)
-if not own then
+if not known.own then
   return { ARGV[1], 'GONE' }
 end
-if revoked then
+if known.revoked then
   return { ARGV[1], 'REVOKED' }
 end
 return { ARGV[1], 'HELD', redis.call('PTTL', KEYS[1]) }

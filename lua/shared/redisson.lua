@@ -23,12 +23,14 @@ local function is_held(key)
   return redis.call('HLEN', key) == 1 and string.find(redis.call('HVALS', key)[1], '^%d+$') ~= nil
 end
 
--- The claim that `count` holds of an owner are counted for, as far as they are known in `claims`: what it has been given, its hold's token,
--- and whether that is to end.
-local function counted(claims, claim, count)
-  if count then
-    local facts = redis.call('HMGET', claims, claim, 'token', 'revoked')
-    return facts[1], facts[2], facts[3]
+-- What is known of `claim`: how often its owner holds at `main`, as by read_field; and, if it is counted there, its token, that of the hold,
+-- and whether that is to end. Another type under `claims` says nothing of any claim.
+local function read_claim(main, claims, claim, writes)
+  local count, fault = read_field(main, owner_of(claim), writes)
+  local facts = count and redis.pcall('HMGET', claims, claim, 'token', 'revoked') or { false, false, false }
+  if facts.err then
+    fault = not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or fault
+    facts = { false, false, false }
   end
-  return false, false, false
+  return { count = count, own = facts[1], token = facts[2], revoked = facts[3] }, fault
 end
