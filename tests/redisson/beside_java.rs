@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
 use lockkeeper::{Client, LossReason, Owner, Released};
+use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::site::Site;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -106,17 +107,39 @@ async fn each_side_wakes_the_other() -> Result<()> {
     else {
         return Ok(());
     };
-    let channel = "redisson_lock__channel:{wake}";
-    let (theirs, ours) = (
-        redisson.lock("lock", "wake"),
-        RedissonLock::new(client, "wake"),
-    );
+    wake_one_another(server, redisson, client, "wake").await
+}
+
+#[tokio::test]
+async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
+    let Some(java) = Java::start()? else {
+        return Ok(());
+    };
+    let cluster = Cluster::pooled().await?;
+    let redisson = java.client_of_cluster(&cluster.nodes()[0], LONG).await?;
+    let client = cluster.client(Client::builder().ttl(LONG)).await?;
+    // On several nodes.
+    for name in ["wake", "another", "third"] {
+        wake_one_another(&*cluster, &redisson, &client, name).await?;
+    }
+    Ok(())
+}
+
+/// Each side holds once, and lets the other in by its message, long before a lease ends.
+async fn wake_one_another(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
+    let channel = &format!("redisson_lock__channel:{{{name}}}");
+    let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
     ensure!(theirs.tell("lock", "7").await? == "ok");
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.acquire().await }
     });
-    while server.listeners(channel).await? == 0 {
+    while site.listeners(channel).await? == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let began = Instant::now();
@@ -125,7 +148,7 @@ async fn each_side_wakes_the_other() -> Result<()> {
     println!("woken by Java after {:?}", began.elapsed());
 
     let waiting = theirs.begin("lock", "8")?;
-    while server.listeners(channel).await? < 2 {
+    while site.listeners(channel).await? < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let began = Instant::now();

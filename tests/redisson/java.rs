@@ -111,7 +111,21 @@ impl Java {
         server: &Server,
         watchdog: Duration,
     ) -> Result<JavaClient> {
-        let order = format!("open {} {}", server.address(), watchdog.as_millis());
+        self.open(&server.address().to_string(), watchdog).await
+    }
+
+    /// A client of the cluster that the server is a node of.
+    pub(crate) async fn client_of_cluster(
+        self: &Arc<Self>,
+        node: &Server,
+        watchdog: Duration,
+    ) -> Result<JavaClient> {
+        let address = format!("cluster:{}", node.address());
+        self.open(&address, watchdog).await
+    }
+
+    async fn open(self: &Arc<Self>, address: &str, watchdog: Duration) -> Result<JavaClient> {
+        let order = format!("open {address} {}", watchdog.as_millis());
         let answer = told(self.order(&order)?).await?;
         let (number, id) = answer.split_once(' ').with_context(|| answer.clone())?;
         Ok(JavaClient {

@@ -52,14 +52,14 @@ const MISTAKES: [(&str, &Script, &str, &str); 4] = [
     (
         "a claim that is not counted takes one of its owner",
         &redisson::RELEASE,
-        "if not counted(KEYS[2], claim, count) then",
-        "if not count then",
+        "if not known.own then",
+        "if not known.count then",
     ),
     (
         "a claim that is not counted is renewed",
         &redisson::RENEW,
-        "if not own then",
-        "if not count then",
+        "if not known.own then",
+        "if not known.count then",
     ),
 ];
 

@@ -28,6 +28,9 @@ const OF_A_SERVER: [&str; 5] = [
 /// The program of tests with these in it.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
+/// The tests beside Redisson, and of what is shared with it.
+const REDISSON: &str = "tests redisson";
+
 /// The one with what the store of servers promises.
 const STORE: &str = "lockkeeper-redis store";
 
@@ -166,9 +169,10 @@ fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
-    let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();
+    let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
+    let programs = programs.concat();
     anyhow::ensure!(
-        programs.len() == 2,
+        programs.len() == 3,
         "a program of tests has another name now"
     );
     let outcome = suite.run(&programs);

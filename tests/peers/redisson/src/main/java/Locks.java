@@ -24,12 +24,23 @@ public class Locks {
     static synchronized String open(String address, long watchdog) {
         Config config = new Config();
         config.setLockWatchdogTimeout(watchdog);
-        config.useSingleServer()
-            .setAddress("redis://" + address)
-            .setConnectionMinimumIdleSize(1)
-            .setConnectionPoolSize(8)
-            .setSubscriptionConnectionMinimumIdleSize(1)
-            .setSubscriptionConnectionPoolSize(2);
+        if (address.startsWith("cluster:")) {
+            config.useClusterServers()
+                .addNodeAddress("redis://" + address.substring("cluster:".length()))
+                .setMasterConnectionMinimumIdleSize(1)
+                .setMasterConnectionPoolSize(8)
+                .setSlaveConnectionMinimumIdleSize(1)
+                .setSlaveConnectionPoolSize(8)
+                .setSubscriptionConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionPoolSize(2);
+        } else {
+            config.useSingleServer()
+                .setAddress("redis://" + address)
+                .setConnectionMinimumIdleSize(1)
+                .setConnectionPoolSize(8)
+                .setSubscriptionConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionPoolSize(2);
+        }
         RedissonClient client = Redisson.create(config);
         CLIENTS.add(client);
         return (CLIENTS.size() - 1) + " " + client.getId();
