@@ -283,6 +283,7 @@ fn numbers_become_text_by_format_alone() {
                     "'lockkeeper.client:%s', client)",
                     "'revoked %s', claim)",
                     "'gone %s', entry[1])",
+                    "'gone %s', claim)",
                     "'%.0f:%.0f:%.0f'",
                     "'%.0f:%s', alive, request)",
                     "'%.0f:%s', ends, request)",

@@ -151,6 +151,10 @@ struct Mutex;
 struct Operations;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/redisson.md")]
+struct Redisson;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/redlock.md")]
 struct Redlock;
 

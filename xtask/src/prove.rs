@@ -32,6 +32,9 @@ const OF_A_SERVER: [&str; 5] = [
 /// The program of tests with these in it.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
+/// The tests beside Redisson, and of what is shared with it.
+const REDISSON: &str = "tests redisson";
+
 /// The one with what the store of servers promises.
 const STORE: &str = "lockkeeper-redis store";
 
@@ -196,9 +199,10 @@ fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> 
     suite.set(PEERS, serde_json::to_string(&peers)?);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
-    let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();
+    let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
+    let programs = programs.concat();
     anyhow::ensure!(
-        programs.len() == 2,
+        programs.len() == 3,
         "a program of tests has another name now"
     );
     let outcome = suite.run(&programs);

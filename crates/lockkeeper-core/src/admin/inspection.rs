@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_lua::{Status, name};
 
+use crate::admin::kind;
 use crate::admin::said::Said;
 use crate::engine::Engine;
 use crate::seam::protocol::{Protocol, ScriptCall};
@@ -113,7 +114,15 @@ impl Inspection {
 
 /// Looks at a name, and asks who its holders are.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
-    let mut seen = look(engine, name).await?;
+    described(engine, name, look(engine, name).await?).await
+}
+
+/// What was seen, with what its holders say of themselves.
+pub(super) async fn described(
+    engine: &Engine,
+    name: &Name,
+    mut seen: Inspection,
+) -> Result<Inspection> {
     let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
     let said = Said::by(engine, name, claims).await?;
     for holder in &mut seen.holders {
@@ -123,8 +132,17 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
 }
 
 /// Looks at a name alone.
-async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
+pub(super) async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
+    seen_by(engine, name, item).await
+}
+
+/// The same by another script.
+pub(super) async fn seen_by(
+    engine: &Engine,
+    name: &Name,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Inspection> {
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
@@ -177,11 +195,12 @@ async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<S
 /// Who holds a name, other than by the claims of `own`, as far as that is told within so long: half of it is for who that is.
 pub(crate) async fn in_the_way(
     engine: &Engine,
-    name: &Name,
+    protocol: &dyn Protocol,
     own: &[ClaimId],
     longest: Duration,
 ) -> Option<Holder> {
-    let seen = tokio::time::timeout(longest / 2, look(engine, name)).await;
+    let name = protocol.name();
+    let seen = tokio::time::timeout(longest / 2, kind::look(engine, protocol)).await;
     let mut holders = seen.ok()?.ok()?.holders.into_iter();
     let is_own = |holder: &Holder| own.iter().any(|it| it.as_str() == holder.claim);
     let mut holder = holders.find(|it| !is_own(it))?;
@@ -286,6 +305,15 @@ fn holder(fields: &Value) -> Option<Holder> {
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
+    revoke_by(engine, name, item).await
+}
+
+/// The same by another script.
+pub(super) async fn revoke_by(
+    engine: &Engine,
+    name: &Name,
+    item: impl Fn() -> ScriptCall,
+) -> Result<u64> {
     let (reply, _) = match ask(engine, name, Question::Revoke, item).await {
         Err(error @ Error::WrongKind { .. }) => {
             return Err(foreign(engine, name).await?.unwrap_or(error));
@@ -318,12 +346,23 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
         let args = [claim.to_owned(), name.part("wake")];
         ScriptCall::new(&name::FREE, keys_of(name), args)
     };
+    force_release_by(engine, name, claim, &name.part("wake"), item).await
+}
+
+/// The same by another script, which wakes those who wait on `channel`.
+pub(super) async fn force_release_by(
+    engine: &Engine,
+    name: &Name,
+    claim: &str,
+    channel: &str,
+    item: impl Fn() -> ScriptCall,
+) -> Result<bool> {
     let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {
         (Status::Released, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
             let told = reply.field(0).and_then(Value::as_i64) == Some(1);
-            engine.subscriptions.left(&name.part("wake"), told);
+            engine.subscriptions.left(channel, told);
             Ok(true)
         }
         (Status::NotHeld, None) => Ok(false),
@@ -450,62 +489,4 @@ pub(crate) async fn of_kind(
     let question = Question::OfKind(protocol.kind(), doing);
     let (reply, _) = ask(engine, protocol.name(), question, item).await?;
     Ok(reply)
-}
-
-/// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Permits {
-    /// How many there are.
-    pub limit: u32,
-    /// How many are held: more than the limit, if that was lowered.
-    pub held: u32,
-    /// How many claims wait for some.
-    pub waiters: u64,
-}
-
-impl Permits {
-    /// So many permits, of which so many are held, and so many claims that wait: for a test of your own code.
-    pub const fn new(limit: u32, held: u32, waiters: u64) -> Self {
-        Self {
-            limit,
-            held,
-            waiters,
-        }
-    }
-}
-
-/// Asks for the permits of a semaphore, or says that there are so many from now on; `None` if nobody holds and nobody waits.
-pub(crate) async fn limit(
-    engine: &Engine,
-    protocol: &dyn Protocol,
-    limit: Option<u32>,
-) -> Result<Option<Permits>> {
-    let name = protocol.name();
-    let Some(limited) = protocol.limited() else {
-        return Err(Error::config(format!(
-            "a {} lock has no limit",
-            protocol.kind()
-        )));
-    };
-    let floor = engine.requester.floors.of(name);
-    let item = || limited.limit(limit, floor, engine.settings.waiter_ttl);
-    loop {
-        let (reply, _) = ask(engine, name, Question::Limit, item).await?;
-        let number = |index: usize| reply.field(index).and_then(Value::as_i64);
-        let permits = |limit: i64, held: i64, waiters: i64| {
-            let (limit, held) = (limit.try_into().ok()?, held.try_into().ok()?);
-            Some(Permits::new(limit, held, waiters.try_into().ok()?))
-        };
-        return match (reply.status(), number(0), number(1), number(2)) {
-            (Status::More, ..) => continue,
-            (Status::Free, ..) => Ok(None),
-            (Status::Limit, Some(limit), Some(held), Some(waiters)) => {
-                permits(limit, held, waiters)
-                    .map(Some)
-                    .ok_or_else(|| unexpected(name, &reply))
-            }
-            _ => Err(unexpected(name, &reply)),
-        };
-    }
 }

@@ -23,7 +23,7 @@ use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{Clock, sleep_until_some};
 use crate::seam::observer::ClientEvent;
-use crate::seam::protocol::{Grant, Protocol, is_wake};
+use crate::seam::protocol::{Grant, IsWake, Protocol};
 use crate::seam::store::{Event, Store};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
@@ -49,8 +49,8 @@ pub(crate) struct Subscriptions {
 /// Who reads the messages of a channel.
 #[derive(Debug, Clone)]
 enum Reader {
-    /// Waiters, who are told to look.
-    Waiters,
+    /// Waiters, who are told to look by such messages.
+    Waiters(IsWake),
     /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
     Client(Uuid),
     /// Claims that wait in a queue and are told of their grants.
@@ -330,7 +330,7 @@ impl Subscriptions {
                     return claims.granted(grant);
                 }
             }
-            Some(Reader::Waiters) if is_wake(payload) => {
+            Some(Reader::Waiters(is_wake)) if is_wake(payload) => {
                 let now = self.clock.now();
                 return self.change(|registry| registry.message(channel, now));
             }

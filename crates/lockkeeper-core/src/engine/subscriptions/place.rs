@@ -54,10 +54,9 @@ impl Place {
         let channel = protocol.channel();
         let bell = Arc::new(Notify::new());
         let now = subscriptions.clock.now();
+        let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
-            let (waiter, steps) = state
-                .registry
-                .join(&channel, Reader::Waiters, owner, free, now);
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });
