@@ -82,11 +82,6 @@ pub(super) fn hkeys(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(names.collect()))
 }
 
-pub(super) fn hlen(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
-    let fields = database.keyspace.hash(&args[0])?;
-    Ok(count(fields.map_or(0, |fields| fields.len())))
-}
-
 /// The values, in the order of the fields (a server promises none).
 pub(super) fn hvals(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let fields = database.keyspace.hash(&args[0])?.into_iter().flatten();
