@@ -64,7 +64,9 @@ const LOAD: &str = "60";
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
 /// Features of the facade, of which none, each and every two are built; all of them together are what is tested.
-const FACADE: [&str; 6] = ["redis", "fred", "memory", "tls", "serde", "metrics"];
+const FACADE: [&str; 7] = [
+    "redis", "fred", "memory", "tls", "serde", "metrics", "redisson",
+];
 
 /// Of which a service with locks on servers may be built, ours among them.
 const MOST_CRATES: usize = 100;
