@@ -64,7 +64,7 @@ impl Store for Wrong {
                 return Err(StoreError::refused("no answer"));
             }
             Mistake::LetsCallsPass if call.request.is_multiple_of(2) => {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
             _ => {}
         }
