@@ -162,9 +162,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         })
     })?;
     // All else has every feature.
-    steps.cargo(
-        "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
-    )?;
+    for features in ["", "redis"] {
+        let package = "test --package lockkeeper --test features --no-default-features --features";
+        steps.cargo(&format!("{package}={features}"))?;
+    }
     steps.run("each package, built of what would be published", || {
         check::packages("package --offline --config profile.dev.debug=0")
     })?;
