@@ -324,6 +324,80 @@ pub mod redlock {
     );
 }
 
+/// A name that clients of Redisson hold too: what lies under it is what Redisson writes, and beside it what is known of our claims.
+pub mod redisson {
+    use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
+
+    /// Lets a claim hold a name that is free, or its owner's.
+    pub const ACQUIRE: Script = script!(
+        "redisson/acquire",
+        with ["clock", "token", "client", "lease", "redisson"],
+        keys ["main", "claims", "tombstone", "counter"],
+        args ["request", "claim", "ttl", "floor", "token", "fenced"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Arms the leases of claims; a batch.
+    pub const RENEW: Script = script!(
+        "redisson/renew",
+        with ["client", "lease", "redisson"],
+        keys ["main", "claims"],
+        args ["request", "claim", "ttl"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim goes, and wakes those who wait if it was its owner's last.
+    pub const RELEASE: Script = script!(
+        "redisson/release",
+        with ["clock", "client", "wake", "redisson"],
+        keys ["main", "claims", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
+    );
+
+    /// Asks whether a claim holds; changes nothing.
+    pub const VERIFY: Script = script!(
+        "redisson/verify",
+        with ["client", "redisson"],
+        keys ["main", "claims"],
+        args ["request", "claim"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+
+    /// Who holds; changes nothing.
+    pub const INSPECT: Script = script!(
+        "redisson/inspect",
+        with ["client", "listeners", "redisson"],
+        keys ["main", "claims"],
+        args ["request", "channel", "kind"],
+        replies [Status::Found, Status::Free, Status::WrongKind],
+    );
+
+    /// Tells our claims that hold to let the name go.
+    pub const REVOKE: Script = script!(
+        "redisson/revoke",
+        with ["client", "tell", "redisson"],
+        keys ["main", "claims"],
+        args ["request"],
+        replies [Status::Told, Status::Free, Status::WrongKind],
+    );
+
+    /// Takes the name from its holder by force.
+    pub const FREE: Script = script!(
+        "redisson/free",
+        with ["client", "tell", "wake", "redisson"],
+        keys ["main", "claims"],
+        args ["request", "claim", "channel"],
+        replies [Status::Released, Status::NotHeld, Status::WrongKind],
+    );
+}
+
 /// Several names, each held as a whole by a claim of its own, taken all or none. Under each name lies what its kind writes, and the
 /// scripts of [`lock`] arm and verify the leases.
 pub mod multi {
@@ -480,6 +554,13 @@ pub const ALL: &[&Script] = &[
     &election::PREFER,
     &redlock::ACQUIRE,
     &redlock::RAISE,
+    &redisson::ACQUIRE,
+    &redisson::RENEW,
+    &redisson::RELEASE,
+    &redisson::VERIFY,
+    &redisson::INSPECT,
+    &redisson::REVOKE,
+    &redisson::FREE,
     &multi::ACQUIRE,
     &multi::RELEASE,
     &name::INSPECT,

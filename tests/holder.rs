@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper::redisson::RedissonLock;
 use lockkeeper::{Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
-use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 #[tokio::main(flavor = "current_thread")]
@@ -35,6 +37,16 @@ async fn main() -> Result<()> {
             )
             .await
         }
+        ["redisson", url, name, ttl] => {
+            let lock = RedissonLock::new(&connect(url, ttl).await?, name);
+            let guard = lock.acquire().await?;
+            println!("held {}", guard.owner());
+            std::future::pending::<Result<()>>().await
+        }
+        ["redisson-count", url, name, counter, rounds] => {
+            let lock = RedissonLock::new(&connect(url, "30000").await?, name);
+            count(&lock, url, counter, rounds.parse()?).await
+        }
         ["share", url, tasks, seconds] => {
             let jobs = Job::of_readers_and_writers(tasks.parse()?);
             let clients = vec![connect(url, "30000").await?];
@@ -57,7 +69,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -65,6 +77,38 @@ async fn main() -> Result<()> {
 async fn connect(url: &str, ttl: &str) -> Result<Client> {
     let settings = Client::builder().ttl(Duration::from_millis(ttl.parse()?));
     Ok(lockkeeper::connect_with(url, settings).await?)
+}
+
+/// Reads a number and writes the next one, so many times, under the lock; then says `done`.
+async fn count(lock: &RedissonLock, url: &str, counter: &str, rounds: u64) -> Result<()> {
+    let address = url.strip_prefix("redis://").context("redis://HOST:PORT")?;
+    let address = address.trim_end_matches('/');
+    let mut server = BufReader::new(TcpStream::connect(address).await?);
+    for _ in 0..rounds {
+        let guard = lock.acquire().await?;
+        let number = ask(&mut server, &format!("GET {counter}")).await?;
+        let number: u64 = number.parse()?;
+        let next = number + 1;
+        let set = ask(&mut server, &format!("SET {counter} {next}")).await?;
+        ensure!(set == "+OK", "{set}");
+        guard.release().await?;
+    }
+    println!("done");
+    Ok(())
+}
+
+/// Sends a command in one line; a string that it answers, or the line that it answers.
+async fn ask(server: &mut BufReader<TcpStream>, command: &str) -> Result<String> {
+    server
+        .write_all(format!("{command}\r\n").as_bytes())
+        .await?;
+    let mut line = String::new();
+    server.read_line(&mut line).await?;
+    if line.starts_with('$') {
+        line.clear();
+        server.read_line(&mut line).await?;
+    }
+    Ok(line.trim_end().to_owned())
 }
 
 /// Works under locks of all kinds on several servers.

@@ -3,6 +3,7 @@
 
 mod faults;
 mod kinds;
+mod others;
 mod proofs;
 mod regressions;
 mod scripts;

@@ -131,6 +131,10 @@ struct FromRedsync;
 struct FromShedlock;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/moving.md")]
+struct Moving;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/getting-started.md")]
 struct GettingStarted;
 
@@ -145,6 +149,10 @@ struct Mutex;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/operations.md")]
 struct Operations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/redisson.md")]
+struct Redisson;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/redlock.md")]

@@ -7,7 +7,7 @@
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
 -- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- ARGV[2] claim    one that is to lose the name
+-- ARGV[2] claim    one that is to lose the name; of another library also as hex: and two digits for each byte
 -- ARGV[3] channel  where those who poll the name listen
 -- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
 -- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
@@ -16,6 +16,9 @@
 
 local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
 local readable, fault = read_standing(name, true)
+if not readable and not fault and not name.foreign then
+  readable, fault = read_redisson(name)
+end
 if fault then
   return fault
 end
@@ -24,7 +27,7 @@ if not readable and not name.foreign then
 end
 local claims, found = standing(name), false
 for _, entry in ipairs(claims) do
-  found = found or entry[1] == ARGV[2]
+  found = found or is_called(entry[1], ARGV[2])
 end
 if not found then
   return { ARGV[1], 'NOT_HELD', 0 }

@@ -6,7 +6,7 @@
 -- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  where those who poll the name listen
--- REPLY FOUND kind token waiters claims limit  kind: empty of another library's; token: of the hold, empty if each claim has its own;
+-- REPLY FOUND kind token waiters claims limit  kind: empty of another library's value; token: of the hold, empty if each claim has its own;
 --                                              waiters: how many wait in the queue, or else how many clients listen; negative if the
 --                                              server does not say; claims: {claim, left, state, share}…, where left is in ms,
 --                                              negative: without end, and state is held, revoked or cooldown; limit: how many parts
@@ -17,6 +17,9 @@
 
 local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
 local readable, fault = read_standing(name, true)
+if not readable and not fault and not name.foreign then
+  readable, fault = read_redisson(name)
+end
 if fault then
   return fault
 end

@@ -3,20 +3,19 @@
 //! The others are the programs in `tests/peers`, each a process of its own. Lockkeeper's locks are in this one.
 
 mod own;
-mod program;
 
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use lockkeeper_testkit::peer::Program;
 use lockkeeper_testkit::server::Server;
 use serde_json::{Value, json};
 
-use crate::Effort;
 use crate::meters::{commands, count, servers_processor_time};
 use crate::report::{Row, Target};
 use crate::rounds::{Spread, in_turns};
+use crate::{Effort, PATIENCE};
 use own::Own;
-use program::Program;
 
 const PART: &str = "peers";
 
@@ -157,7 +156,9 @@ impl Peer {
     async fn work(&mut self, scene: Scene, millis: usize) -> Result<Answer> {
         match self {
             Self::Own(own) => own.work(scene, millis).await,
-            Self::Program(program) => program.work(&scene.order(millis)).await,
+            Self::Program(program) => {
+                Answer::read(&program.work(&scene.order(millis), PATIENCE).await?)
+            }
         }
     }
 }
@@ -171,6 +172,22 @@ struct Answer {
     processor: f64,
 }
 
+impl Answer {
+    fn read(answer: &Value) -> Result<Self> {
+        let number = |field: &str| answer[field].as_f64().context("no number");
+        let mut waits = Vec::new();
+        for its in answer["waits"].as_array().context("no waits")? {
+            let its = its.as_array().context("no waits of a client")?;
+            waits.push(its.iter().filter_map(Value::as_f64).collect());
+        }
+        Ok(Self {
+            waits,
+            seconds: number("seconds")?,
+            processor: number("processor")?,
+        })
+    }
+}
+
 /// Measures Lockkeeper beside the programs that these commands start.
 pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row>> {
     let mut servers = Vec::new();
@@ -179,7 +196,8 @@ pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row
     }
     let mut peers = vec![Peer::Own(Own::new(&servers))];
     for start in starts {
-        let program = Program::start(start, &servers).await?;
+        let words: Vec<String> = serde_json::from_str(start).context("no array of words")?;
+        let program = Program::start(&words, &servers).await?;
         println!(
             "{:<12} {}: {}",
             program.name, program.version, program.settings

@@ -8,3 +8,4 @@ mod multi;
 mod once;
 mod redlock;
 mod single;
+mod texts;

@@ -27,14 +27,19 @@ async fn what_another_library_holds_is_shown_and_can_be_forced_but_not_revoked()
         .await?;
     server.execute(&["SET", "job", "their token"])?;
     let seen = client.inspect("job").await?;
-    ensure!(seen.kind.as_deref() == Some("mutex") && seen.token.is_none());
+    ensure!(seen.kind.as_deref() == Some("foreign") && seen.token.is_none());
     let holder = &seen.holders[0];
     ensure!(
         (&*holder.claim, holder.owner, holder.left) == ("their token", None, None),
         "{holder:?}"
     );
-    let error = client.revoke("job").await.err();
-    ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+    let error = client.revoke("job").await.unwrap_err();
+    ensure!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    ensure!(
+        error.to_string().contains("by another library")
+            && error.to_string().contains("their token"),
+        "{error}"
+    );
     ensure!(client.force_release("job", "their token").await?);
     ensure!(Mutex::new(&client, "job").try_acquire().await?.is_some());
     Ok(())
@@ -141,10 +146,78 @@ async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
     let write = "return redis.call('SET', KEYS[1], '\\255\\000\\254', 'PX', 5000)";
     server.command(&["EVAL", write, "1", "job"]).await.ok();
     let seen = client.inspect("job").await?;
-    ensure!(seen.kind.as_deref() == Some("mutex"), "{seen:?}");
+    ensure!(seen.kind.as_deref() == Some("foreign"), "{seen:?}");
     ensure!(seen.holders.len() == 1 && seen.holders[0].owner.is_none());
     // It is not taken for another one.
     ensure!(!client.force_release("job", "").await?);
+    ensure!(seen.holders[0].claim == "hex:ff00fe", "{seen:?}");
+    ensure!(!client.force_release("job", "hex:ff00").await?);
+    ensure!(client.force_release("job", "hex:ff00fe").await?);
+    ensure!(client.inspect("job").await?.holders.is_empty());
+    Ok(())
+}
+
+/// As Redisson has it: who holds how often, and of a read-write lock how.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_redisson_is_shown_with_its_holders_and_can_be_forced() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = server.client(Client::builder().namespace("")).await?;
+    let thread = "67e55044-10b1-426f-9247-bb680e5fe0c8:42";
+    let writer = format!("{thread}:write");
+    let other = "0c5e7a4e-6b1f-4a53-8a51-3f4f52d4a8c9:1";
+    let plain = vec![thread, "2"];
+    let read = vec!["mode", "read", thread, "1", other, "1"];
+    let written = vec!["mode", "write", &*writer, "1"];
+    for (fields, holders) in [
+        (plain, vec![thread]),
+        (read.clone(), vec![other, thread]),
+        (written, vec![&*writer]),
+    ] {
+        server.execute(&[&["HSET", "job"], &fields[..]].concat())?;
+        server.execute(&["PEXPIRE", "job", "30000"])?;
+        let seen = client.inspect("job").await?;
+        ensure!(seen.kind.as_deref() == Some("redisson"), "{seen:?}");
+        let mut claims: Vec<_> = seen.holders.iter().map(|it| &*it.claim).collect();
+        claims.sort_unstable();
+        ensure!(claims == holders, "{seen:?}");
+        for holder in &seen.holders {
+            ensure!(holder.left == Some(Duration::from_secs(30)), "{holder:?}");
+            ensure!(holder.shared == (fields == read) && holder.owner.is_none());
+        }
+        let error = client.revoke("job").await.unwrap_err();
+        ensure!(matches!(error, Error::Foreign { .. }), "{error:?}");
+        let said = error.to_string();
+        ensure!(holders.iter().any(|it| said.contains(it)), "{error}");
+        ensure!(!client.force_release("job", "somebody").await?);
+        ensure!(client.force_release("job", holders[0]).await?);
+        ensure!(client.inspect("job").await?.holders.is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hash_with_anything_else_in_it_is_no_lock() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = server.client(Client::builder().namespace("")).await?;
+    let thread = "67e55044-10b1-426f-9247-bb680e5fe0c8:42";
+    for fields in [
+        &["mode", "write"][..],
+        &[thread, "1", "colour", "red"],
+        &["colour", "red"],
+    ] {
+        server.execute(&[&["HSET", "job"], fields].concat())?;
+        for refused in [
+            client.inspect("job").await.err(),
+            client.revoke("job").await.err(),
+            client.force_release("job", thread).await.err(),
+        ] {
+            ensure!(
+                matches!(refused, Some(Error::WrongKind { .. })),
+                "{refused:?}"
+            );
+        }
+        server.execute(&["DEL", "job"])?;
+    }
     Ok(())
 }
 
@@ -157,7 +230,7 @@ async fn what_looks_like_a_word_of_ours_in_anothers_value_excludes_and_is_left_a
         server.execute(&["SET", "job", value, "PX", "5000"])?;
         ensure!(Mutex::new(&client, "job").try_acquire().await?.is_none());
         let error = client.revoke("job").await.err();
-        ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
+        ensure!(matches!(error, Some(Error::Foreign { .. })), "{error:?}");
         ensure!(server.command(&["GET", "job"]).await? == value);
         let shown = client.inspect("job").await?.holders[0].claim.clone();
         ensure!(!client.force_release("job", "another").await?);

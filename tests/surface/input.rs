@@ -36,20 +36,6 @@ async fn urls_that_cannot_be_are_refused_with_a_hint() -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask test` builds with every feature, `cargo xtask prove` without this one too.
-#[cfg(not(feature = "tls"))]
-#[tokio::test]
-async fn urls_that_ask_for_tls_are_refused_with_a_hint_where_it_is_not_built_in() -> Result<()> {
-    for url in [
-        "rediss-cluster://127.0.0.1",
-        "rediss-sentinel://127.0.0.1/x",
-        "rediss://127.0.0.1",
-    ] {
-        is_refused_with(url, "feature `tls`").await?;
-    }
-    Ok(())
-}
-
 async fn is_refused_with(url: &str, hint: &str) -> Result<()> {
     let error = refused(url).await?;
     ensure!(matches!(error, Error::Config { .. }), "{url}: {error:?}");

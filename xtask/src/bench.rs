@@ -47,7 +47,9 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     command.arg("--json").arg(&json);
     command.args(options.quick.then_some("--quick"));
     command.args(options.only.iter().flat_map(|name| ["--only", name]));
-    command.args(peers.iter().flat_map(|peer| ["--peer", peer]));
+    for (_, words) in &peers {
+        command.arg("--peer").arg(serde_json::to_string(words)?);
+    }
     steps.run("cargo bench", || execute(&mut command))?;
     if options.plots {
         steps.run("plots", || plots::take(&json))?;

@@ -1,10 +1,11 @@
 //! The programs of other lock libraries in `tests/peers`, each built with the tools of its language into `target/peers`.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::house::root;
 use crate::steps::{Steps, cargo, execute};
@@ -45,24 +46,56 @@ const PEERS: [Peer; 5] = [
     },
 ];
 
-/// Builds all whose tools are there; for each the command that starts it, as `tests/benches` wants it. Says which are left out.
-pub(crate) fn build(steps: &mut Steps) -> Result<Vec<String>> {
-    let mut commands = Vec::new();
+/// A program that has been built: the folder of its sources, and the words that start it.
+pub(crate) type Built = (&'static str, Vec<String>);
+
+/// Those that take part in tests, beside ours on the same names.
+const IN_TESTS: [&str; 4] = ["rslock", "redsync", "redis-py", "node-redlock"];
+
+/// Builds all whose tools are there. Says which are left out.
+pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
+    let mut built = Vec::new();
     for peer in &PEERS {
         if !can_be_run(peer.tool) {
             println!("NOT MEASURED: {}, for want of {}", peer.folder, peer.tool);
             continue;
         }
         steps.run(&format!("build {}", peer.folder), || {
-            let out = root().join("target/peers").join(peer.folder);
-            fs::create_dir_all(&out)?;
-            let words = (peer.build)(&root().join("tests/peers").join(peer.folder), &out)?;
-            let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
-            commands.push(serde_json::to_string(&words.context("no text")?)?);
+            built.push((peer.folder, peer.built()?));
             Ok(())
         })?;
     }
-    Ok(commands)
+    Ok(built)
+}
+
+/// Builds those that tests need, as far as that is possible. Says which are left out; where everything must be tried, that fails.
+pub(crate) fn offer(found: &mut Vec<Built>) -> Result<()> {
+    for peer in PEERS.iter().filter(|it| IN_TESTS.contains(&it.folder)) {
+        let built = if can_be_run(peer.tool) {
+            peer.built()
+        } else {
+            Err(anyhow!("{} is not installed", peer.tool))
+        };
+        match built {
+            Ok(words) => found.push((peer.folder, words)),
+            Err(error) if env::var_os("CI").is_none() => {
+                println!("NOT TRIED BESIDE {}: {error:#}", peer.folder);
+            }
+            Err(error) => return Err(error.context(format!("no {} to test beside", peer.folder))),
+        }
+    }
+    Ok(())
+}
+
+impl Peer {
+    fn built(&self) -> Result<Vec<String>> {
+        let out = root().join("target/peers").join(self.folder);
+        fs::create_dir_all(&out)?;
+        let words = (self.build)(&root().join("tests/peers").join(self.folder), &out)?;
+        let words = words.into_iter().map(|word| word.into_os_string());
+        let words = words.map(|word| word.into_string().ok());
+        words.collect::<Option<_>>().context("no text")
+    }
 }
 
 fn can_be_run(tool: &str) -> bool {

@@ -13,6 +13,7 @@ use crate::dist;
 use crate::examples;
 use crate::house::root;
 use crate::oldest;
+use crate::peers;
 use crate::programs::{self, Built, Program, WITH_DATABASE, WITHOUT_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
@@ -31,6 +32,9 @@ const OF_A_SERVER: [&str; 5] = [
 /// The program of tests with these in it.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
+/// The tests beside Redisson, and of what is shared with it.
+const REDISSON: &str = "tests redisson";
+
 /// The one with what the store of servers promises.
 const STORE: &str = "lockkeeper-redis store";
 
@@ -39,6 +43,9 @@ const CONTRACT: &str = "kinds::contract";
 
 /// Names the client library by which tests reach their servers; all else goes by the default one, redis-rs.
 const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
+
+/// As in the testkit: says which programs of other libraries there are.
+const PEERS: &str = "LOCKKEEPER_TEST_PEERS";
 
 /// The one that runs the engine's threads in every order.
 const THREADS: &str = "threads threads";
@@ -57,7 +64,9 @@ const LOAD: &str = "60";
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
 /// Features of the facade, of which none, each and every two are built; all of them together are what is tested.
-const FACADE: [&str; 6] = ["redis", "fred", "memory", "tls", "serde", "metrics"];
+const FACADE: [&str; 7] = [
+    "redis", "fred", "memory", "tls", "serde", "metrics", "redisson",
+];
 
 /// Of which a service with locks on servers may be built, ours among them.
 const MOST_CRATES: usize = 100;
@@ -89,6 +98,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("other servers to test against", || {
         servers::offer(&mut others)
     })?;
+    let mut peers = Vec::new();
+    steps.run("other libraries to test beside", || {
+        peers::offer(&mut peers)
+    })?;
     let mut browser = false;
     steps.run("Chromium to test the page in", || {
         tools::offer_chromium(&mut browser)
@@ -103,7 +116,9 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         programs::build(&["--package", WITH_DATABASE])
     })?;
     examples::run_built(steps, &with_database, &[], None)?;
-    let proved = steps.run("long searches, histories and mutants", || long(&built))?;
+    let proved = steps.run("long searches, histories and mutants", || {
+        long(&built, &peers)
+    })?;
     let joined = servers::joined(&others)?;
     steps.run("the embedded engine beside all servers", || {
         let mut suite = Suite::all();
@@ -147,9 +162,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         })
     })?;
     // All else has every feature.
-    steps.cargo(
-        "test --package lockkeeper-redis --package lockkeeper-tests -- input:: connecting::",
-    )?;
+    for features in ["", "redis"] {
+        let package = "test --package lockkeeper --test features --no-default-features --features";
+        steps.cargo(&format!("{package}={features}"))?;
+    }
     steps.run("each package, built of what would be published", || {
         check::packages("package --offline --config profile.dev.debug=0")
     })?;
@@ -180,13 +196,16 @@ fn few_features() -> Result<()> {
 }
 
 /// The tests that `cargo xtask test` ignores. In other programs those are ignored that another test starts in a process of its own.
-fn long(built: &Built) -> Result<BTreeMap<String, u64>> {
+fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> {
+    let peers: BTreeMap<_, _> = peers.iter().cloned().collect();
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
+    suite.set(PEERS, serde_json::to_string(&peers)?);
     // They wait for nothing, and some use both cores by themselves.
     suite.threads(2);
-    let programs = [named(built, THREADS), named(built, BEHAVIOUR)].concat();
+    let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
+    let programs = programs.concat();
     anyhow::ensure!(
-        programs.len() == 2,
+        programs.len() == 3,
         "a program of tests has another name now"
     );
     let outcome = suite.run(&programs);

@@ -75,7 +75,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Config { .. } | Error::WrongKind { .. } | Error::OverLimit { .. } => USAGE,
-            Error::Timeout { .. } | Error::QueueFull { .. } => CONFLICT,
+            Error::Timeout { .. } | Error::QueueFull { .. } | Error::Foreign { .. } => CONFLICT,
             Error::Lost { .. } | Error::NotHeld { .. } => LOST,
             _ => UNAVAILABLE,
         };

@@ -48,8 +48,9 @@ pub use acquire::{Acquire, Tries, TryAcquire, Waits};
 pub use admin::advice::Advice;
 #[doc(hidden)]
 pub use admin::glob;
-pub use admin::inspection::{Inspection, Permits};
+pub use admin::inspection::Inspection;
 pub use admin::listing::{Names, ServerFacts};
+pub use admin::permits::Permits;
 pub use client::Client;
 pub use client::builder::ClientBuilder;
 pub use client::lock::Lock;

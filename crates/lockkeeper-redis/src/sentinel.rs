@@ -138,6 +138,11 @@ impl Sentinels {
         &self.watch.template.login
     }
 
+    /// The database in the primary.
+    pub(crate) const fn database(&self) -> u8 {
+        self.watch.template.database
+    }
+
     /// Asks all sentinels again.
     pub(crate) fn doubt(&self) {
         self.doubts.notify_waiters();

@@ -173,6 +173,11 @@ impl Store for Single {
         self.ask(Verb::Unsubscribe, channel).await
     }
 
+    fn keyspace_channel(&self, key: &str) -> Option<String> {
+        let database = self.whereabouts.database();
+        Some(format!("__keyspace@{database}__:{key}"))
+    }
+
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.events.stream()
     }

@@ -226,6 +226,10 @@ impl Store for RedisStore {
         self.0.unsubscribe(channel).await
     }
 
+    fn keyspace_channel(&self, key: &str) -> Option<String> {
+        self.0.keyspace_channel(key)
+    }
+
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         self.0.events()
     }

@@ -60,6 +60,14 @@ impl Whereabouts {
         }
     }
 
+    /// The database in it.
+    pub(crate) fn database(&self) -> u8 {
+        match self {
+            Self::Fixed(target) => target.database,
+            Self::Watched(sentinels) => sentinels.database(),
+        }
+    }
+
     /// A server that should take writes refuses them.
     pub(crate) fn doubt(&self) {
         if let Self::Watched(sentinels) = self {

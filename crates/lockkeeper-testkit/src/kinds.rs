@@ -197,7 +197,14 @@ impl KindModel {
         ..Self::MUTEX
     };
 
-    /// Every kind on one server.
+    /// One owner, among those that hold by another library: its claims share one lease.
+    pub const REDISSON: Self = Self {
+        name: "redisson",
+        build: |_, name, _| lockkeeper_redisson::protocol(name),
+        ..Self::REENTRANT
+    };
+
+    /// Every kind on one server whose claims have leases of their own.
     pub const ON_ONE_SERVER: [Self; 9] = [
         Self::MUTEX,
         Self::COHORT,
@@ -300,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_kind_can_do_what_its_protocol_can() {
-        for kind in [&KindModel::ON_ONE_SERVER[..], &[KindModel::REDLOCK]].concat() {
+        let others = [KindModel::REDLOCK, KindModel::REDISSON];
+        for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
             let name = Name::new("", "n").unwrap();
             let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));
             assert_eq!(kind.name, protocol.kind().as_str());

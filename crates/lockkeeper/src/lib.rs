@@ -86,6 +86,7 @@
 //! | `memory`, default | `memory://`, whose Lua engine needs a C compiler |
 //! | `tls` | the schemes with `rediss`, by either library |
 //! | `serde` | results of a [`Once`] as JSON |
+//! | `redisson` | the module `redisson`: Redisson's locks, held and waited for together with Java services |
 //! | `metrics` | `Metrics`, an [`Observer`] that counts and measures by the crate `metrics`, for which most systems have an exporter |
 //!
 //! A service that needs no C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
@@ -139,6 +140,26 @@ mod url;
 pub mod memory {
     pub use lockkeeper_core::store::Value;
     pub use lockkeeper_memory::{Faults, MemoryStore, Snapshot};
+}
+
+/// Redisson's locks, which Java services hold and wait for under the same names.
+///
+/// ```
+/// use lockkeeper::redisson::RedissonLock;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockkeeper::Result<()> {
+/// let client = lockkeeper::connect("memory://").await?;
+/// let guard = RedissonLock::new(&client, "order:7").acquire().await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "redisson")]
+pub mod redisson {
+    pub use lockkeeper_redisson::{
+        RedissonFencedGuard, RedissonFencedLock, RedissonGuard, RedissonLock,
+    };
 }
 
 pub use lockkeeper_core::store::{Outcome, StoreError};

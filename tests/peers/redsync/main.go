@@ -3,11 +3,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,22 +27,30 @@ const delay = 10 * time.Millisecond
 type order struct {
 	Work, Kind, Name       string
 	Tasks, Clients, Millis int
+	Count, Pause           int
 }
 
 type answer struct {
 	Waits     [][]int64 `json:"waits"`
 	Seconds   float64   `json:"seconds"`
 	Processor float64   `json:"processor"`
+	Met       int       `json:"met"`
 }
 
-type client struct{ one, all *redsync.Redsync }
+type client struct {
+	one, all *redsync.Redsync
+	redis    *redis.Client
+}
 
 func connect(addresses []string) client {
 	var all []pools.Pool
+	var servers []*redis.Client
 	for _, address := range addresses {
-		all = append(all, goredis.NewPool(redis.NewClient(&redis.Options{Addr: address})))
+		server := redis.NewClient(&redis.Options{Addr: address})
+		servers = append(servers, server)
+		all = append(all, goredis.NewPool(server))
 	}
-	return client{redsync.New(all[0]), redsync.New(all...)}
+	return client{redsync.New(all[0]), redsync.New(all...), servers[0]}
 }
 
 func processor() float64 {
@@ -50,8 +61,58 @@ func processor() float64 {
 	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e3
 }
 
+func mutexOf(locks *redsync.Redsync, name string) *redsync.Mutex {
+	return locks.NewMutex(name, redsync.WithExpiry(30*time.Second), redsync.WithTries(1<<30), redsync.WithRetryDelay(delay))
+}
+
+func read(server *redis.Client, key string) string {
+	text, err := server.Get(context.Background(), key).Result()
+	if err != nil && err != redis.Nil {
+		log.Fatal(err)
+	}
+	return text
+}
+
+// Adds one to what is stored, under the lock; says whether somebody else had been there last.
+func add(server *redis.Client, key string) bool {
+	text := read(server, key)
+	var number int
+	if text != "" {
+		if _, err := fmt.Sscanf(text, "%d", &number); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if again := read(server, key); again != text {
+		log.Fatalf("%q has become %q under the lock", text, again)
+	}
+	value := fmt.Sprintf("%d redsync", number+1)
+	if err := server.Set(context.Background(), key, value, 0).Err(); err != nil {
+		log.Fatal(err)
+	}
+	return text != "" && !strings.HasSuffix(text, " redsync")
+}
+
+func counted(locks *redsync.Redsync, server *redis.Client, it order) (waits []int64, met int) {
+	mutex := mutexOf(locks, it.Name)
+	for range it.Count {
+		start := time.Now()
+		if err := mutex.Lock(); err != nil {
+			log.Fatal(err)
+		}
+		waits = append(waits, time.Since(start).Microseconds())
+		if add(server, it.Name+":count") {
+			met++
+		}
+		if _, err := mutex.Unlock(); err != nil {
+			log.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(it.Pause)*1e6 + 1)))
+	}
+	return waits, met
+}
+
 func work(locks *redsync.Redsync, pairs bool, name string, end time.Time) []int64 {
-	mutex := locks.NewMutex(name, redsync.WithExpiry(30*time.Second), redsync.WithTries(1<<30), redsync.WithRetryDelay(delay))
+	mutex := mutexOf(locks, name)
 	var waits []int64
 	for time.Now().Before(end) {
 		start := time.Now()
@@ -101,6 +162,7 @@ func main() {
 		waits := make([][]int64, it.Clients)
 		var tasks sync.WaitGroup
 		var mutex sync.Mutex
+		var met int
 		began, used := time.Now(), processor()
 		end := began.Add(time.Duration(it.Millis) * time.Millisecond)
 		for number := range it.Tasks {
@@ -115,10 +177,17 @@ func main() {
 			tasks.Add(1)
 			go func() {
 				defer tasks.Done()
-				its := work(locks, it.Work == "pairs", name, end)
+				var its []int64
+				var others int
+				if it.Work == "counted" {
+					its, others = counted(locks, clients[which].redis, it)
+				} else {
+					its = work(locks, it.Work == "pairs", name, end)
+				}
 				mutex.Lock()
 				defer mutex.Unlock()
 				waits[which] = append(waits[which], its...)
+				met += others
 			}()
 		}
 		tasks.Wait()
@@ -127,6 +196,6 @@ func main() {
 				waits[i] = []int64{}
 			}
 		}
-		say.Encode(answer{waits, time.Since(began).Seconds(), processor() - used})
+		say.Encode(answer{waits, time.Since(began).Seconds(), processor() - used, met})
 	}
 }

@@ -400,6 +400,45 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
 }
 
 #[tokio::test]
+async fn what_other_libraries_hold_is_shown_as_theirs_and_named_as_it_is_shown() -> Result<()> {
+    let server = Server::start().await?;
+    let url = server.url();
+    let write = "return redis.call('SET', KEYS[1], '\\236\\000\\254')";
+    let key = "lockkeeper:bytes";
+    server.command(&["EVAL", write, "1", key]).await?;
+    let text = ["SET", "lockkeeper:text", "9f3c", "PX", "60000"];
+    server.command(&text).await?;
+    let thread = "67e55044-10b1-426f-9247-bb680e5fe0c8:42";
+    let hash = ["HSET", "lockkeeper:thread", thread, "1"];
+    server.command(&hash).await?;
+
+    let seen = json(&server, &["ls"]).await?;
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|lock| [&lock["name"], &lock["kind"], &lock["holders"][0]["claim"]])
+        .collect();
+    let expected = [
+        ["bytes", "foreign", "hex:ec00fe"],
+        ["text", "foreign", "9f3c"],
+        ["thread", "redisson", thread],
+    ];
+    ensure!(seen == expected, "{seen:?}");
+    for [name, _, claim] in expected {
+        let shown = said(&url, &["inspect", name]).await?;
+        ensure!(shown.out.contains(claim), "{shown:?}");
+        let asked = said(&url, &["revoke", name]).await?;
+        ensure!(
+            asked.code == Some(75) && asked.err.contains("another library"),
+            "{asked:?}"
+        );
+        let taken = said(&url, &["release", name, "--force", "--claim", claim]).await?;
+        ensure!(taken.code == Some(0), "{taken:?}");
+    }
+    ensure!(json(&server, &["ls"]).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_demo_runs_alone_and_on_a_server() -> Result<()> {
     let alone = tokio::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
         .arg("demo")

@@ -359,7 +359,7 @@ impl Acquisition {
             .get(self.awaited)
             .unwrap_or_else(|| stage.first());
         let _one_of_few = seat.engine.looks.try_acquire().ok()?;
-        inspection::in_the_way(&seat.engine, seat.protocol.name(), own, WITHDRAWAL).await
+        inspection::in_the_way(&seat.engine, &*seat.protocol, own, WITHDRAWAL).await
     }
 }
 

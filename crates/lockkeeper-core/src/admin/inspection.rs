@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_lua::{Status, name};
 
+use crate::admin::kind;
 use crate::admin::said::Said;
 use crate::engine::Engine;
 use crate::seam::protocol::{Protocol, ScriptCall};
@@ -66,7 +67,8 @@ impl Question {
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind.
+    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind. Of other libraries: `foreign` of a value
+    /// that they wrote, `redisson` of a hash of Redisson's.
     pub kind: Option<String>,
     /// The fencing token of those who hold. `None` if nobody does, if it is a latch, if another library holds, or if there is none that
     /// all share: reads that began inside a write and went on after it have that of the write.
@@ -112,7 +114,15 @@ impl Inspection {
 
 /// Looks at a name, and asks who its holders are.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
-    let mut seen = look(engine, name).await?;
+    described(engine, name, look(engine, name).await?).await
+}
+
+/// What was seen, with what its holders say of themselves.
+pub(super) async fn described(
+    engine: &Engine,
+    name: &Name,
+    mut seen: Inspection,
+) -> Result<Inspection> {
     let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
     let said = Said::by(engine, name, claims).await?;
     for holder in &mut seen.holders {
@@ -122,8 +132,17 @@ pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> 
 }
 
 /// Looks at a name alone.
-async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
+pub(super) async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
+    seen_by(engine, name, item).await
+}
+
+/// The same by another script.
+pub(super) async fn seen_by(
+    engine: &Engine,
+    name: &Name,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Inspection> {
     let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
@@ -176,11 +195,12 @@ async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<S
 /// Who holds a name, other than by the claims of `own`, as far as that is told within so long: half of it is for who that is.
 pub(crate) async fn in_the_way(
     engine: &Engine,
-    name: &Name,
+    protocol: &dyn Protocol,
     own: &[ClaimId],
     longest: Duration,
 ) -> Option<Holder> {
-    let seen = tokio::time::timeout(longest / 2, look(engine, name)).await;
+    let name = protocol.name();
+    let seen = tokio::time::timeout(longest / 2, kind::look(engine, protocol)).await;
     let mut holders = seen.ok()?.ok()?.holders.into_iter();
     let is_own = |holder: &Holder| own.iter().any(|it| it.as_str() == holder.claim);
     let mut holder = holders.find(|it| !is_own(it))?;
@@ -231,10 +251,26 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     })
 }
 
-/// The kind of what a name holds, as the server tells it. Another library's value keeps a mutex out as a mutex of ours would.
+/// What stands for the kind of another library's lock: a value of which nothing is known, or a hash of Redisson's.
+const FOREIGN: &str = "foreign";
+const REDISSON: &str = "redisson";
+
+/// The kind of what a name holds, as the server tells it.
 fn kind_of(told: &str) -> String {
     let kind = Some(told).filter(|told| !told.is_empty());
-    kind.unwrap_or("mutex").to_owned()
+    kind.unwrap_or(FOREIGN).to_owned()
+}
+
+/// What a claim is called by people and by [`force_release`]: as it is, or if it is no text that can be shown, as other libraries have it,
+/// by the digits of its bytes.
+fn name_of(claim: &[u8]) -> String {
+    match std::str::from_utf8(claim) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => {
+            let digits = claim.iter().map(|byte| format!("{byte:02x}"));
+            format!("hex:{}", digits.collect::<String>())
+        }
+    }
 }
 
 fn holder(fields: &Value) -> Option<Holder> {
@@ -262,14 +298,28 @@ fn holder(fields: &Value) -> Option<Holder> {
             .as_str()?
             .split_once('/')
             .and_then(|(permits, _)| permits.parse().ok()),
-        ..Holder::new(String::from_utf8_lossy(claim))
+        ..Holder::new(name_of(claim))
     })
 }
 
 /// Tells who holds a name to let it go; how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
-    let (reply, _) = ask(engine, name, Question::Revoke, item).await?;
+    revoke_by(engine, name, item).await
+}
+
+/// The same by another script.
+pub(super) async fn revoke_by(
+    engine: &Engine,
+    name: &Name,
+    item: impl Fn() -> ScriptCall,
+) -> Result<u64> {
+    let (reply, _) = match ask(engine, name, Question::Revoke, item).await {
+        Err(error @ Error::WrongKind { .. }) => {
+            return Err(foreign(engine, name).await?.unwrap_or(error));
+        }
+        asked => asked?,
+    };
     let told = match reply.status() {
         Status::Free => Some(0),
         Status::Told => reply.field(0).and_then(Value::as_i64),
@@ -279,18 +329,40 @@ pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
         .ok_or_else(|| unexpected(name, &reply))
 }
 
+/// That another library holds a name, if one does.
+async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
+    let seen = match look(engine, name).await {
+        Err(Error::WrongKind { .. }) => return Ok(None),
+        seen => seen?,
+    };
+    let is_foreign = matches!(seen.kind.as_deref(), Some(FOREIGN | REDISSON));
+    let holder = seen.holders.into_iter().next().filter(|_| is_foreign);
+    Ok(holder.map(|holder| Error::foreign(seen.name, holder)))
+}
+
 /// Takes a name from whoever holds it beside `claim`; whether that claim had a part in it.
 pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
     let item = || {
         let args = [claim.to_owned(), name.part("wake")];
         ScriptCall::new(&name::FREE, keys_of(name), args)
     };
+    force_release_by(engine, name, claim, &name.part("wake"), item).await
+}
+
+/// The same by another script, which wakes those who wait on `channel`.
+pub(super) async fn force_release_by(
+    engine: &Engine,
+    name: &Name,
+    claim: &str,
+    channel: &str,
+    item: impl Fn() -> ScriptCall,
+) -> Result<bool> {
     let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
     match (reply.status(), doubt) {
         (Status::Released, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
             let told = reply.field(0).and_then(Value::as_i64) == Some(1);
-            engine.subscriptions.left(&name.part("wake"), told);
+            engine.subscriptions.left(channel, told);
             Ok(true)
         }
         (Status::NotHeld, None) => Ok(false),
@@ -417,62 +489,4 @@ pub(crate) async fn of_kind(
     let question = Question::OfKind(protocol.kind(), doing);
     let (reply, _) = ask(engine, protocol.name(), question, item).await?;
     Ok(reply)
-}
-
-/// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Permits {
-    /// How many there are.
-    pub limit: u32,
-    /// How many are held: more than the limit, if that was lowered.
-    pub held: u32,
-    /// How many claims wait for some.
-    pub waiters: u64,
-}
-
-impl Permits {
-    /// So many permits, of which so many are held, and so many claims that wait: for a test of your own code.
-    pub const fn new(limit: u32, held: u32, waiters: u64) -> Self {
-        Self {
-            limit,
-            held,
-            waiters,
-        }
-    }
-}
-
-/// Asks for the permits of a semaphore, or says that there are so many from now on; `None` if nobody holds and nobody waits.
-pub(crate) async fn limit(
-    engine: &Engine,
-    protocol: &dyn Protocol,
-    limit: Option<u32>,
-) -> Result<Option<Permits>> {
-    let name = protocol.name();
-    let Some(limited) = protocol.limited() else {
-        return Err(Error::config(format!(
-            "a {} lock has no limit",
-            protocol.kind()
-        )));
-    };
-    let floor = engine.requester.floors.of(name);
-    let item = || limited.limit(limit, floor, engine.settings.waiter_ttl);
-    loop {
-        let (reply, _) = ask(engine, name, Question::Limit, item).await?;
-        let number = |index: usize| reply.field(index).and_then(Value::as_i64);
-        let permits = |limit: i64, held: i64, waiters: i64| {
-            let (limit, held) = (limit.try_into().ok()?, held.try_into().ok()?);
-            Some(Permits::new(limit, held, waiters.try_into().ok()?))
-        };
-        return match (reply.status(), number(0), number(1), number(2)) {
-            (Status::More, ..) => continue,
-            (Status::Free, ..) => Ok(None),
-            (Status::Limit, Some(limit), Some(held), Some(waiters)) => {
-                permits(limit, held, waiters)
-                    .map(Some)
-                    .ok_or_else(|| unexpected(name, &reply))
-            }
-            _ => Err(unexpected(name, &reply)),
-        };
-    }
 }

@@ -84,6 +84,17 @@ impl ClientBuilder {
         self
     }
 
+    /// Listens to the server's keyspace notifications for a name of the empty namespace as long as somebody here waits for it
+    /// (default `false`), so that the release of another library wakes a waiter within a round trip, and so does the end of its lease.
+    ///
+    /// The server must send them, `notify-keyspace-events Kgx`, and the client must be allowed to subscribe to
+    /// `__keyspace@<database>__:<name>`. Otherwise, in a cluster and in the embedded engine, this changes nothing:
+    /// [`poll_every`](Self::poll_every) goes on beside it.
+    pub fn keyspace_notifications(mut self, listens: bool) -> Self {
+        self.settings.keyspace_notifications = listens;
+        self
+    }
+
     /// Who the client is, for people who [inspect](Client::inspect) what it holds (default: the machine's name and the
     /// number of the process, `host:pid`; none with a [`seed`](Self::seed)). At most 256 bytes; empty: no label. It is
     /// written with the first grant and while the client holds, and stands on the server for ten minutes after the last

@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::acquire::majority::Majority;
 use crate::acquire::plan::{Plan, Target};
 use crate::acquire::{Acquire, TryAcquire};
-use crate::admin::inspection::{self, Inspection, Permits};
+use crate::admin::inspection::{self, Inspection};
+use crate::admin::kind;
+use crate::admin::permits::{self, Permits};
 use crate::client::Client;
 use crate::client::watch::Watch;
 use crate::grant::guard::Guard;
@@ -118,7 +120,7 @@ impl Target {
     ///
     /// Cancel safe: a limit that was sent may stand.
     pub async fn permits(&self, limit: Option<u32>) -> Result<Option<Permits>> {
-        inspection::limit(&self.engine, &**self.protocol()?, limit).await
+        permits::limit(&self.engine, &**self.protocol()?, limit).await
     }
 
     /// What has come of the work of this name, of a kind that keeps it; `None` if nothing is kept. With a `forget`, the one that has this token is
@@ -187,7 +189,33 @@ impl Target {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self) -> Result<Inspection> {
-        inspection::inspect(&self.engine, self.protocol()?.name()).await
+        kind::inspect(&self.engine, &**self.protocol()?).await
+    }
+
+    /// Asks whoever holds the lock to let it go, as [`Client::revoke`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::revoke`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Client::revoke`].
+    pub async fn revoke(&self) -> Result<u64> {
+        kind::revoke(&self.engine, &**self.protocol()?).await
+    }
+
+    /// Takes the lock away by force, as [`Client::force_release`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::force_release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Client::force_release`].
+    pub async fn force_release(&self, claim: &str) -> Result<bool> {
+        kind::force_release(&self.engine, &**self.protocol()?, claim).await
     }
 }
 

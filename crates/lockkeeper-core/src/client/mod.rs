@@ -265,8 +265,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect). A lock of another library is [`Error::WrongKind`](crate::Error::WrongKind): it
-    /// cannot be asked.
+    /// As for [`inspect`](Self::inspect). A lock of another library is [`Error::Foreign`](crate::Error::Foreign), which
+    /// says who holds it: it cannot be asked.
     ///
     /// # Cancel safety
     ///

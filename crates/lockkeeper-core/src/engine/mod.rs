@@ -122,8 +122,9 @@ impl Engine {
             key: client_key(namespace, id),
             label,
         };
+        let keyspace = settings.keyspace_notifications;
         let (subscriptions, listening) =
-            Subscriptions::new(Arc::clone(&requester), events, presence);
+            Subscriptions::new(Arc::clone(&requester), events, presence, keyspace);
         let releasing = posts.release_all(Arc::clone(&requester), Arc::clone(&subscriptions));
         let closed = Arc::<Switch>::default();
         let finished = Arc::<Switch>::default();

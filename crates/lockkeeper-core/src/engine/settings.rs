@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) request_timeout: Duration,
     pub(crate) release_timeout: Duration,
     pub(crate) poll_every: Duration,
+    /// Whether the server tells of keys that go, and is to be listened to.
+    pub(crate) keyspace_notifications: bool,
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) audience: Audience,
@@ -89,6 +91,7 @@ impl Default for Settings {
             request_timeout: REQUEST_TIMEOUT,
             release_timeout: RELEASE_TIMEOUT,
             poll_every: POLL_EVERY,
+            keyspace_notifications: false,
             seed: None,
             audience: Audience::default(),
             store_name: None,

@@ -314,6 +314,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     fn majority(&self) -> Option<&dyn MajorityMember> {
         None
     }
+
+    /// That clients of another library hold the same names and wait for them, and that all is kept as that library keeps it.
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
 }
 
 /// Kinds whose claims wait in a queue on the server.
@@ -368,11 +373,41 @@ pub trait MajorityMember: Send + Sync {
     fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> ScriptCall;
 }
 
+/// Whether a message says that one of the waiters should look.
+pub type IsWake = fn(&[u8]) -> bool;
+
+/// Kinds whose names another library's clients hold too, and wait for.
+pub trait Foreign: Send + Sync {
+    /// Where all of them are told to look.
+    fn channel(&self) -> String;
+
+    /// What is said there to those who wait.
+    fn is_wake(&self) -> IsWake;
+
+    /// Asks who holds; answered as [`name::INSPECT`](lockkeeper_lua::name::INSPECT) is. Changes nothing.
+    fn inspect(&self) -> ScriptCall;
+
+    /// Tells those who hold to let go; answered as [`name::REVOKE`](lockkeeper_lua::name::REVOKE) is.
+    fn revoke(&self) -> ScriptCall;
+
+    /// Takes the name from whoever holds it if that is this claim, or as the other library calls it; answered as
+    /// [`name::FREE`](lockkeeper_lua::name::FREE) is.
+    fn free(&self, claim: &str) -> ScriptCall;
+}
+
 impl dyn Protocol {
     /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
     /// clients are told of their grants.
     pub fn channel(&self) -> String {
-        self.channel_key().to_string()
+        match self.foreign() {
+            Some(foreign) => foreign.channel(),
+            None => self.channel_key().to_string(),
+        }
+    }
+
+    /// What is said there to those who wait.
+    pub(crate) fn is_wake(&self) -> IsWake {
+        self.foreign().map_or(is_wake, |foreign| foreign.is_wake())
     }
 
     pub(crate) fn channel_key(&self) -> Key<'_> {

@@ -260,6 +260,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As for [`call`](Self::call); after an error stray messages may still arrive, and nothing else is left behind.
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError>;
 
+    /// The channel on which the server tells what happens to this key, if it is set up to: Redis' keyspace notifications. `None` if
+    /// there is no such channel.
+    fn keyspace_channel(&self, _key: &str) -> Option<String> {
+        None
+    }
+
     /// The stream of events, for the one engine that this store serves; `None` if it has been taken already, or
     /// the store is closed.
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>>;

@@ -172,6 +172,17 @@ pub enum Error {
         /// The lock.
         name: String,
     },
+    /// Another library holds the name, which has no word for being asked to release.
+    #[error(
+        "lock {name:?} is held by another library, which cannot be asked to release it: by {holder}; wait, or take it by force if that holder is dead"
+    )]
+    #[non_exhaustive]
+    Foreign {
+        /// The lock.
+        name: String,
+        /// Who holds it.
+        holder: Box<Holder>,
+    },
     /// The name holds data of another kind of lock, of another program, or of a later version of Lockkeeper.
     #[error(
         "lock {name:?} is no {kind} lock: its key {key:?} holds another kind, or what another program or a later version of Lockkeeper \

@@ -9,8 +9,9 @@ use crate::words::owner::Owner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text
-    /// only what can be shown, by which it cannot be forced.
+    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text which can be
+    /// shown: `hex:` and two digits for each byte. Of Redisson's: `<uuid>:<thread id>`, and `:write` behind it where a
+    /// read-write lock is written.
     pub claim: String,
     /// Whose claim it is; `None` of another library's.
     pub owner: Option<Owner>,

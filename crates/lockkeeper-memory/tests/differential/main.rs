@@ -100,12 +100,13 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     let mut embedded = Embedded::new();
     let mut random = Rng::with_seed(SEED + number);
     let mut before: Vec<Step> = Vec::new();
-    let kind = match number % 9 {
+    let kind = match number % 11 {
         0 | 1 | 4 | 5 => Some("lock/"),
         2 => Some("multi/"),
         3 => Some("once/"),
         6 => Some("latch/"),
         7 => Some("election/"),
+        8 => Some("redisson/"),
         _ => None,
     };
     let random = (0..STEPS).map(|_| Step::random(&mut random, kind));

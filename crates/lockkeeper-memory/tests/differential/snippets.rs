@@ -69,6 +69,13 @@ pub(crate) const SNIPPETS: &[&str] = &[
     "local t = redis.call('TIME') return { #t, type(t[1]), t[1], #t[2] <= 6 }",
     "return #redis.call('HGETALL', 'none')",
     "redis.call('HSET', 'h', 'f', 'v') redis.call('HDEL', 'h', 'f') return redis.call('TYPE', 'h')",
+    "return { redis.call('HINCRBY', 'h', 'f', 2), redis.call('HINCRBY', 'h', 'f', -3), redis.call('HGET', 'h', 'f') }",
+    "redis.call('HSET', 'h', 'f', '1x') return redis.call('HINCRBY', 'h', 'f', 1)",
+    "redis.call('HSET', 'h', 'f', '1') return redis.call('HINCRBY', 'h', 'f', 'x')",
+    "redis.call('HSET', 'h', 'f', '9223372036854775807') return redis.call('HINCRBY', 'h', 'f', 1)",
+    "redis.call('SET', 'k', 'v') return redis.call('HINCRBY', 'k', 'f', 1)",
+    "redis.call('HSET', 'h', 'f', 'v') return { redis.call('HLEN', 'h'), redis.call('HKEYS', 'h'), redis.call('HVALS', 'h') }",
+    "return { redis.call('HLEN', 'none'), redis.call('HKEYS', 'none'), redis.call('HVALS', 'none') }",
     // refusals
     "return redis.call('NOPE')",
     "return redis.pcall('NOPE')",

@@ -42,6 +42,7 @@ const KEYS: &[&str] = &[
     "queue",
     "state",
     "record",
+    "claims",
     COUNTED,
 ];
 /// Among them what the scripts write, and what looks like it.
@@ -303,7 +304,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "share" | "old_share" => {
                 one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2", "3/2"])
             }
-            "polls" | "polled" | "reenters" => one(random, &["0", "1"]),
+            "polls" | "polled" | "reenters" | "fenced" => one(random, &["0", "1"]),
             "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
             "id" => one(random, &["f", "g", "h"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),

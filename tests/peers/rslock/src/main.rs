@@ -3,7 +3,9 @@
 use std::io::{BufRead as _, stdin};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
 use rslock::LockManager;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ const TTL: Duration = Duration::from_secs(30);
 struct Client {
     one: LockManager,
     all: LockManager,
+    first: String,
 }
 
 fn connect(addresses: &[String]) -> Client {
@@ -27,6 +30,7 @@ fn connect(addresses: &[String]) -> Client {
     Client {
         one: manager(&urls[..1]),
         all: manager(&urls),
+        first: urls[0].clone(),
     }
 }
 
@@ -49,6 +53,44 @@ async fn work(locks: LockManager, pairs: bool, name: String, end: Instant) -> Re
         waits.push(wait.as_micros().try_into()?);
     }
     Ok(waits)
+}
+
+/// Adds one to what is stored, under the lock; whether somebody else had been there last.
+async fn add(redis: &mut MultiplexedConnection, key: &str) -> Result<bool> {
+    let text: Option<String> = redis.get(key).await?;
+    let again: Option<String> = redis.get(key).await?;
+    ensure!(
+        again == text,
+        "{text:?} has become {again:?} under the lock"
+    );
+    let stored = text.as_deref().unwrap_or("0 nobody");
+    let (number, last) = stored.split_once(' ').context("no number")?;
+    let number: u64 = number.parse()?;
+    let _: () = redis.set(key, format!("{} rslock", number + 1)).await?;
+    Ok(text.is_some() && last != "rslock")
+}
+
+/// How long it took each time, and how often somebody else had been there last.
+async fn counted(locks: LockManager, first: String, order: Value) -> Result<(Vec<u64>, u64)> {
+    let name = order["name"].as_str().context("no name")?;
+    let pause = order["pause"].as_u64().context("no pause")?;
+    let key = format!("{name}:count");
+    let mut redis = redis::Client::open(first)?
+        .get_multiplexed_async_connection()
+        .await?;
+    let (mut waits, mut met) = (Vec::new(), 0);
+    for _ in 0..order["count"].as_u64().context("no count")? {
+        let start = Instant::now();
+        let lock = locks
+            .lock(name.as_bytes(), TTL)
+            .await
+            .map_err(|error| anyhow!("{error:?}"))?;
+        waits.push(start.elapsed().as_micros().try_into()?);
+        met += u64::from(add(&mut redis, &key).await?);
+        locks.unlock(&lock).await;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..=pause * 1000))).await;
+    }
+    Ok((waits, met))
 }
 
 #[tokio::main]
@@ -75,7 +117,7 @@ async fn main() -> Result<()> {
         let pairs = order["work"] == "pairs";
         let name = order["name"].as_str().context("no name")?;
         let (began, used) = (Instant::now(), processor());
-        let end = began + Duration::from_millis(number("millis")?.try_into()?);
+        let end = began + Duration::from_millis(order["millis"].as_u64().unwrap_or_default());
         let mut working = JoinSet::new();
         for task in 0..tasks {
             let which = task % count;
@@ -90,18 +132,25 @@ async fn main() -> Result<()> {
             } else {
                 name.to_owned()
             };
+            if order["work"] == "counted" {
+                let work = counted(locks.clone(), client.first.clone(), order.clone());
+                working.spawn(async move { (which, work.await) });
+                continue;
+            }
             let work = work(locks.clone(), pairs, name, end);
-            working.spawn(async move { (which, work.await) });
+            working.spawn(async move { (which, work.await.map(|waits| (waits, 0))) });
         }
-        let mut waits = vec![Vec::new(); count];
+        let (mut waits, mut met) = (vec![Vec::new(); count], 0);
         while let Some(done) = working.join_next().await {
             let (which, its) = done?;
-            waits[which].extend(its?);
+            let (its, others) = its?;
+            waits[which].extend(its);
+            met += others;
         }
         let seconds = began.elapsed().as_secs_f64();
         println!(
             "{}",
-            json!({ "waits": waits, "seconds": seconds, "processor": processor() - used })
+            json!({ "waits": waits, "seconds": seconds, "processor": processor() - used, "met": met })
         );
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{Clock, sleep_until_some};
 use crate::seam::observer::ClientEvent;
-use crate::seam::protocol::{Grant, Protocol, is_wake};
+use crate::seam::protocol::{Grant, IsWake, Protocol};
 use crate::seam::store::{Event, Store};
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
@@ -38,6 +38,8 @@ pub(crate) struct Subscriptions {
     orders: mpsc::UnboundedSender<Order>,
     clock: Arc<dyn Clock>,
     presence: Presence,
+    /// Says where the server tells of keys that go; `None`: it is not listened to.
+    keyspace: Option<Arc<dyn Store>>,
     /// The client has introduced itself, and does so again while it holds.
     introduced: AtomicBool,
     /// The client listens to what it is told. It does so for the rest of its life.
@@ -47,12 +49,19 @@ pub(crate) struct Subscriptions {
 /// Who reads the messages of a channel.
 #[derive(Debug, Clone)]
 enum Reader {
-    /// Waiters, who are told to look.
-    Waiters,
+    /// Waiters, who are told to look by such messages.
+    Waiters(IsWake),
     /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
     Client(Uuid),
     /// Claims that wait in a queue and are told of their grants.
     Queue,
+    /// Those who wait on this other channel, who are told to look when the key is gone.
+    Key(String),
+}
+
+/// Whether a keyspace notification says that the key is gone. That it was set, or lives longer, is nothing to wake for.
+fn is_gone(event: &[u8]) -> bool {
+    matches!(event, b"del" | b"expired" | b"evicted" | b"rename_from")
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +106,7 @@ impl Subscriptions {
         requester: Arc<Requester>,
         events: mpsc::UnboundedReceiver<Event>,
         presence: Presence,
+        keyspace: bool,
     ) -> (Arc<Self>, impl Future<Output = ()>) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let subscriptions = Arc::new(Self {
@@ -104,6 +114,7 @@ impl Subscriptions {
             orders,
             clock: Arc::clone(&requester.clock),
             presence,
+            keyspace: keyspace.then(|| Arc::clone(&requester.store)),
             introduced: AtomicBool::new(false),
             listening: AtomicBool::new(false),
         });
@@ -208,6 +219,18 @@ impl Subscriptions {
         }
     }
 
+    /// Hears of the end of what holds `protocol`'s name, whoever that is, as long as the returned subscription lives. Only of a name
+    /// that other libraries use too, whose holders tell nobody.
+    fn hear_of_key(self: &Arc<Self>, protocol: &dyn Protocol) -> Option<Subscription> {
+        let shared = protocol.name().is_shared() && protocol.queue().is_none();
+        let store = self.keyspace.as_ref().filter(|_| shared)?;
+        let channel = store.keyspace_channel(protocol.name().main())?;
+        let reader = Reader::Key(protocol.channel());
+        let now = self.clock.now();
+        self.change(|registry| registry.listen(&channel, reader, now));
+        Some(Subscription::new(self, channel))
+    }
+
     /// Makes the client known, unless it is.
     pub(crate) fn introduce(&self) {
         if !self.introduced.swap(true, Ordering::Relaxed) {
@@ -307,9 +330,16 @@ impl Subscriptions {
                     return claims.granted(grant);
                 }
             }
-            Some(Reader::Waiters) if is_wake(payload) => {
+            Some(Reader::Waiters(is_wake)) if is_wake(payload) => {
                 let now = self.clock.now();
                 return self.change(|registry| registry.message(channel, now));
+            }
+            Some(Reader::Key(waited)) => {
+                if is_gone(payload) {
+                    let now = self.clock.now();
+                    self.change(|registry| registry.message(&waited, now));
+                }
+                return;
             }
             _ if watched => return,
             _ => {}
@@ -343,8 +373,13 @@ impl Subscriptions {
                     let reader = state.registry.reader(channel).cloned();
                     ((opening, reader), state.registry.subscribed(channel, now))
                 });
-                if let Some(Reader::Client(client)) = reader {
-                    claims.hears(client);
+                match reader {
+                    Some(Reader::Client(client)) => claims.hears(client),
+                    // The key may have gone before.
+                    Some(Reader::Key(waited)) => {
+                        self.change(|registry| registry.message(&waited, now));
+                    }
+                    _ => {}
                 }
                 if let Some(opening) = opening.and_then(|opening| opening.upgrade()) {
                     opening.notify_waiters();

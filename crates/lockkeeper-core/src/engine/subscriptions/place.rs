@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::engine::subscriptions::presence::Subscription;
 use crate::engine::subscriptions::{Reader, Subscriptions};
 use crate::registry::{Turn, WaiterId};
 use crate::seam::clock::sleep_until;
@@ -26,6 +27,8 @@ pub(crate) struct Place {
     /// What is waited for: others on the channel may wait for locks of other kinds.
     kind: Kind,
     granted: Option<Moment>,
+    /// Hears of the end of a holder that tells nobody.
+    _key: Option<Subscription>,
 }
 
 /// Why a waiter waits no more without a look of its own.
@@ -51,10 +54,9 @@ impl Place {
         let channel = protocol.channel();
         let bell = Arc::new(Notify::new());
         let now = subscriptions.clock.now();
+        let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
-            let (waiter, steps) = state
-                .registry
-                .join(&channel, Reader::Waiters, owner, free, now);
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });
@@ -66,6 +68,7 @@ impl Place {
             patience,
             kind: protocol.kind(),
             granted: None,
+            _key: subscriptions.hear_of_key(&**protocol),
         }
     }
 

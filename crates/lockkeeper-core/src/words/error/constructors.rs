@@ -160,6 +160,14 @@ impl Error {
         Self::WouldDeadlock { name: name.into() }
     }
 
+    /// An [`Error::Foreign`]: another library holds the lock `name`.
+    pub fn foreign(name: impl Into<String>, holder: Holder) -> Self {
+        Self::Foreign {
+            name: name.into(),
+            holder: Box::new(holder),
+        }
+    }
+
     /// An [`Error::WrongKind`]: the key of `name` holds something else than a lock of this kind.
     pub fn wrong_kind(name: impl Into<String>, kind: &'static str, key: impl Into<String>) -> Self {
         Self::WrongKind {

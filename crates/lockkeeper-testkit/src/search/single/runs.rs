@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use lockkeeper_core::protocol::{self, Answer, Protocol, RequestContext, ScriptCall, Texts};
+use lockkeeper_core::protocol::{
+    self, Answer, IsWake, Protocol, RequestContext, ScriptCall, Texts,
+};
 use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{ClaimId, FencingToken, Name, Record};
 use lockkeeper_lua::Status;
@@ -234,8 +236,10 @@ impl Runs {
     /// What the run of a script that was told this has changed.
     fn came_of(&mut self, told: Told) -> Run {
         let (mut woke, mut grants) = (false, Vec::new());
+        let foreign = self.protocols[0].1.foreign();
+        let is_wake = foreign.map_or(protocol::is_wake as IsWake, |foreign| foreign.is_wake());
         for (_, payload) in self.server.messages() {
-            woke |= protocol::is_wake(&payload);
+            woke |= is_wake(&payload);
             let Some(grant) = protocol::Grant::read(&payload) else {
                 continue;
             };

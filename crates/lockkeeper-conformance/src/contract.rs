@@ -44,7 +44,7 @@ const SHORT: Duration = Duration::from_millis(300);
 /// A lease that is to be renewed, also where a slow machine stands still for a second.
 const RENEWED: Duration = Duration::from_millis(1_500);
 
-/// Makes a module of tests: `contract!(mutex_on_memory, Mutex, MemoryStore::new(), start_paused = true)`. Of a
+/// Makes a module of tests: `contract!(mutex, Mutex, MySite::start().await?, flavor = "multi_thread")`. Of a
 /// [`Redlock`](lockkeeper::Redlock) it is `common_contract!`, which has what fits one.
 #[macro_export]
 macro_rules! contract {
@@ -114,7 +114,7 @@ macro_rules! common_contract {
     (@test $subject:ty, $site:expr, [$($runtime:tt)*], $(#[$attribute:meta])* $test:ident) => {
         #[tokio::test($($runtime)*)]
         $(#[$attribute])*
-        async fn $test() -> anyhow::Result<()> {
+        async fn $test() -> $crate::Result<()> {
             let limit = std::time::Duration::from_secs(600);
             let site = $site;
             tokio::time::timeout(limit, $crate::contract::$test::<$subject>(&site)).await?

@@ -1,0 +1,15 @@
+//! Redisson's locks: a Rust service and Java services that use Redisson hold and wait for the same names.
+//!
+//! Users depend on `lockkeeper` with its feature `redisson`, which has these types as `lockkeeper::redisson::RedissonLock` and so on.
+//! What the protocol of Redisson cannot carry is in `docs/redisson.md`.
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod fenced;
+mod lock;
+mod protocol;
+
+pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
+#[doc(hidden)]
+pub use lock::protocol;
+pub use lock::{RedissonGuard, RedissonLock};

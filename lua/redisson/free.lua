@@ -1,0 +1,37 @@
+-- redisson/free: takes a name of Redisson's from its holder by force, whether or not the holder knows. Only if `claim` is what inspection shows, a
+-- claim of the hold or its owner: nobody takes it from another than he meant. The clients of our claims are told, and whoever waits looks.
+--
+-- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
+-- KEYS[2] claims   what is known of our claims
+-- ARGV[1] request  echoed
+-- ARGV[2] claim    one that is to lose the name, or the owner
+-- ARGV[3] channel  where those who wait listen, Redisson's clients too
+-- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
+-- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
+-- REPLY WRONG_KIND           the name holds something else
+-- PUBLISH channel: 0; channel of each claim's client: gone <claim>
+
+local fault = select(2, read_field(KEYS[1], 'none', true))
+if fault then
+  return fault
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  return { ARGV[1], 'NOT_HELD', 0 }
+end
+if kind ~= 'hash' or not is_held(KEYS[1]) then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+local owner, claims = redis.call('HKEYS', KEYS[1])[1], redis.call('HKEYS', KEYS[2])
+local found = owner == ARGV[2]
+for _, claim in ipairs(claims) do
+  found = found or claim == ARGV[2] and owner_of(claim) == owner
+end
+if not found then
+  return { ARGV[1], 'NOT_HELD', 0 }
+end
+redis.call('DEL', KEYS[1], KEYS[2])
+for _, claim in ipairs(claims) do
+  tell_client(claim, string.format('gone %s', claim))
+end
+return { ARGV[1], 'RELEASED', wake(ARGV[3], '0'), 0 }

@@ -1,0 +1,185 @@
+//! One lock for programs of another library and for ours, which all of them want all the time. Under it each reads a number twice and
+//! writes it back with one more: whoever else was inside meanwhile shows.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, FairLock, Guard, Lock, Mutex, Redlock};
+use lockkeeper_testkit::peer::{self, Program};
+use lockkeeper_testkit::server::Server;
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::support::polling;
+
+/// How often the lock is acquired, by both sides together.
+const ACQUISITIONS: usize = 10_000;
+
+/// So many clients of each side want it, with so many tasks each. Of a Redlock one: each client asks all servers, and more would seldom
+/// leave a majority to anybody.
+const CLIENTS: usize = 2;
+const TASKS: usize = 2;
+
+/// How long a task pauses before it wants the lock again, ms at most: without that whoever releases it would be there first.
+const PAUSE: u64 = 4;
+
+/// A server that has been started takes part in a Redlock when it is older than a lease of ours.
+const TTL: Duration = Duration::from_secs(2);
+
+/// For all of it, on a machine that has other work.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The folder of the program over the client in `examples/other-languages/python`, whose locks are ours.
+const CLIENT: &str = "python-client";
+
+const NAME: &str = "invoice:42";
+const COUNT: &str = "invoice:42:count";
+
+/// What theirs do, and what ours do.
+#[derive(Debug, Clone, Copy)]
+struct Mix {
+    folder: &'static str,
+    kind: &'static str,
+    servers: usize,
+    tasks: usize,
+}
+
+macro_rules! mixes {
+    ($($test:ident: $folder:literal $kind:literal on $servers:literal)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = "long: ten thousand acquisitions beside another library"]
+        async fn $test() -> Result<()> {
+            let tasks = if $servers > 1 { 1 } else { TASKS };
+            mix(Mix { folder: $folder, kind: $kind, servers: $servers, tasks }).await
+        }
+    )*};
+}
+
+mixes! {
+    rslock_and_the_mutex_exclude_one_another: "rslock" "mutex" on 1
+    redsync_and_the_mutex_exclude_one_another: "redsync" "mutex" on 1
+    asyncio_locks_of_redis_py_and_the_mutex_exclude_one_another: "redis-py" "mutex" on 1
+    threads_with_redis_py_and_the_mutex_exclude_one_another: "redis-py" "threads" on 1
+    node_redlock_and_the_mutex_exclude_one_another: "node-redlock" "mutex" on 1
+    quorums_of_rslock_and_of_the_redlock_exclude_one_another: "rslock" "redlock" on 3
+    quorums_of_redsync_and_of_the_redlock_exclude_one_another: "redsync" "redlock" on 3
+    quorums_of_node_redlock_and_of_the_redlock_exclude_one_another: "node-redlock" "redlock" on 3
+    the_client_in_python_and_the_mutex_exclude_one_another: "python-client" "mutex" on 1
+    the_client_in_python_and_the_fair_lock_exclude_one_another: "python-client" "fair" on 1
+}
+
+async fn mix(mix: Mix) -> Result<()> {
+    let Some(words) = words(mix.folder)? else {
+        return Ok(());
+    };
+    let servers = started(mix.servers).await?;
+    let mut program = Program::start(&words, &servers).await?;
+    let each = ACQUISITIONS / 2 / CLIENTS / mix.tasks;
+    let order = json!({
+        "work": "counted", "kind": mix.kind, "name": NAME, "tasks": mix.tasks * CLIENTS, "clients": CLIENTS, "count": each, "pause": PAUSE,
+    });
+    let mut clients = Vec::new();
+    let ours = async {
+        let mut working = JoinSet::new();
+        for _ in 0..CLIENTS {
+            let of_one = connected(&servers, mix).await?;
+            for _ in 0..mix.tasks {
+                let redis = redis::Client::open(servers[0].url())?;
+                let redis = redis.get_multiplexed_async_connection().await?;
+                match mix.kind {
+                    "redlock" => working.spawn(counted(Redlock::new(&of_one, NAME)?, redis, each)),
+                    "fair" => working.spawn(counted(FairLock::new(&of_one[0], NAME), redis, each)),
+                    _ => working.spawn(counted(Mutex::new(&of_one[0], NAME), redis, each)),
+                };
+            }
+            clients.extend(of_one);
+        }
+        let mut met = 0;
+        while let Some(done) = timeout(PATIENCE, working.join_next()).await? {
+            met += done??;
+        }
+        anyhow::Ok(met)
+    };
+    let (theirs, met) = tokio::try_join!(program.work(&order, PATIENCE), ours)?;
+
+    let stored = servers[0].command(&["GET", COUNT]).await?.into_text()?;
+    let expected = format!("{ACQUISITIONS} ");
+    ensure!(stored.starts_with(&expected), "{stored}, not {expected}");
+    let granted: usize = waits(&theirs)?.into_iter().map(Vec::len).sum();
+    ensure!(granted == ACQUISITIONS / 2, "{granted} by theirs");
+    let their_met = theirs["met"].as_u64().context("not how often")?;
+    println!(
+        "proved {ACQUISITIONS} acquisitions beside other libraries\n{} {} {}: ours came after theirs {met} times, theirs after ours {their_met} times, in {} s",
+        program.name, program.version, mix.kind, theirs["seconds"],
+    );
+    // Otherwise one side had it all to itself while the other waited.
+    ensure!(met > 100 && their_met > 100, "{met}, {their_met}");
+    program.stop().await?;
+    for client in clients {
+        client.close().await;
+    }
+    Ok(())
+}
+
+/// The words that start the program of a folder; `None` if it cannot be tried, which is said.
+pub(super) fn words(folder: &str) -> Result<Option<Vec<String>>> {
+    if folder != CLIENT {
+        return peer::built(folder);
+    }
+    // It needs redis-py, and nothing else that is built.
+    let words = peer::built("redis-py")?;
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/python-client/peer.py");
+    let words = words.and_then(|words| words.into_iter().next());
+    Ok(words.map(|python| vec![python, program.to_owned()]))
+}
+
+async fn started(number: usize) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for _ in 0..number {
+        servers.push(Server::start().await?);
+    }
+    Ok(servers)
+}
+
+async fn connected(servers: &[Server], mix: Mix) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for server in servers {
+        let settings = match mix.folder {
+            CLIENT => Client::builder(),
+            _ => polling().poll_every(Duration::from_millis(20)),
+        };
+        let settings = settings.ttl(TTL);
+        clients.push(lockkeeper::connect_with(&server.url(), settings).await?);
+    }
+    Ok(clients)
+}
+
+fn waits(answer: &Value) -> Result<Vec<&Vec<Value>>> {
+    let waits = answer["waits"].as_array().context("no waits")?;
+    let waits = waits.iter().map(Value::as_array);
+    waits.collect::<Option<_>>().context("no waits of a client")
+}
+
+/// What the programs of others do, too; how often somebody else had been there last.
+async fn counted<L: Lock>(lock: L, mut redis: MultiplexedConnection, times: usize) -> Result<u64> {
+    let mut met = 0;
+    for _ in 0..times {
+        let guard = lock.acquire().await?;
+        let text: Option<String> = redis.get(COUNT).await?;
+        let again: Option<String> = redis.get(COUNT).await?;
+        ensure!(again == text, "{text:?} has become {again:?} under ours");
+        let stored = text.as_deref().unwrap_or("0 nobody");
+        let (number, last) = stored.split_once(' ').context("no number")?;
+        let number: usize = number.parse()?;
+        let () = redis
+            .set(COUNT, format!("{} lockkeeper", number + 1))
+            .await?;
+        met += u64::from(text.is_some() && last != "lockkeeper");
+        Guard::release(guard).await?;
+        sleep(Duration::from_micros(fastrand::u64(0..=PAUSE * 1_000))).await;
+    }
+    Ok(met)
+}

@@ -1,0 +1,239 @@
+//! The client in `examples/other-languages/python` beside ours, on the names of ours: what every client of the format must do.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::{Client, Guard, LeaseState, Lock};
+use lockkeeper_testkit::peer::Program;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site as _;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::live::words;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Of waiters whose heartbeats are three times as rare as that is long: what comes sooner is told by a message.
+const SELDOM: Duration = Duration::from_secs(90);
+
+const TTL: Duration = Duration::from_secs(1);
+
+/// A server, a client in Python and one of ours, whose waiters live for so long without a word.
+struct Both {
+    server: Server,
+    python: Program,
+    ours: Client,
+    /// Another one of ours: the waiters of one client hand a mutex over among themselves.
+    other: Client,
+}
+
+impl Both {
+    /// `None` if there is no Python for it, which is said.
+    async fn start(waiter_ttl: Duration) -> Result<Option<Self>> {
+        let Some(words) = words("python-client")? else {
+            return Ok(None);
+        };
+        let server = [Server::start().await?];
+        let mut python = Program::start(&words, &server).await?;
+        let [server] = server;
+        let order = json!({ "do": "client", "waiter_ttl": waiter_ttl.as_secs_f64() });
+        python.work(&order, SOON).await?;
+        let settings = Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
+        let ours = lockkeeper::connect_with(&server.url(), settings.clone()).await?;
+        let other = lockkeeper::connect_with(&server.url(), settings).await?;
+        Ok(Some(Self {
+            server,
+            python,
+            ours,
+            other,
+        }))
+    }
+
+    /// Has the client in Python take a step of its acquisition of this number.
+    async fn step(&mut self, step: &str, number: u32) -> Result<Value> {
+        let order = json!({ "do": step, "number": number });
+        self.python.work(&order, SOON).await
+    }
+
+    async fn begin(&mut self, kind: &str, number: u32) -> Result<()> {
+        let ttl = TTL.as_secs_f64();
+        let order =
+            json!({ "do": "begin", "number": number, "kind": kind, "name": "name", "ttl": ttl });
+        self.python.work(&order, SOON).await?;
+        Ok(())
+    }
+
+    async fn granted(&mut self, number: u32) -> Result<u64> {
+        let granted = self.step("granted", number).await?;
+        granted["token"].as_u64().context("no token")
+    }
+
+    /// Until so many wait in the queue.
+    async fn queued(&self, waiters: usize) -> Result<()> {
+        let queued = async {
+            while self.ours.waiters("name", 10).await?.len() != waiters {
+                sleep(Duration::from_millis(5)).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(SOON, queued).await.context("another queue")?
+    }
+}
+
+macro_rules! of_both_kinds {
+    ($($test:ident)*) => {
+        mod mutex {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "long: needs Python"]
+            async fn $test() -> anyhow::Result<()> {
+                super::$test("mutex", |client| lockkeeper::Mutex::new(client, "name")).await
+            }
+        )*}
+        mod fair {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "long: needs Python"]
+            async fn $test() -> anyhow::Result<()> {
+                super::$test("fair", |client| lockkeeper::FairLock::new(client, "name")).await
+            }
+        )*}
+    };
+}
+
+of_both_kinds! {
+    a_release_grants_the_lock_to_the_other_side_by_a_message
+    whoever_gives_up_leaves_the_queue_at_once
+    a_lease_is_renewed_whether_or_not_somebody_waits
+    a_waiter_is_heard_of_for_longer_than_its_ttl
+    a_holder_that_is_killed_keeps_the_lock_for_its_lease
+    a_holder_is_told_that_it_is_revoked
+}
+
+async fn a_release_grants_the_lock_to_the_other_side_by_a_message<L: Lock + 'static>(
+    kind: &str,
+    of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(SELDOM).await? else {
+        return Ok(());
+    };
+    let lock = of(&both.ours);
+    let first = lock.acquire().await?;
+    both.begin(kind, 2).await?;
+    both.queued(1).await?;
+    let last = tokio::spawn(of(&both.other).acquire().into_future());
+    both.queued(2).await?;
+    ensure!(lock.try_acquire().await?.is_none(), "both hold");
+
+    let token = first.lease().fencing_token();
+    Guard::release(first).await?;
+    let second = both.granted(2).await?;
+    ensure!(second > token.get(), "{second} after {token:?}");
+    ensure!(!last.is_finished(), "both hold");
+    ensure!(both.step("release", 2).await?["released"] == true);
+    let last = timeout(SOON, last).await???;
+    let third = last.lease().fencing_token().get();
+    ensure!(third > second, "{third} after {second}");
+    Guard::release(last).await?;
+    let keys = both.server.keys().await?;
+    let of_the_name = |key: &String| key.contains("lockkeeper:name");
+    ensure!(!keys.iter().any(of_the_name), "{keys:?} are left");
+    Ok(())
+}
+
+async fn whoever_gives_up_leaves_the_queue_at_once<L: Lock + 'static>(
+    kind: &str,
+    of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(SELDOM).await? else {
+        return Ok(());
+    };
+    let lock = of(&both.ours);
+    let held = lock.acquire().await?;
+    both.begin(kind, 1).await?;
+    both.queued(1).await?;
+    both.begin(kind, 2).await?;
+    both.queued(2).await?;
+    ensure!(both.step("cancel", 1).await?["cancelled"] == true);
+    both.queued(1).await?;
+    Guard::release(held).await?;
+    both.granted(2).await?;
+    ensure!(both.step("release", 2).await?["released"] == true);
+    Ok(())
+}
+
+async fn a_lease_is_renewed_whether_or_not_somebody_waits<L: Lock + 'static>(
+    kind: &str,
+    of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(SELDOM).await? else {
+        return Ok(());
+    };
+    let lock = of(&both.ours);
+    both.begin(kind, 1).await?;
+    both.granted(1).await?;
+    sleep(TTL * 2).await;
+    ensure!(lock.try_acquire().await?.is_none(), "it was not renewed");
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    both.queued(1).await?;
+    sleep(TTL * 2).await;
+    ensure!(!waiting.is_finished(), "it was not renewed once inflated");
+    ensure!(both.step("held", 1).await?["held"] == true);
+    ensure!(both.step("release", 1).await?["released"] == true);
+    let guard = timeout(SOON, waiting).await???;
+    ensure!(guard.lease().state() == LeaseState::Held);
+    Guard::release(guard).await?;
+    Ok(())
+}
+
+async fn a_waiter_is_heard_of_for_longer_than_its_ttl<L: Lock + 'static>(
+    kind: &str,
+    of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(TTL).await? else {
+        return Ok(());
+    };
+    let lock = of(&both.ours);
+    let held = lock.acquire().await?;
+    both.begin(kind, 1).await?;
+    both.queued(1).await?;
+    let second = tokio::spawn(of(&both.other).acquire().into_future());
+    both.queued(2).await?;
+    sleep(TTL * 3).await;
+    Guard::release(held).await?;
+    both.granted(1).await?;
+    ensure!(!second.is_finished(), "it has lost its place");
+    ensure!(both.step("release", 1).await?["released"] == true);
+    Guard::release(timeout(SOON, second).await???).await?;
+    Ok(())
+}
+
+async fn a_holder_that_is_killed_keeps_the_lock_for_its_lease<L: Lock + 'static>(
+    kind: &str,
+    of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(SELDOM).await? else {
+        return Ok(());
+    };
+    let lock = of(&both.ours);
+    both.begin(kind, 1).await?;
+    let token = both.granted(1).await?;
+    drop(both.python);
+    let guard = timeout(SOON, lock.acquire().into_future()).await??;
+    ensure!(guard.lease().fencing_token().get() > token);
+    Guard::release(guard).await?;
+    Ok(())
+}
+
+async fn a_holder_is_told_that_it_is_revoked<L: Lock + 'static>(
+    kind: &str,
+    _of: fn(&Client) -> L,
+) -> Result<()> {
+    let Some(mut both) = Both::start(SELDOM).await? else {
+        return Ok(());
+    };
+    both.begin(kind, 1).await?;
+    both.granted(1).await?;
+    ensure!(both.ours.revoke("name").await? == 1);
+    ensure!(both.step("lost", 1).await?["reason"] == "revoked");
+    Ok(())
+}

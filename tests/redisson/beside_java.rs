@@ -1,0 +1,350 @@
+//! Beside a live Redisson: both sides exclude one another, wake one another, and free what the dead of the other side held.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
+use lockkeeper::{Client, LossReason, Owner, Released};
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::site::Site;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::java::{Java, JavaClient, JavaLock};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Far below it: what comes within this came by a message.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A lease that is renewed, or ends, within a test.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// A server, a Redisson and a client of ours on it, both with leases of this length.
+struct Pair {
+    server: Server,
+    java: Arc<Java>,
+    redisson: JavaClient,
+    client: Client,
+}
+
+impl Pair {
+    async fn start(ttl: Duration) -> Result<Option<Self>> {
+        let Some(java) = Java::start()? else {
+            return Ok(None);
+        };
+        let server = Server::start().await?;
+        let redisson = java.client(&server, ttl).await?;
+        let client = server.client(Client::builder().ttl(ttl)).await?;
+        Ok(Some(Self {
+            server,
+            java,
+            redisson,
+            client,
+        }))
+    }
+}
+
+/// A program of ours.
+fn holder(words: &[&str]) -> Result<Child> {
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"));
+    let holder = holder.args(words).stdout(Stdio::piped());
+    Ok(holder.kill_on_drop(true).spawn()?)
+}
+
+/// The first line that it says.
+async fn first_line(holder: &mut Child) -> Result<String> {
+    let output = holder.stdout.take().context("no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let line = timeout(LONG, lines.next_line()).await??;
+    line.context("it has ended")
+}
+
+#[tokio::test]
+async fn each_side_keeps_the_other_out() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    for kind in ["lock", "fenced"] {
+        let name = format!("exclusion:{kind}");
+        let (theirs, ours) = (redisson.lock(kind, &name), RedissonLock::new(client, &name));
+        ensure!(theirs.ask("try", "7").await?);
+        ensure!(ours.try_acquire().await?.is_none());
+        ensure!(theirs.tell("unlock", "7").await? == "ok");
+
+        let guard = ours.try_acquire().await?.context("it is free")?;
+        ensure!(!theirs.ask("try", "7").await?);
+        ensure!(theirs.ask("locked", "").await?);
+        guard.release().await?;
+        ensure!(!theirs.ask("locked", "").await?);
+
+        let fenced = RedissonFencedLock::new(client, &name);
+        let guard = fenced.try_acquire().await?.context("it is free")?;
+        ensure!(!theirs.ask("try", "7").await?);
+        guard.release().await?;
+        ensure!(theirs.ask("try", "7").await?);
+        ensure!(theirs.tell("unlock", "7").await? == "ok");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_side_wakes_the_other() -> Result<()> {
+    let Some(Pair {
+        server,
+        redisson,
+        client,
+        ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    wake_one_another(server, redisson, client, "wake").await
+}
+
+#[tokio::test]
+async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
+    let Some(java) = Java::start()? else {
+        return Ok(());
+    };
+    let cluster = Cluster::pooled().await?;
+    let redisson = java.client_of_cluster(&cluster.nodes()[0], LONG).await?;
+    let client = cluster.client(Client::builder().ttl(LONG)).await?;
+    // On several nodes.
+    for name in ["wake", "another", "third"] {
+        wake_one_another(&*cluster, &redisson, &client, name).await?;
+    }
+    Ok(())
+}
+
+/// Each side holds once, and lets the other in by its message, long before a lease ends.
+async fn wake_one_another(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
+    let channel = &format!("redisson_lock__channel:{{{name}}}");
+    let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
+    ensure!(theirs.tell("lock", "7").await? == "ok");
+    let waiting = tokio::spawn({
+        let ours = ours.clone();
+        async move { ours.acquire().await }
+    });
+    while site.listeners(channel).await? == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = Instant::now();
+    ensure!(theirs.tell("unlock", "7").await? == "ok");
+    let guard = timeout(SOON, waiting).await???;
+    println!("woken by Java after {:?}", began.elapsed());
+
+    let waiting = theirs.begin("lock", "8")?;
+    while site.listeners(channel).await? < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = Instant::now();
+    guard.release().await?;
+    ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+    println!("Java woken after {:?}", began.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn re_entries_of_either_side_are_counted() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    let (theirs, ours) = (
+        redisson.lock("lock", "counts"),
+        RedissonLock::new(client, "counts"),
+    );
+    ensure!(theirs.ask("try", "7").await? && theirs.ask("try", "7").await?);
+    ensure!(theirs.tell("unlock", "7").await? == "ok");
+    ensure!(ours.try_acquire().await?.is_none());
+    ensure!(theirs.tell("unlock", "7").await? == "ok");
+
+    let outer = ours.try_acquire().await?.context("it is free")?;
+    let inner = outer.reenter().await?;
+    outer.release().await?;
+    ensure!(!theirs.ask("try", "7").await?);
+    ensure!(inner.release().await? == Released::Free);
+    ensure!(theirs.ask("try", "7").await?);
+
+    // One that acts for the thread in Java is that thread.
+    let thread: Owner = format!("{}:7", redisson.id).parse()?;
+    let guard = ours.try_acquire().owner(&thread).await?;
+    let guard = guard.context("the thread holds")?;
+    ensure!(theirs.tell("unlock", "7").await? == "ok");
+    ensure!(theirs.ask("held", "7").await?);
+    guard.verify().await?;
+    ensure!(guard.release().await? == Released::Free);
+    ensure!(!theirs.ask("locked", "").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(SHORT).await?
+    else {
+        return Ok(());
+    };
+    let (theirs, ours) = (
+        redisson.lock("lock", "kept"),
+        RedissonLock::new(client, "kept"),
+    );
+    let guard = ours.acquire().await?;
+    let end = Instant::now() + 2 * SHORT;
+    while Instant::now() < end {
+        ensure!(!theirs.ask("try", "7").await?);
+        tokio::time::sleep(SHORT / 20).await;
+    }
+    guard.verify().await?;
+    guard.release().await?;
+
+    ensure!(theirs.tell("lock", "7").await? == "ok");
+    let waited = ours.acquire().wait_for(2 * SHORT).await;
+    ensure!(waited.is_err(), "it came in beside a holder in Java");
+    ensure!(theirs.ask("held", "7").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn force_of_either_side_is_noticed_by_the_other() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(SHORT).await?
+    else {
+        return Ok(());
+    };
+    let (theirs, ours) = (
+        redisson.lock("lock", "forced"),
+        RedissonLock::new(client, "forced"),
+    );
+    let guard = ours.acquire().await?;
+    ensure!(theirs.ask("force", "").await?);
+    ensure!(theirs.ask("try", "7").await?);
+    ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
+    drop(guard);
+    ensure!(theirs.ask("held", "7").await?);
+
+    let thread = format!("{}:7", redisson.id);
+    let waiting = tokio::spawn({
+        let ours = ours.clone();
+        async move { ours.acquire().await }
+    });
+    ensure!(ours.force_release(&thread).await?);
+    let guard = timeout(SOON, waiting).await???;
+    ensure!(!theirs.ask("held", "7").await?);
+    ensure!(theirs.tell("unlock", "7").await?.starts_with("error"));
+    guard.verify().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
+    let Some(Pair {
+        server,
+        java,
+        redisson,
+        client,
+    }) = &Pair::start(SHORT).await?
+    else {
+        return Ok(());
+    };
+    let url = server.url();
+    let mut ours = holder(&["redisson", &url, "dead", "2000"])?;
+    ensure!(first_line(&mut ours).await?.starts_with("held"));
+    let theirs = redisson.lock("lock", "dead");
+    let waiting = theirs.begin("lock", "7")?;
+    ours.kill().await?;
+    let began = Instant::now();
+    ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+    println!("free for Java {:?} after the death", began.elapsed());
+
+    let waiting = tokio::spawn({
+        let ours = RedissonLock::new(client, "dead");
+        async move { ours.acquire().await }
+    });
+    java.kill()?;
+    let began = Instant::now();
+    let guard = timeout(SOON, waiting).await???;
+    println!("free for Rust {:?} after the death", began.elapsed());
+    ensure!(guard.release().await? == Released::Free);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_number_that_all_read_and_write_loses_nothing() -> Result<()> {
+    const ROUNDS: u64 = 250;
+    let Some(Pair {
+        server, redisson, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    let other = Java::start()?.context("there is Java")?;
+    let clients = [redisson.clone(), other.client(server, LONG).await?];
+    server.command(&["SET", "number", "0"]).await?;
+    let (url, rounds) = (server.url(), ROUNDS.to_string());
+    let words = ["redisson-count", &url, "counted", "number", &rounds];
+    let mut ours = [holder(&words)?, holder(&words)?];
+    let words = format!("{rounds} number");
+    let locks = clients.map(|client| client.lock("lock", "counted"));
+    let theirs = locks.each_ref().map(|lock| lock.begin("count", &words));
+    for counting in theirs {
+        ensure!(JavaLock::end(counting?).await? == "ok");
+    }
+    for counting in &mut ours {
+        ensure!(first_line(counting).await? == "done");
+        ensure!(timeout(LONG, counting.wait()).await??.success());
+    }
+    let number = server.command(&["GET", "number"]).await?.into_text()?;
+    ensure!(number == (4 * ROUNDS).to_string(), "{number}");
+    ensure!(
+        server
+            .command(&["EXISTS", "counted"])
+            .await?
+            .into_integer()?
+            == 0
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn tokens_of_a_fenced_lock_grow_from_side_to_side() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    let theirs = redisson.lock("fenced", "fenced");
+    let ours = RedissonFencedLock::new(client, "fenced");
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = ours.acquire().await?;
+        ensure!(guard.fencing_token().get() > last);
+        last = guard.fencing_token().get();
+        ensure!(!theirs.ask("try", "7").await?);
+        guard.release().await?;
+        let token: u64 = theirs.tell("token", "").await?.parse()?;
+        ensure!(token > last, "{token} after {last}");
+        last = token;
+        ensure!(theirs.ask("force", "").await?);
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! A Java program that locks by Redisson, as a test says. It is built with Maven from `tests/peers/redisson`.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper_testkit::server::Server;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// How long the program has for an answer. A JVM starts slowly on a machine that does much else.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the program is started by; why not, if it cannot be built.
+static PROGRAM: LazyLock<std::result::Result<String, String>> = LazyLock::new(|| {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redisson");
+    build(&out).map_err(|error| format!("{error:#}"))
+});
+
+/// Compiles the program, and returns the class path.
+fn build(out: &Path) -> Result<String> {
+    let jars = out.join("jars");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/redisson");
+    for tool in ["java", "mvn"] {
+        let mut version = Command::new(tool);
+        let version = version.arg("--version").stdin(Stdio::null());
+        let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        found.with_context(|| format!("there is no {tool}"))?;
+    }
+    let mut maven = Command::new("mvn");
+    maven.args(["--quiet", "--batch-mode", "compile"]);
+    maven.arg("dependency:copy-dependencies");
+    maven.arg(format!("-Dout={}", out.display()));
+    maven.arg(format!("-DoutputDirectory={}", jars.display()));
+    let status = maven.current_dir(sources).stdin(Stdio::null()).status()?;
+    ensure!(status.success(), "Maven failed");
+    Ok(format!(
+        "{}:{}/*",
+        out.join("classes").display(),
+        jars.display()
+    ))
+}
+
+/// A program with any number of clients of Redisson. It ends when this is dropped.
+pub(crate) struct Java {
+    child: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    answers: Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>,
+    orders: AtomicU64,
+}
+
+impl Java {
+    /// Starts it; `None`, and a word about it, where there is no Java and this is no machine of continuous integration.
+    pub(crate) fn start() -> Result<Option<Arc<Self>>> {
+        let classes = match &*PROGRAM {
+            Ok(classes) => classes,
+            Err(why) if std::env::var_os("CI").is_some() => bail!("{why}"),
+            Err(why) => {
+                // Past what captures the output of a test that is well.
+                writeln!(std::io::stderr(), "NOT TESTED beside Redisson: {why}")?;
+                return Ok(None);
+            }
+        };
+        let mut child = Command::new("java");
+        child.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
+        child.args(["-cp", classes, "Locks"]);
+        let child = child.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn()?;
+        let input = child.stdin.take().context("no input")?;
+        let output = BufReader::new(child.stdout.take().context("no output")?);
+        let answers: Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>> = Arc::default();
+        let waiting = Arc::clone(&answers);
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let (order, answer) = line.split_once(' ').unwrap_or_default();
+                let sender = order.parse().ok().and_then(|it| waiting.lock().remove(&it));
+                if let Some(sender) = sender {
+                    // Whoever asked may have gone.
+                    drop(sender.send(answer.to_owned()));
+                }
+            }
+            // Nobody will answer: whoever waits is told so.
+            waiting.lock().clear();
+        });
+        Ok(Some(Arc::new(Self {
+            child: Mutex::new(child),
+            input: Mutex::new(input),
+            answers,
+            orders: AtomicU64::new(1),
+        })))
+    }
+
+    /// Tells it to do something, and returns what will be its answer.
+    fn order(&self, words: &str) -> Result<oneshot::Receiver<String>> {
+        let order = self.orders.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.answers.lock().insert(order, sender);
+        let mut input = self.input.lock();
+        writeln!(input, "{order} {words}")?;
+        input.flush()?;
+        Ok(answer)
+    }
+
+    /// A client on the server, whose locks last for `watchdog` unless they are renewed.
+    pub(crate) async fn client(
+        self: &Arc<Self>,
+        server: &Server,
+        watchdog: Duration,
+    ) -> Result<JavaClient> {
+        self.open(&server.address().to_string(), watchdog).await
+    }
+
+    /// A client of the cluster that the server is a node of.
+    pub(crate) async fn client_of_cluster(
+        self: &Arc<Self>,
+        node: &Server,
+        watchdog: Duration,
+    ) -> Result<JavaClient> {
+        let address = format!("cluster:{}", node.address());
+        self.open(&address, watchdog).await
+    }
+
+    async fn open(self: &Arc<Self>, address: &str, watchdog: Duration) -> Result<JavaClient> {
+        let order = format!("open {address} {}", watchdog.as_millis());
+        let answer = told(self.order(&order)?).await?;
+        let (number, id) = answer.split_once(' ').with_context(|| answer.clone())?;
+        Ok(JavaClient {
+            java: Arc::clone(self),
+            number: number.parse()?,
+            id: id.to_owned(),
+        })
+    }
+
+    /// Ends it at once, as a crash does.
+    pub(crate) fn kill(&self) -> Result<()> {
+        let mut child = self.child.lock();
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Java {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.get_mut().kill();
+        let _ = self.child.get_mut().wait();
+    }
+}
+
+async fn told(answer: oneshot::Receiver<String>) -> Result<String> {
+    let answer = tokio::time::timeout(LIMIT, answer).await?;
+    answer.context("the program has ended")
+}
+
+/// A `RedissonClient`.
+#[derive(Clone)]
+pub(crate) struct JavaClient {
+    java: Arc<Java>,
+    number: u32,
+    /// What the owners of its locks begin with.
+    pub(crate) id: String,
+}
+
+impl JavaClient {
+    /// A lock, `lock` or `fenced`, by a name.
+    pub(crate) fn lock(&self, kind: &str, name: &str) -> JavaLock {
+        JavaLock {
+            client: self.clone(),
+            lock: format!("{} {kind} {name}", self.number),
+        }
+    }
+}
+
+/// An `RLock`.
+#[derive(Clone)]
+pub(crate) struct JavaLock {
+    client: JavaClient,
+    lock: String,
+}
+
+impl JavaLock {
+    /// Does something with it by a thread, and returns what came of it.
+    pub(crate) async fn tell(&self, verb: &str, words: &str) -> Result<String> {
+        told(self.begin(verb, words)?).await
+    }
+
+    /// The same, to be waited for later.
+    pub(crate) fn begin(&self, verb: &str, words: &str) -> Result<oneshot::Receiver<String>> {
+        let order = format!("{verb} {} {words}", self.lock);
+        self.client.java.order(order.trim_end())
+    }
+
+    /// Waits for what was begun.
+    pub(crate) async fn end(answer: oneshot::Receiver<String>) -> Result<String> {
+        told(answer).await
+    }
+
+    /// Asks what is answered by yes or no.
+    pub(crate) async fn ask(&self, verb: &str, words: &str) -> Result<bool> {
+        Ok(self.tell(verb, words).await?.parse()?)
+    }
+}

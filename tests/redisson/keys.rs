@@ -1,0 +1,217 @@
+//! What lies on the server: exactly what Redisson writes under its name, and what others can do to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
+use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Owner, Released};
+use lockkeeper_core::store::Store;
+use lockkeeper_lua::{Status, redisson};
+use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::site::Site;
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// A holder that is none of ours: a thread of a client of Redisson.
+const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:44";
+
+async fn client(site: &MemoryStore) -> Result<Client> {
+    site.client(Client::builder().ttl(TTL).label("")).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_one_field_with_its_count_and_nothing_else() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let outer = RedissonLock::new(&client, "order").acquire().await?;
+    let inner = outer.reenter().await?;
+    let owner = outer.owner().to_string();
+    ensure!(site.command(&["HLEN", "order"]).await? == "1");
+    ensure!(site.command(&["HGET", "order", &owner]).await? == "2");
+    let left: u64 = site.command(&["PTTL", "order"]).await?.parse()?;
+    ensure!((29_000..=30_000).contains(&left), "{left}");
+    ensure!(inner.release().await? == Released::StillHeld(1));
+    ensure!(site.command(&["HGET", "order", &owner]).await? == "1");
+    ensure!(outer.release().await? == Released::Free);
+    ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_name_is_the_key_whatever_the_namespace() -> Result<()> {
+    let site = MemoryStore::new();
+    let builder = Client::builder().namespace("billing").label("");
+    let client = site.client(builder).await?;
+    let lock = RedissonLock::new(&client, "{eu}:order");
+    let _guard = lock.acquire().await?;
+    ensure!(site.command(&["EXISTS", "{eu}:order"]).await? == "1");
+    let mapped = lock.key_prefix("shop:");
+    let _other = mapped.acquire().await?;
+    ensure!(site.command(&["EXISTS", "shop:{eu}:order"]).await? == "1");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
+    let site = MemoryStore::new();
+    let store = FaultyStore::new(Arc::new(site.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let lock = RedissonLock::new(&client, "order");
+    // By its SHA-1, which the server does not know yet, and then by its text.
+    store.plan(&redisson::ACQUIRE, Fate::Pass);
+    store.plan(&redisson::ACQUIRE, Fate::LoseReply);
+    let outer = lock.acquire().await?;
+    let owner = outer.owner().to_string();
+    ensure!(store.sent(&redisson::ACQUIRE) == 3);
+    ensure!(site.command(&["HGET", "order", &owner]).await? == "1");
+
+    let inner = outer.reenter().await?;
+    store.plan(&redisson::RELEASE, Fate::Pass);
+    store.plan(&redisson::RELEASE, Fate::LoseReply);
+    ensure!(inner.release().await? == Released::StillHeld(1));
+    ensure!(site.command(&["HGET", "order", &owner]).await? == "1");
+    outer.verify().await?;
+    ensure!(outer.release().await? == Released::Free);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_late_creates_nothing() -> Result<()> {
+    let site = MemoryStore::new();
+    let store = FaultyStore::new(Arc::new(site.sibling()));
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let lock = RedissonLock::new(&client, "order");
+    lock.acquire().await?.release().await?;
+    store.plan(&redisson::ACQUIRE, Fate::Keep);
+    store.plan(&redisson::ACQUIRE, Fate::Keep);
+    let tried = lock.try_acquire().await;
+    ensure!(tried.is_err(), "{tried:?}");
+    // Its release overtakes it.
+    loop {
+        let keys = site.keys();
+        if keys
+            .iter()
+            .any(|key| key.starts_with("lockkeeper.gone:{order}:"))
+        {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let late = store.deliver(&site.sibling()).await;
+    ensure!(late.len() == 2);
+    for reply in late {
+        ensure!(reply?.status() == Status::Gone);
+    }
+    ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_of_java_is_seen_and_excludes_and_may_be_acted_for() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    site.command(&["HSET", "order", THREAD, "1"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    let lock = RedissonLock::new(&client, "order");
+    ensure!(lock.try_acquire().await?.is_none());
+    let seen = lock.inspect().await?;
+    ensure!(seen[0].holders[0].claim == THREAD, "{seen:?}");
+    ensure!(seen[0].kind.as_deref() == Some("redisson"));
+    let refused = lock.revoke().await;
+    ensure!(
+        matches!(&refused, Err(Error::Foreign { holder, .. }) if holder.claim == THREAD),
+        "{refused:?}"
+    );
+
+    let thread: Owner = THREAD.parse()?;
+    let again = lock.try_acquire().owner(&thread).await?;
+    ensure!(site.command(&["HGET", "order", THREAD]).await? == "2");
+    drop(again);
+    let waiting = lock.acquire().wait_for(Duration::from_millis(10)).await;
+    let Err(Error::Timeout { holder, .. }) = waiting else {
+        anyhow::bail!("{waiting:?}")
+    };
+    ensure!(holder.is_some_and(|holder| holder.claim == THREAD));
+    ensure!(lock.force_release(THREAD).await?);
+    ensure!(!lock.force_release(THREAD).await?);
+    ensure!(lock.try_acquire().await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_holder_is_told_and_holds_until_it_leaves() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let guard = lock.acquire().await?;
+    ensure!(lock.revoke().await? == 1);
+    ensure!(guard.lost().await.reason == LossReason::Revoked);
+    ensure!(lock.inspect().await?[0].holders[0].state == HolderState::Revoked);
+    let again = lock.try_acquire().owner(&guard.owner()).await?;
+    ensure!(again.is_none(), "a revoked hold was entered again");
+    drop(guard);
+    let next = lock.acquire().wait_for(TTL / 3).await?;
+    ensure!(next.release().await? == Released::Free);
+    ensure!(lock.revoke().await? == 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_former_hold_is_nothing_to_the_next() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let owner = client.new_owner();
+    let former = lock.acquire().owner(&owner).await?;
+    // Somebody in Java forces the lock, and the same owner takes it anew before the former guard has heard of that.
+    site.command(&["DEL", "order"]).await?;
+    let next = lock.acquire().owner(&owner).await?;
+    ensure!(next.fencing_token() > former.fencing_token());
+    ensure!(former.verify().await.is_err());
+    drop(former);
+    next.verify().await?;
+    ensure!(site.command(&["HGET", "order", &owner.to_string()]).await? == "1");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shortest_time_of_an_inner_hold_outlasts_the_outer_one() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let owner = client.new_owner();
+    let outer = lock.acquire().owner(&owner).await?;
+    let shortest = Duration::from_secs(5);
+    let inner = lock.acquire().owner(&owner).min_hold(shortest).await?;
+    ensure!(inner.release().await? == Released::StillHeld(1));
+    let left = outer.release().await?;
+    ensure!(
+        matches!(left, Released::Kept(left) if left > shortest / 2),
+        "{left:?}"
+    );
+    let state = lock.inspect().await?[0].holders[0].state;
+    ensure!(state == HolderState::Cooldown);
+    ensure!(lock.try_acquire().owner(&owner).await?.is_none());
+    ensure!(lock.acquire().wait_for(TTL / 3).await.is_ok());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_a_fenced_lock_come_from_redissons_counter() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    site.command(&["SET", "redisson_lock_token:{order}", "41"])
+        .await?;
+    let lock = RedissonFencedLock::new(&client, "order");
+    let guard = lock.acquire().await?;
+    ensure!(guard.fencing_token().get() == 42);
+    let inner = guard.reenter().await?;
+    ensure!(inner.fencing_token() == guard.fencing_token());
+    let plain = RedissonLock::new(&client, "order");
+    ensure!(plain.try_acquire().await?.is_none());
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Locks of Redisson, alone and beside a live Redisson in Java. A program of its own: its tests want a JVM each, so they do not stand
+//! beside those that measure time.
+
+mod beside_java;
+mod contract;
+mod java;
+mod keys;
+mod search;

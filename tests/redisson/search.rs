@@ -1,0 +1,84 @@
+//! Every state of a name of Redisson's within small bounds, and mistakes in its scripts, which the same search must find.
+
+use anyhow::{Result, ensure};
+use lockkeeper_lua::{Script, redisson};
+use lockkeeper_testkit::kinds::KindModel;
+use lockkeeper_testkit::mutants::lua::Patch;
+use lockkeeper_testkit::search::{Bounds, Scope};
+
+const KIND: KindModel = KindModel::REDISSON;
+
+/// More states than the short searches have.
+const MOST_STATES: usize = 5_000_000;
+
+fn holds_everywhere(bounds: Bounds) -> Result<()> {
+    let scope = Scope::Single(KIND, bounds);
+    let report = scope.search()?;
+    println!("{scope}\n{report}\nproved {} states", report.states);
+    ensure!(report.is_good(), "{scope}\n{report}");
+    ensure!(report.held > 0, "nothing is ever held: {scope}");
+    Ok(())
+}
+
+#[test]
+fn every_rule_holds_in_every_state_nearby() -> Result<()> {
+    Bounds::short(&KIND)
+        .into_iter()
+        .try_for_each(holds_everywhere)
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_rule_holds_in_every_state() -> Result<()> {
+    Bounds::quick(&KIND)
+        .into_iter()
+        .try_for_each(holds_everywhere)
+}
+
+/// One mistake: in which script, what stands there, and what stands there instead.
+const MISTAKES: [(&str, &Script, &str, &str); 4] = [
+    (
+        "a repeated acquire counts again",
+        &redisson::ACQUIRE,
+        "if not own then\n  if not token and",
+        "if true then\n  if not token and",
+    ),
+    (
+        "an acquire passes the tombstone",
+        &redisson::ACQUIRE,
+        "redis.call('EXISTS', KEYS[3]) == 1 or ",
+        "",
+    ),
+    (
+        "a claim that is not counted takes one of its owner",
+        &redisson::RELEASE,
+        "if not known.own then",
+        "if not known.count then",
+    ),
+    (
+        "a claim that is not counted is renewed",
+        &redisson::RENEW,
+        "if not known.own then",
+        "if not known.count then",
+    ),
+];
+
+#[test]
+fn a_mistake_in_a_script_is_found() -> Result<()> {
+    let mut survivors = Vec::new();
+    for (mistake, script, text, replacement) in MISTAKES {
+        let patch = Patch::new(script, text, replacement)?;
+        let mut rule = None;
+        for bounds in Bounds::short(&KIND) {
+            let scope = Scope::Single(KIND, bounds);
+            let report = scope.explore(Some(&patch), MOST_STATES, &mut |_| {})?;
+            rule = rule.or(report.violation.map(|trace| trace.violation.rule));
+        }
+        println!("{mistake}: {rule:?}");
+        if rule.is_none() {
+            survivors.push(mistake);
+        }
+    }
+    ensure!(survivors.is_empty(), "not found: {survivors:?}");
+    Ok(())
+}
