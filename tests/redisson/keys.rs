@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
 use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Owner, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
@@ -107,6 +108,30 @@ async fn an_acquire_that_is_late_creates_nothing() -> Result<()> {
         ensure!(reply?.status() == Status::Gone);
     }
     ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_of_a_grant_creates_nothing() -> Result<()> {
+    let site = MemoryStore::new();
+    let claim = format!("{THREAD}:1");
+    let repeat = async |token: &str| {
+        let keys = ["order", "lockkeeper.redisson:{order}", "gone", "counter"];
+        let item = ScriptCall::new(
+            &redisson::ACQUIRE,
+            keys,
+            [&*claim, "30000", "0", token, "0"],
+        );
+        let reply = site.call(Call::new(item, 1, Form::Source, TTL)).await?;
+        anyhow::Ok(reply.status())
+    };
+    ensure!(repeat("7").await? == Status::Gone);
+    ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    site.command(&["HSET", "order", THREAD, "1"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    ensure!(repeat("7").await? == Status::Gone);
+    ensure!(site.command(&["HGET", "order", THREAD]).await? == "1");
+    ensure!(repeat("0").await? == Status::Granted);
     Ok(())
 }
 
