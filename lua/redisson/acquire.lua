@@ -47,8 +47,11 @@ if not own then
   elseif not token then
     token = draw_again(KEYS[4], ARGV[4]) or draw_token(KEYS[4], ARGV[4], server_now())
   end
-  if not known.first then
+  if not known.stands then
     redis.call('DEL', KEYS[2])
+    redis.call('HSET', KEYS[2], 'owner', owner)
+  end
+  if not count then
     redis.call('HSET', KEYS[2], 'first', claim)
   end
   redis.call('HSET', KEYS[2], claim, token, source, token)

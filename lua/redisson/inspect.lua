@@ -5,7 +5,7 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  where those who wait listen, Redisson's clients too
 -- ARGV[3] kind
--- REPLY FOUND kind token waiters claims limit  one claim: the first of ours in the hold, or the owner alone; `token` is empty of a hold of others
+-- REPLY FOUND kind token waiters claims limit  one claim: ours that began the hold, or the owner alone; `token` is empty of a hold of others
 -- REPLY FREE waiters  nobody holds; so many clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing

@@ -2,8 +2,8 @@
 -- name that cools down the field is the claim that has left. Nothing of ours may be in it: Redisson counts what it finds there.
 --
 -- What is known of our claims lies beside it in `claims`, a HASH: each claim that is counted -> its token; `token` of the hold, and `fenced`, that
--- of an RFencedLock; `first`, the first claim of ours in the hold; `kept`, the server's ms until which the name is kept behind it; `revoked`, if
--- it is to end. It means nothing but beside a hold of the owner of `first`: Java takes a name without emptying it.
+-- of an RFencedLock; `owner`; `first`, the claim that began the hold, if it was ours; `kept`, the server's ms until which the name is kept behind it;
+-- `revoked`, if it is to end. It means nothing but beside a hold of that owner: Java takes a name without emptying it.
 
 -- What belongs to `field` of the HASH at `key`, or false; nil if the key holds another type. The second value is any other error of the
 -- server, to be returned as it is. Of one that `writes`, it counts as a write, see shared/record.
@@ -27,12 +27,12 @@ end
 -- token, those of the hold, and whether that is to end. Another type under `claims` says nothing of any claim.
 local function read_claim(main, claims, claim, writes)
   local count, fault = read_field(main, owner_of(claim), writes)
-  local facts = count and redis.pcall('HMGET', claims, claim, 'first', 'token', 'fenced', 'revoked') or {}
+  local facts = count and redis.pcall('HMGET', claims, claim, 'owner', 'token', 'fenced', 'revoked') or {}
   if facts.err then
     fault = not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or fault
   end
-  if not facts[2] or owner_of(facts[2]) ~= owner_of(claim) then
+  if facts[2] ~= owner_of(claim) then
     facts = {}
   end
-  return { count = count, own = facts[1], first = facts[2], token = facts[3], fenced = facts[4], revoked = facts[5] }, fault
+  return { count = count, own = facts[1], stands = facts[2], token = facts[3], fenced = facts[4], revoked = facts[5] }, fault
 end
