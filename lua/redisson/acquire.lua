@@ -26,7 +26,8 @@ end
 if known.count == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local count, own, token, revoked = known.count, known.own, known.token, known.revoked
+local source = ARGV[6] == '1' and 'fenced' or 'token'
+local count, own, token, revoked = known.count, known.own, known[source], known.revoked
 if redis.call('EXISTS', KEYS[3]) == 1 or ARGV[5] ~= '0' and own ~= ARGV[5] then
   return { ARGV[1], 'GONE' }
 end
@@ -41,16 +42,19 @@ if left ~= -2 and not count or revoked then
   return { ARGV[1], 'BUSY', left }
 end
 if not own then
-  if not token and ARGV[6] == '1' then
+  if not token and source == 'fenced' then
     token = string.format('%.0f', redis.call('INCR', KEYS[4]))
   elseif not token then
     token = draw_again(KEYS[4], ARGV[4]) or draw_token(KEYS[4], ARGV[4], server_now())
   end
-  if not count then
+  if not known.stands then
     redis.call('DEL', KEYS[2])
+    redis.call('HSET', KEYS[2], 'owner', owner)
+  end
+  if not count then
     redis.call('HSET', KEYS[2], 'first', claim)
   end
-  redis.call('HSET', KEYS[2], claim, token, 'token', token)
+  redis.call('HSET', KEYS[2], claim, token, source, token)
   redis.call('HINCRBY', KEYS[1], owner, 1)
 end
 arm(KEYS[1], ttl)

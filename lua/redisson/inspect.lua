@@ -21,11 +21,11 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'hash' or not is_held(KEYS[1]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 local owner, left = redis.call('HKEYS', KEYS[1])[1], redis.call('PTTL', KEYS[1])
-local facts = redis.call('HMGET', KEYS[2], 'first', 'token', 'revoked')
+local facts = redis.call('HMGET', KEYS[2], 'first', 'token', 'revoked', 'fenced')
 local state = client_of(owner) and 'cooldown' or 'held'
 if not facts[1] or owner_of(facts[1]) ~= owner then
   facts = { owner, '', false }
 elseif facts[3] then
   state = 'revoked'
 end
-return { ARGV[1], 'FOUND', ARGV[3], facts[2], listeners(ARGV[2]), { { facts[1], left, state, 'x' } }, 0 }
+return { ARGV[1], 'FOUND', ARGV[3], facts[2] or facts[4] or '', listeners(ARGV[2]), { { facts[1], left, state, 'x' } }, 0 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
 use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Owner, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper_core::protocol::ScriptCall;
+use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
@@ -107,6 +108,78 @@ async fn an_acquire_that_is_late_creates_nothing() -> Result<()> {
         ensure!(reply?.status() == Status::Gone);
     }
     ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_of_a_grant_creates_nothing() -> Result<()> {
+    let site = MemoryStore::new();
+    let claim = format!("{THREAD}/1");
+    let repeat = async |token: &str| {
+        let keys = ["order", "lockkeeper.redisson:{order}", "gone", "counter"];
+        let item = ScriptCall::new(
+            &redisson::ACQUIRE,
+            keys,
+            [&*claim, "30000", "0", token, "0"],
+        );
+        let reply = site.call(Call::new(item, 1, Form::Source, TTL)).await?;
+        anyhow::Ok(reply.status())
+    };
+    ensure!(repeat("7").await? == Status::Gone);
+    ensure!(site.command(&["EXISTS", "order"]).await? == "0");
+    site.command(&["HSET", "order", THREAD, "1"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    ensure!(repeat("7").await? == Status::Gone);
+    ensure!(site.command(&["HGET", "order", THREAD]).await? == "1");
+    ensure!(repeat("0").await? == Status::Granted);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_known_before_java_took_the_name_by_force_is_believed_by_nobody() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let former = lock.acquire().await?;
+    // `forceUnlock`, and then a thread of Java's.
+    site.command(&["DEL", "order"]).await?;
+    site.command(&["HSET", "order", THREAD, "1"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    let thread: Owner = THREAD.parse()?;
+    let next = lock.acquire().owner(&thread).await?;
+    ensure!(next.fencing_token() > former.fencing_token());
+    ensure!(former.verify().await.is_err());
+    ensure!(former.release().await.is_err());
+    next.verify().await?;
+    ensure!(site.command(&["HGET", "order", THREAD]).await? == "2");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_has_a_token_of_each_kind() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let owner = client.new_owner();
+    let plain = RedissonLock::new(&client, "order");
+    let plain = plain.acquire().owner(&owner).await?;
+    let fenced = RedissonFencedLock::new(&client, "order");
+    let fenced = fenced.acquire().owner(&owner).await?;
+    ensure!(fenced.fencing_token().get() == 1);
+    ensure!(plain.fencing_token() > fenced.fencing_token());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_first_claim_has_left_can_be_forced_as_it_is_shown() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let outer = lock.acquire().await?;
+    let inner = outer.reenter().await?;
+    outer.release().await?;
+    let seen = lock.inspect().await?;
+    ensure!(lock.force_release(&seen[0].holders[0].claim).await?);
+    ensure!(inner.verify().await.is_err());
     Ok(())
 }
 

@@ -112,12 +112,12 @@ macro_rules! common_contract {
         $($crate::common_contract!(@test $subject, $site, $runtime, $test);)*
     };
     (@test $subject:ty, $site:expr, [$($runtime:tt)*], $(#[$attribute:meta])* $test:ident) => {
-        #[tokio::test($($runtime)*)]
+        #[::tokio::test($($runtime)*)]
         $(#[$attribute])*
         async fn $test() -> $crate::Result<()> {
-            let limit = std::time::Duration::from_secs(600);
+            let limit = ::std::time::Duration::from_secs(600);
             let site = $site;
-            tokio::time::timeout(limit, $crate::contract::$test::<$subject>(&site)).await?
+            ::tokio::time::timeout(limit, $crate::contract::$test::<$subject>(&site)).await?
         }
     };
 }

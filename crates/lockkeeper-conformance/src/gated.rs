@@ -55,6 +55,14 @@ impl Store for GatedStore {
         self.0.group(key)
     }
 
+    fn keyspace_channel(&self, key: &str) -> Option<String> {
+        self.0.keyspace_channel(key)
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
+    }
+
     fn server_of(&self, group: u32) -> u32 {
         self.0.server_of(group)
     }

@@ -1,8 +1,12 @@
-//! The tests that a store must pass, and every kind of lock over it: to be run by whoever connects Lockkeeper to a server by a client library
-//! of their own. The stores of Lockkeeper pass the same.
+//! Tests for a store of your own, over another client library: what the engine asks of a [`Store`](lockkeeper_core::store::Store), and what seven kinds
+//! of lock must do over it. The stores of Lockkeeper pass the same tests.
 //!
-//! A store is what implements [`Store`](lockkeeper_core::store::Store). Say by a [`Site`](site::Site) how a test makes one, and how a stranger meddles
-//! with its server; then [`everything!`] makes some two hundred tests. The crate in which they stand needs `tokio`, with `macros` and `rt`.
+//! Implement [`Site`](site::Site): how a test makes a store, and how it executes a command as another client would. [`everything!`] then makes
+//! some 250 tests. Your crate needs these for its tests: `lockkeeper-conformance`, `lockkeeper-core`, `async-trait`, and `tokio` with `macros`, `time` and
+//! `rt-multi-thread`.
+//!
+//! What the suite does not try, because it takes a server that fails: that messages come again after a lost connection, and that a reply of
+//! another request is given to nobody. `lockkeeper-redis` has such tests for its own store.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -34,12 +38,12 @@
 //!
 //!     async fn command(&self, words: &[&str]) -> Result<String> {
 //!         // As `redis-cli` would.
-//!         # Site::command(&self.server, words).await
+//!         # Ok(format!("{:?}", self.server.execute(words)?))
 //!     }
 //!
 //!     async fn keys(&self) -> Result<Vec<String>> {
 //!         // `KEYS *`
-//!         # Site::keys(&self.server).await
+//!         # Ok(self.server.keys())
 //!     }
 //! }
 //!
@@ -69,11 +73,15 @@ pub use anyhow::Result;
 #[doc(hidden)]
 pub use lockkeeper;
 
-/// Makes all tests of one site: a module for the [store](mod@store), and one for each kind of lock.
+/// Makes all tests of one site, in modules called `store`, `mutex`, `reentrant`, `fair`, `writers`, `readers`, `election` and `semaphore`: call it in a
+/// module of its own if yours has such names.
 ///
-/// Behind the site, which each test makes anew, stands what `#[tokio::test]` is given.
+/// The first argument is an expression that makes a site; each test evaluates it. The rest is passed to `#[tokio::test]`.
 #[macro_export]
 macro_rules! everything {
+    ($site:expr) => {
+        $crate::everything!($site,);
+    };
     ($site:expr, $($runtime:tt)*) => {
         $crate::store_contract!(store, $site, $($runtime)*);
         $crate::contract!(mutex, $crate::lockkeeper::Mutex, $site, $($runtime)*);

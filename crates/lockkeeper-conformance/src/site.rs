@@ -31,14 +31,14 @@ pub trait Site: Send + Sync {
     /// Every key there is.
     async fn keys(&self) -> Result<Vec<String>>;
 
-    /// How many clients listen on a channel.
+    /// How many clients listen on a channel. The default asks one server: of a cluster, add up those of all primaries.
     async fn listeners(&self, channel: &str) -> Result<u64> {
         let script = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
         let listeners = self.command(&["EVAL", script, "0", channel]).await?;
         Ok(listeners.parse()?)
     }
 
-    /// Makes the server forget every script that it was taught.
+    /// Makes the server forget every script that it was taught. The default tells one server: of a cluster, tell all primaries.
     async fn forget_scripts(&self) -> Result<()> {
         self.command(&["SCRIPT", "FLUSH"]).await.map(drop)
     }

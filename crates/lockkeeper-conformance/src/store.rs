@@ -44,11 +44,11 @@ macro_rules! store_contract {
         $($crate::store_contract!(@test $site, $runtime, $test);)*
     };
     (@test $site:expr, [$($runtime:tt)*], $test:ident) => {
-        #[tokio::test($($runtime)*)]
+        #[::tokio::test($($runtime)*)]
         async fn $test() -> $crate::Result<()> {
-            let limit = std::time::Duration::from_secs(600);
+            let limit = ::std::time::Duration::from_secs(600);
             let site = $site;
-            tokio::time::timeout(limit, $crate::store::$test(&site)).await?
+            ::tokio::time::timeout(limit, $crate::store::$test(&site)).await?
         }
     };
 }
@@ -247,12 +247,18 @@ pub async fn answers_of_many_calls_at_once_reach_their_own_callers(site: &dyn Si
 }
 
 pub async fn a_call_that_is_given_up_is_never_a_refusal(site: &dyn Site) -> Result<()> {
-    let (store, name) = (site.store().await?, Name::new("name"));
+    let store = site.store().await?;
     for round in 0..20 {
-        let mut call = name.acquire(&format!("claim{round}"));
+        let name = Name::new(&format!("name{round}"));
+        let mut call = name.acquire("a");
         call.timeout = Duration::from_nanos(1);
-        if let Err(error) = store.call(call).await {
-            ensure!(error.outcome() != Outcome::Refused, "{error}");
+        let Err(error) = store.call(call).await else {
+            continue;
+        };
+        ensure!(error.outcome() != Outcome::Refused, "{error}");
+        if error.outcome() == Outcome::NotSent {
+            let verified = store.call(name.verify("a", Form::Source)).await;
+            expect(verified, Status::Gone).context("it was not sent, and yet executed")?;
         }
     }
     expect(
@@ -297,8 +303,10 @@ pub async fn a_message_after_a_confirmed_subscription_arrives(site: &dyn Site) -
     let mut events = events(&*store)?;
     for round in 0..50 {
         let name = Name::new(&format!("name{round}"));
+        // One request is all that lies between the confirmation and the message.
+        expect(other.call(name.acquire("a")).await, Status::Granted)?;
         store.subscribe(&name.channel()).await?;
-        name.tell(&*other).await?;
+        expect(other.call(name.release("a")).await, Status::Released)?;
         let event = next(&mut events).await?;
         ensure!(event == name.told(), "{event:?}");
     }
@@ -314,14 +322,17 @@ pub async fn a_channel_is_subscribed_to_once_and_until_it_is_not(site: &dyn Site
     name.tell(&*other).await?;
     ensure!(next(&mut events).await? == name.told());
     store.unsubscribe(&name.channel()).await?;
+    name.tell(&*other).await?;
     store.unsubscribe(&name.channel()).await?;
     store.unsubscribe(&Name::new("never").channel()).await?;
-    name.tell(&*other).await?;
     // In a cluster the two may come by two servers, and in either order; one that is not to come would be there by then.
     store.subscribe(&last.channel()).await?;
     last.tell(&*other).await?;
     let event = next(&mut events).await?;
     ensure!(event == last.told(), "{event:?} was not subscribed to");
+    store.subscribe(&name.channel()).await?;
+    name.tell(&*other).await?;
+    ensure!(next(&mut events).await? == name.told());
     Ok(())
 }
 
@@ -364,6 +375,7 @@ pub async fn a_closed_store_sends_nothing_and_others_go_on(site: &dyn Site) -> R
     ensure!(store.events().is_none(), "a stream of a closed store");
     for error in [
         refused(store.call(name.acquire("a")).await)?,
+        refused(store.call_replicated(name.acquire("a"), 1, PATIENCE).await)?,
         refused(store.subscribe(&name.channel()).await)?,
     ] {
         ensure!(error.outcome() == Outcome::NotSent, "{error}");

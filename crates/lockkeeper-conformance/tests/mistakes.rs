@@ -18,6 +18,7 @@ enum Mistake {
     None,
     SendsTheTextByItself,
     CallsASilenceARefusal,
+    CallsASilenceNotSent,
     LetsCallsPass,
     ExecutesButSaysItDidNot,
     TakesKeysOfOneSlotApart,
@@ -62,6 +63,10 @@ impl Store for Wrong {
             Mistake::SendsTheTextByItself => call.form = Form::Source,
             Mistake::CallsASilenceARefusal if call.timeout < Duration::from_millis(1) => {
                 return Err(StoreError::refused("no answer"));
+            }
+            Mistake::CallsASilenceNotSent if call.timeout < Duration::from_millis(1) => {
+                self.1.call(call).await?;
+                return Err(StoreError::not_sent("no answer"));
             }
             Mistake::LetsCallsPass if call.request.is_multiple_of(2) => {
                 tokio::task::yield_now().await;
@@ -139,6 +144,8 @@ found! {
         SendsTheTextByItself by an_unknown_script_is_refused_and_executed_nowhere
     a_store_that_calls_a_silence_a_refusal_is_found:
         CallsASilenceARefusal by a_call_that_is_given_up_is_never_a_refusal
+    a_store_that_calls_a_silence_not_sent_is_found:
+        CallsASilenceNotSent by a_call_that_is_given_up_is_never_a_refusal
     a_store_that_lets_calls_pass_one_another_is_found:
         LetsCallsPass by calls_reach_the_server_in_the_order_of_their_first_polls
     a_store_that_executes_and_says_it_did_not_is_found:
