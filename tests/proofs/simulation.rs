@@ -317,7 +317,7 @@ const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::DropWithoutLeave, "a claim nobody wants", 1),
     (Mutant::WaiterNeverHeartbeats, "an error without cause", 9),
     (Mutant::DeafToGrants, "a grant nobody heard of", 2),
-    (Mutant::DeadlineFromAnswer, "two holders", 150),
+    (Mutant::DeadlineFromAnswer, "two holders", 448),
     (Mutant::RequestsAbreast, "one request at a time", 53),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 4),
     (Mutant::ReleaseStopsAtFirstError, "a claim nobody wants", 2),

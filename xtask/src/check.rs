@@ -1,9 +1,11 @@
 //! `cargo xtask check`: what can be said without running the code.
 
+use std::fs;
+
 use anyhow::{Result, bail};
 
 use crate::book;
-use crate::house::House;
+use crate::house::{House, root};
 use crate::laws::LAWS;
 use crate::oldest;
 use crate::pictures;
@@ -69,9 +71,17 @@ fn laws() -> Result<()> {
 
 /// Packages what is published by these words of cargo's command line. That finds files which a package would lack and dependencies
 /// which a registry would refuse; without `--no-verify` each is built of what was packaged.
+///
+/// That goes into a new folder each time: what cargo has once read of a packaged version it never reads again.
 pub(crate) fn packages(words: &str) -> Result<()> {
     let house = House::read()?;
+    let target = root().join("target");
+    fs::create_dir_all(&target)?;
+    let target = tempfile::Builder::new()
+        .prefix("packages-")
+        .tempdir_in(target)?;
     let mut command = cargo();
+    command.env("CARGO_TARGET_DIR", target.path());
     command
         .args(words.split(' '))
         .args(["--workspace", "--allow-dirty"]);

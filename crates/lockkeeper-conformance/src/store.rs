@@ -101,11 +101,12 @@ impl Name {
     }
 
     fn release(&self, claim: &str) -> Call {
-        self.call(
-            &lock::RELEASE_THIN,
-            Form::Source,
-            &[claim, &self.channel(), "0"],
-        )
+        self.release_by(claim, Form::Source)
+    }
+
+    fn release_by(&self, claim: &str, form: Form) -> Call {
+        let args = [claim, &self.channel(), "0"];
+        self.call(&lock::RELEASE_THIN, form, &args)
     }
 
     /// Tells all who listen, once.
@@ -151,7 +152,11 @@ pub async fn a_script_runs_and_answers(site: &dyn Site) -> Result<()> {
     let (store, name) = (site.store().await?, Name::new("name"));
     let granted = expect(store.call(name.acquire("a")).await, Status::Granted)?;
     let token = granted.field(0).and_then(|token| token.as_i64());
-    ensure!(token.is_some_and(|token| token > 0), "{granted:?}");
+    // The server's clock, in microseconds.
+    ensure!(
+        token.is_some_and(|token| token > 1_700_000_000_000_000),
+        "{granted:?}"
+    );
     let busy = expect(store.call(name.acquire("b")).await, Status::Busy)?;
     let left = busy.field(0).and_then(|left| left.as_i64());
     ensure!(
@@ -208,13 +213,15 @@ pub async fn calls_reach_the_server_in_the_order_of_their_first_polls(
     site: &dyn Site,
 ) -> Result<()> {
     let store = site.store().await?;
-    for round in 0..50 {
-        let name = Name::new(&format!("name{round}"));
+    for round in 0..200 {
+        // By their texts once, and then by what the server knows them by.
+        let form = if round == 0 { Form::Source } else { Form::Sha };
+        let name = Name::new("name");
         let (first, second, third) = tokio::join!(
             biased;
-            store.call(name.acquire("a")),
-            store.call(name.verify("a", Form::Source)),
-            store.call(name.release("a")),
+            store.call(name.acquire_for("a", TTL, form)),
+            store.call(name.verify("a", form)),
+            store.call(name.release_by("a", form)),
         );
         expect(first, Status::Granted)?;
         expect(second, Status::Held)?;
@@ -301,7 +308,7 @@ pub async fn keys_of_one_slot_are_one_group_of_a_server_there_is(site: &dyn Site
 pub async fn a_message_after_a_confirmed_subscription_arrives(site: &dyn Site) -> Result<()> {
     let (store, other) = (site.store().await?, site.store().await?);
     let mut events = events(&*store)?;
-    for round in 0..50 {
+    for round in 0..300 {
         let name = Name::new(&format!("name{round}"));
         // One request is all that lies between the confirmation and the message.
         expect(other.call(name.acquire("a")).await, Status::Granted)?;

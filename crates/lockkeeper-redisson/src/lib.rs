@@ -8,8 +8,9 @@
 mod fenced;
 mod lock;
 mod protocol;
+mod shared;
 
 pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
-#[doc(hidden)]
-pub use lock::protocol;
 pub use lock::{RedissonGuard, RedissonLock};
+#[doc(hidden)]
+pub use shared::protocol;

@@ -14,6 +14,7 @@ use crate::engine::part::Part;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::schedule::pause::Pauses;
+use crate::seam::clock::sleep_until;
 use crate::words::answer::Verb;
 use crate::words::error::{Error, Result};
 
@@ -138,10 +139,18 @@ impl Acquisition {
             let now = clock.now();
             let end = now.after(stage.patience);
             patience = silent.then(|| patience.unwrap_or(end));
-            let over = tries.is_some_and(|tries| tried >= tries)
-                || patience.is_some_and(|end| now.after(pause) >= end);
+            let last = tries.is_some_and(|tries| tried >= tries);
+            // Another request would come too late.
+            let too_late = patience.filter(|end| now.after(pause) >= *end);
             if let Some(error) = error {
-                if over {
+                if last {
+                    return Err(error);
+                }
+                if let Some(end) = too_late {
+                    // A wait lasts as long as was said.
+                    if tries.is_none() {
+                        sleep_until(&clock, end).await;
+                    }
                     return Err(error);
                 }
                 tracing::debug!(%error, ?pause, "asking again");

@@ -140,16 +140,6 @@ async fn a_muted_server_loses_messages_and_counts_them() {
 }
 
 #[tokio::test]
-async fn the_stream_of_events_is_given_once() {
-    let store = MemoryStore::new();
-    let mut first = store.events().unwrap();
-    assert!(store.events().is_none());
-    store.subscribe(CHANNEL).await.unwrap();
-    store.execute(&["PUBLISH", CHANNEL, "x"]).unwrap();
-    assert_eq!(first.recv().await, Some(Event::message(CHANNEL, "x")));
-}
-
-#[tokio::test]
 async fn a_closed_store_sends_nothing_and_the_server_goes_on() {
     let store = MemoryStore::new();
     let other = store.sibling();

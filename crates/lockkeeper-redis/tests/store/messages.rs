@@ -13,23 +13,6 @@ use tokio::task::JoinSet;
 use crate::support::{Liar, Peer, bounded, connect, options, until};
 
 #[tokio::test]
-async fn a_message_published_right_after_subscribe_arrives() {
-    bounded(async {
-        let server = Server::start().await.unwrap();
-        let store = connect(&server.url()).await.unwrap();
-        let mut events = store.events().unwrap();
-        let mut peer = Peer::connect(&server).await;
-        for round in 0..300 {
-            let channel = format!("channel{round}");
-            store.subscribe(&channel).await.unwrap();
-            assert_eq!(peer.publish(&channel, "hello").await, 1, "{channel}");
-            assert_eq!(events.recv().await, Some(Event::message(channel, "hello")));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn subscribe_returns_only_when_the_server_has_confirmed() {
     bounded(async {
         let server = Server::start().await.unwrap();

@@ -16,24 +16,6 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_script_runs_and_answers() {
-    bounded(async {
-        let server = Server::start().await.unwrap();
-        let store = connect(&server.url()).await.unwrap();
-        let granted = store.call(acquire("name", "a", Form::Source)).await;
-        let granted = granted.unwrap();
-        assert_eq!(granted.status(), Status::Granted);
-        let token = granted.field(0).unwrap().as_i64().unwrap();
-        assert!(token > 1_700_000_000_000_000, "{token}");
-        let busy = store.call(acquire("name", "b", Form::Sha)).await.unwrap();
-        assert_eq!(busy.status(), Status::Busy);
-        let left = busy.field(0).unwrap().as_i64().unwrap();
-        assert!((1..=60_000).contains(&left), "{left}");
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn an_unknown_script_is_refused_and_not_sent_again() {
     bounded(async {
         let server = Server::start().await.unwrap();
@@ -48,28 +30,6 @@ async fn an_unknown_script_is_refused_and_not_sent_again() {
             server.command(&["EXISTS", "name"]).await.unwrap(),
             Reply::Integer(0)
         );
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn calls_reach_the_server_in_the_order_of_their_first_polls() {
-    bounded(async {
-        let server = Server::start().await.unwrap();
-        let store = connect(&server.url()).await.unwrap();
-        teach(&store).await;
-        for round in 0..200 {
-            let name = format!("name{round}");
-            let (first, second, third) = tokio::join!(
-                biased;
-                store.call(acquire(&name, "a", Form::Sha)),
-                store.call(verify(&name, "a", Form::Sha)),
-                store.call(leave(&name, "a", Form::Sha)),
-            );
-            assert_eq!(first.unwrap().status(), Status::Granted);
-            assert_eq!(second.unwrap().status(), Status::Held);
-            assert_eq!(third.unwrap().status(), Status::Released);
-        }
     })
     .await;
 }

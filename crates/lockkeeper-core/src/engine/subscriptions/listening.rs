@@ -1,0 +1,79 @@
+//! Channels that are listened to as long as somebody here wants to hear of them.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::{Notify, watch};
+
+use crate::engine::subscriptions::presence::Subscription;
+use crate::engine::subscriptions::{Reader, Subscriptions};
+use crate::seam::protocol::Protocol;
+use crate::words::store_error::StoreError;
+
+impl Subscriptions {
+    /// Tells of every message on the channel, and of every moment from which on one may have been missed.
+    pub(crate) fn watch(self: &Arc<Self>, channel: &str) -> (Subscription, watch::Receiver<()>) {
+        let now = self.clock.now();
+        let changes = self.change_state(|state| {
+            let watched = state.watched.entry(channel.to_owned()).or_default();
+            let changes = watched.subscribe();
+            (changes, state.registry.listen(channel, Reader::Queue, now))
+        });
+        (Subscription::new(self, channel.to_owned()), changes)
+    }
+
+    /// Whether every message on the channel arrives.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        self.with(|state| state.registry.is_open(channel))
+    }
+
+    /// Why no message on the channel will ever arrive, if the server refused the subscription.
+    pub(crate) fn refusal(&self, channel: &str) -> Option<StoreError> {
+        self.with(|state| state.registry.refusal(channel).cloned())
+    }
+
+    /// Goes on hearing of grants on the channel if every message on it arrives now.
+    pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Subscription> {
+        let now = self.clock.now();
+        let open = self.change_state(|state| {
+            if state.registry.is_open(channel) {
+                (true, state.registry.listen(channel, Reader::Queue, now))
+            } else {
+                (false, Vec::new())
+            }
+        });
+        open.then(|| Subscription::new(self, channel.to_owned()))
+    }
+
+    /// Hears of grants on the channel, and rings when it begins to, or when the server has refused it.
+    pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Subscription, Arc<Notify>) {
+        let now = self.clock.now();
+        let opening = self.change_state(|state| {
+            let steps = state.registry.listen(channel, Reader::Queue, now);
+            let known = state.openings.get(channel).and_then(Weak::upgrade);
+            let opening = known.unwrap_or_default();
+            if !state.registry.is_open(channel) {
+                let weak = Arc::downgrade(&opening);
+                state.openings.insert(channel.to_owned(), weak);
+            }
+            (opening, steps)
+        });
+        (Subscription::new(self, channel.to_owned()), opening)
+    }
+
+    /// Hears of the end of what holds `protocol`'s name, whoever that is, as long as the returned subscription lives. Only of a name
+    /// that other libraries use too, whose holders tell nobody.
+    pub(super) fn hear_of_key(self: &Arc<Self>, protocol: &dyn Protocol) -> Option<Subscription> {
+        let shared = protocol.name().is_shared() && protocol.queue().is_none();
+        let store = self.keyspace.as_ref().filter(|_| shared)?;
+        let channel = store.keyspace_channel(protocol.name().main())?;
+        let reader = Reader::Key(protocol.channel());
+        let now = self.clock.now();
+        self.change(|registry| registry.listen(&channel, reader, now));
+        Some(Subscription::new(self, channel))
+    }
+}
+
+/// Whether a keyspace notification says that the key is gone. That it was set, or lives longer, is nothing to wake for.
+pub(super) fn is_gone(event: &[u8]) -> bool {
+    matches!(event, b"del" | b"expired" | b"evicted" | b"rename_from")
+}

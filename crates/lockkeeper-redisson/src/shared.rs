@@ -1,0 +1,250 @@
+//! What the two locks have in common: all but where their tokens come from.
+
+use std::sync::Arc;
+
+use lockkeeper_core::protocol::Protocol;
+use lockkeeper_core::{Name, Result};
+
+use crate::protocol::{RedissonProtocol, Tokens};
+
+/// Defines a lock with its guard.
+macro_rules! redisson_lock {
+    ($(#[$about:meta])* pub struct $lock:ident, $guard:ident, $tokens:expr;) => {
+        $(#[$about])*
+        #[derive(Clone)]
+        pub struct $lock(Target);
+
+        impl $lock {
+            /// The lock that Java services call `name`. Nothing is sent; a bad name is reported by the first acquisition.
+            pub fn new(client: &Client, name: &str) -> Self {
+                Self(Target::checked(client, name, |name| of_key($tokens, name.as_str())))
+            }
+
+            /// The same behind a prefix, as a `NameMapper` in Java puts one in front of each name.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($lock), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            #[doc = concat!(" let lock = ", stringify!($lock), "::new(&client, \"order:7\").key_prefix(\"shop:\");")]
+            /// let _guard = lock.acquire().await?;
+            /// assert_eq!(lock.target().key()?, "shop:order:7");
+            /// # Ok(())
+            /// # }
+            /// ```
+            #[must_use]
+            pub fn key_prefix(&self, prefix: &str) -> Self {
+                let prefixed = |name: Name| of_key($tokens, &format!("{prefix}{}", name.main()));
+                Self(self.0.by_checked(prefixed))
+            }
+
+            /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
+            ///
+            /// When it returns `Ok`, no other owner holds, in Rust or in Java, and this claim's lease is renewed as long as its guard lives.
+            ///
+            /// # Errors
+            ///
+            /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or
+            /// does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+            /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
+            /// is.
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: dropping the future gives this claim up, also when it had been granted unseen. The owner's other claims stay.
+            ///
+            /// # Examples
+            ///
+            #[doc = concat!(" See [`", stringify!($lock), "`].")]
+            pub fn acquire(&self) -> Acquire<$guard> {
+                Acquire::new(self.0.clone())
+            }
+
+            /// Acquires if the lock is free, or the [owner](Acquire::owner)'s own, now; `None` if it cannot be had now.
+            ///
+            /// # Errors
+            ///
+            /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once more and then
+            /// reported.
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`acquire`](Self::acquire).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($lock), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            #[doc = concat!(" let lock = ", stringify!($lock), "::new(&client, \"order:7\");")]
+            /// let _guard = lock.acquire().await?;
+            /// assert!(lock.try_acquire().await?.is_none());
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_acquire(&self) -> TryAcquire<$guard> {
+                Acquire::new(self.0.clone())
+            }
+
+            /// Asks the holder to let go, if it is one of this library; how many claims were told, 0 if nobody holds.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::revoke`]; for a holder in Java it is [`Foreign`](lockkeeper_core::Error::Foreign): Redisson knows no revocation.
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`Client::revoke`].
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($lock), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            #[doc = concat!(" let lock = ", stringify!($lock), "::new(&client, \"order:7\");")]
+            /// let guard = lock.acquire().await?;
+            /// assert_eq!(lock.revoke().await?, 1);
+            /// assert!(guard.verify().await.is_err());
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub async fn revoke(&self) -> Result<u64> {
+                self.0.revoke().await
+            }
+
+            /// Takes the lock away by force, as `forceUnlock` does in Java, if `holder` holds it: what [`inspect`](Lock::inspect) shows as
+            /// [`claim`](lockkeeper_core::Holder::claim), of a holder in Java its owner. Whether it did.
+            ///
+            /// **Unsafe for what the lock protects:** a holder in Java works on and is told when it unlocks; one of this library hears of it by a
+            /// message, or by its next renewal if that is lost.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::force_release`].
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`Client::force_release`].
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($lock), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            /// use lockkeeper_core::Lock as _;
+            ///
+            #[doc = concat!(" let lock = ", stringify!($lock), "::new(&client, \"order:7\");")]
+            /// let _guard = lock.acquire().await?;
+            /// for holder in &lock.inspect().await?[0].holders {
+            ///     assert!(lock.force_release(&holder.claim).await?);
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub async fn force_release(&self, holder: &str) -> Result<bool> {
+                self.0.force_release(holder).await
+            }
+
+            /// This lock as one of several that are acquired together, by a `MultiLock`.
+            pub fn target(&self) -> Target {
+                self.0.clone()
+            }
+        }
+
+        impl Lock for $lock {
+            type Guard = $guard;
+
+            fn plan(&self) -> Plan {
+                self.0.clone().into()
+            }
+        }
+
+        impl From<&$lock> for Target {
+            fn from(lock: &$lock) -> Self {
+                lock.target()
+            }
+        }
+
+        impl fmt::Debug for $lock {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        lockkeeper_core::guard! {
+            #[doc = concat!(" One hold of a [`", stringify!($lock), "`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when the last hold of its")]
+            /// owner is gone.
+            pub struct $guard: SingleServer;
+        }
+
+        impl $guard {
+            /// Takes the lock once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+            ///
+            /// When it returns `Ok`, both guards hold, with the same fencing token.
+            ///
+            /// # Errors
+            ///
+            /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
+            #[doc = concat!(" nothing is held anew. Otherwise as for [`", stringify!($lock), "::acquire`].")]
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($lock), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            /// use lockkeeper_core::Released;
+            ///
+            #[doc = concat!(" let outer = ", stringify!($lock), "::new(&client, \"order:7\").acquire().await?;")]
+            /// let inner = outer.reenter().await?;
+            /// assert_eq!(inner.release().await?, Released::StillHeld(1));
+            /// assert_eq!(outer.release().await?, Released::Free);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub async fn reenter(&self) -> Result<Self> {
+                self.0.reenter().await.map(Self)
+            }
+        }
+    };
+}
+
+pub(crate) use redisson_lock;
+
+/// The protocol of a lock under this main key. Not for users: the engine's part is missing. The exhaustive search drives it by itself,
+/// so that it tests this object and not a copy of it.
+#[doc(hidden)]
+#[must_use]
+pub fn protocol(name: Name) -> Arc<dyn Protocol> {
+    Arc::new(RedissonProtocol::new(name, Tokens::Ours))
+}
+
+/// The protocol of the lock under this key, which belongs to no namespace.
+pub(crate) fn of_key(tokens: Tokens, key: &str) -> Result<RedissonProtocol> {
+    let name = Name::new("", key)?;
+    Ok(RedissonProtocol::new(name, tokens))
+}
