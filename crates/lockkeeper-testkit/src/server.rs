@@ -9,10 +9,11 @@
 //! stops it with half a second of sleep and a kill of whoever listens on the port.
 
 mod command;
+mod port;
 mod process;
 mod tls;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 pub use command::Reply;
+use port::Port;
 use process::Process;
 
 /// The variable that names the server program to test against, in place of the first one on `PATH`.
@@ -46,9 +48,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often another free port is tried when somebody else took the one just found.
 const PORT_ATTEMPTS: usize = 10;
 
-/// How far behind its port a node of a cluster listens to the others.
-const BUS: u16 = 10_000;
-
 /// A server that this process started and that ends with it.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, a watching shell does
@@ -56,7 +55,7 @@ const BUS: u16 = 10_000;
 #[derive(Debug)]
 pub struct Server {
     options: Options,
-    port: u16,
+    port: Port,
     process: Option<Process>,
     directory: Directory,
 }
@@ -94,7 +93,7 @@ impl Server {
         process::touch(&directory)?;
         Ok(Self {
             options: Self::options().kept(),
-            port,
+            port: Port::of_another_process(port),
             process: Some(Process::take_up(pid)),
             directory: Directory::Kept(directory),
         })
@@ -114,10 +113,10 @@ impl Server {
         self.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
             .await?;
         let replica = Self::options()
-            .configuration(format!("replicaof 127.0.0.1 {}", self.port))
+            .configuration(format!("replicaof 127.0.0.1 {}", self.port()))
             .start()
             .await?;
-        let online = format!("port={},state=online", replica.port);
+        let online = format!("port={},state=online", replica.port());
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let info = self.command(&["INFO", "replication"]).await?.into_text()?;
@@ -131,12 +130,12 @@ impl Server {
 
     /// The port on 127.0.0.1; it stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Address and port.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
     /// `redis://…`, with the password if there is one.
@@ -195,7 +194,7 @@ impl Server {
         let password = self.options.password.as_deref();
         command::send(&self.socket(), password, database, words)
             .await
-            .with_context(|| format!("failed to send {words:?} to the server on {}", self.port))
+            .with_context(|| format!("failed to send {words:?} to the server on {}", self.port()))
     }
 
     /// Empties it and cuts everybody off.
@@ -279,17 +278,11 @@ impl Server {
     /// If it does not answer in time.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
-        let deadline = Instant::now() + START_TIMEOUT;
-        // Between the two lives the port is free for everybody, most often as the near end of an outgoing connection
-        // that soon goes away.
-        while !self.launch().await? {
-            ensure!(
-                Instant::now() < deadline,
-                "port {} is in use by another process",
-                self.port
-            );
-            sleep(Duration::from_millis(50)).await;
-        }
+        ensure!(
+            self.launch().await?,
+            "port {} is in use by another process",
+            self.port()
+        );
         Ok(())
     }
 
@@ -333,10 +326,10 @@ impl Server {
         let mut lines = format!(
             "bind 127.0.0.1\nport {port}\nunixsocket {directory}/socket\ndir {directory}\n\
              logfile {directory}/log\ndaemonize no\nsave \"\"\nappendonly no\n",
-            port = if self.options.tls { 0 } else { self.port },
+            port = if self.options.tls { 0 } else { self.port() },
         );
         if self.options.tls {
-            lines += &tls::configuration(self.directory.path(), self.port);
+            lines += &tls::configuration(self.directory.path(), self.port());
         }
         if let Some(password) = &self.options.password {
             lines += &format!("requirepass {password}\n");
@@ -432,30 +425,17 @@ impl Options {
         };
         let mut server = Server {
             options: self,
-            port: 0,
+            port: Port::reserve()?,
             process: None,
             directory,
         };
         for _ in 0..PORT_ATTEMPTS {
-            server.port = free_port(server.options.cluster)?;
             if server.launch().await? {
                 return Ok(server);
             }
+            server.port = Port::reserve()?;
         }
         bail!("no free port in {PORT_ATTEMPTS} attempts")
-    }
-}
-
-/// A port on which nobody listens, nor, for a node of a cluster, on the one behind it.
-fn free_port(cluster: bool) -> Result<u16> {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        let bus = port.checked_add(BUS);
-        if !cluster || bus.is_some_and(|bus| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok())
-        {
-            return Ok(port);
-        }
     }
 }
 
