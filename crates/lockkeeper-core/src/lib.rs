@@ -1,20 +1,21 @@
 //! The engine of Lockkeeper: acquisition, grants, renewal, subscriptions.
 //!
-//! Users of locks depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It knows time and tasks,
-//! and no Redis client: a store ([`store::Store`]) runs scripts and carries messages, a kind ([`protocol::Protocol`])
-//! says which scripts and what their answers mean, and the engine does the rest for every kind alike.
+//! Users of locks depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It has timers and
+//! tasks, but no Redis client: a store ([`store::Store`]) runs scripts and carries messages, a kind
+//! ([`protocol::Protocol`]) says which scripts to run and what their replies mean, and the engine does the rest, the
+//! same for every kind.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`claim`] | the client's half of the protocol, pure |
-//! | [`quorum`] | what a majority of servers decides, pure |
-//! | [`store`] | the seam to a Redis client |
-//! | [`protocol`] | the seam to a kind of lock |
+//! | [`claim`] | the client's half of the protocol; pure |
+//! | [`quorum`] | what a majority of servers decides; pure |
+//! | [`store`] | what a Redis client has to provide |
+//! | [`protocol`] | what a kind of lock has to provide |
 //! | [`clock`] | local time |
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-/// Whether a defect on purpose is on: never, unless this is built for the tests that must find it.
+/// Whether an intentional defect is active: never, except in builds for the tests that must find it.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
     ($name:ident) => {

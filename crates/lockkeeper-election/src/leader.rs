@@ -1,4 +1,4 @@
-//! Who leads, and the stream of those who do.
+//! The current leader, and the stream of leaders.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,29 +13,30 @@ use lockkeeper_lua::Status;
 
 use crate::protocol;
 
-/// Who leads, as the server said.
+/// The current leader, as the server reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
     /// The term: the fencing token of the leadership, larger for every later one.
     pub term: FencingToken,
-    /// What it is known by. Empty until it has said so, a moment after it was made the leader.
+    /// The value by which the leader is known. Empty until the leader has sent it, a moment after its election.
     pub value: String,
-    /// The [label](lockkeeper_core::ClientBuilder::label) of its client; `None` if it has none, or has not said anything yet.
+    /// The [label](lockkeeper_core::ClientBuilder::label) of the leader's client; `None` if it has none or has not
+    /// sent it yet.
     pub label: Option<String>,
-    /// Since when it is known, by the server's clock; `None` if it has not said anything yet.
+    /// When the leader sent its first value of this term, by the server's clock; `None` if it has not sent one yet.
     pub since: Option<SystemTime>,
-    /// The claim that leads.
+    /// The claim of the leader.
     pub claim: String,
-    /// Whose claim it is; `None` if another program's hand has written it.
+    /// The owner of the claim; `None` if another program wrote the claim.
     pub owner: Option<Owner>,
-    /// How many values it has been known by, this one included.
+    /// The number of this value among the values of this term, counted from 1.
     number: u64,
 }
 
 impl Leader {
-    /// A claim that leads by this term, known by this value and of which nothing else is known: for a test of your own code, which sets
-    /// what it needs.
+    /// A leader with this term, value and claim and nothing else: for tests of your own code, which can set the other
+    /// fields.
     ///
     /// # Examples
     ///
@@ -60,7 +61,7 @@ impl Leader {
         }
     }
 
-    /// Asks who leads.
+    /// Asks the server who leads.
     pub(crate) async fn of(target: &Target) -> Result<Option<Self>> {
         let reply = target
             .ask("ask for the leader of", protocol::leader)
@@ -72,7 +73,7 @@ impl Leader {
         leader.ok_or_else(|| Error::unexpected(target.name(), reply.status().as_str()))
     }
 
-    /// Reads what a script says of a leader; `None` if it is not what the contract says.
+    /// Reads a script's reply about a leader; `None` if it breaks the contract.
     fn read(reply: &Reply) -> Option<Self> {
         let text = |at: usize| match reply.field(at) {
             Some(Value::Bytes(text)) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -95,24 +96,25 @@ impl Leader {
         })
     }
 
-    /// What a later leader, or a later value of the same, has more of.
+    /// Orders leaders by term, and values of one leader by their number.
     const fn order(&self) -> (FencingToken, u64) {
         (self.term, self.number)
     }
 }
 
-/// What [`Election::leader`](crate::Election::leader) says, now and whenever that changes: `None` when nobody leads. Made by
-/// [`Election::observe`](crate::Election::observe).
+/// A stream of what [`Election::leader`](crate::Election::leader) returns: the current answer first, then each
+/// change. `None` means that nobody leads. Made by [`Election::observe`](crate::Election::observe).
 ///
-/// Terms never go back, whatever server answers. It asks when a leader has told the observers, when the connection was lost, and otherwise every third of
-/// the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl): so it learns of a leader that has died, and of a message that was lost. Of several
-/// changes between two of these moments it gives the last. Each of these streams asks for itself: one for a process is
-/// enough.
+/// Terms never go back, whichever server answers. The stream asks the server when a message from a leader arrives,
+/// when the connection was lost, and otherwise every third of the [waiter
+/// ttl](lockkeeper_core::ClientBuilder::waiter_ttl); so it notices a dead leader and a lost message. If several
+/// changes happen between two of these moments, it returns only the last. Each stream asks for itself: one per
+/// process is enough.
 ///
-/// While the server does not answer, it waits; nobody knows who leads then. It ends after an error that asking again does not mend:
-/// the client was closed, the server refuses, the name is a bad one or holds something else.
+/// While the server does not answer, the stream waits. It ends after an error that repeating cannot fix: the client
+/// was closed, the server refuses, or the name is invalid or holds something else.
 ///
-/// It is a [`Stream`], and has a [`next`](Self::next) of its own.
+/// It implements [`Stream`] and also has its own [`next`](Self::next).
 ///
 /// # Examples
 ///
@@ -137,15 +139,16 @@ impl Leaders {
         }
     }
 
-    /// Who leads next; `None` after an error.
+    /// Waits for the next change of leader; `None` after an error.
     ///
     /// # Errors
     ///
-    /// As for [`Election::leader`](crate::Election::leader), once, but for those that are [transient](Error::is_transient).
+    /// As for [`Election::leader`](crate::Election::leader), reported once. [Transient](Error::is_transient) errors
+    /// are not reported.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is lost but the time.
+    /// Cancel safe: no change is missed.
     pub async fn next(&mut self) -> Option<Result<Option<Leader>>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -175,13 +178,13 @@ impl fmt::Debug for Leaders {
     }
 }
 
-/// Where a stream is.
+/// The state of a stream.
 struct Observing {
     target: Target,
     watch: Option<Watch>,
-    /// The last leader that was given.
+    /// The last leader that was returned.
     last: Option<(FencingToken, u64)>,
-    /// Whether that was the last thing given, or that nobody leads; `None`: nothing was.
+    /// What was returned last: a leader (true) or that nobody leads (false); `None`: nothing yet.
     told: Option<bool>,
 }
 
@@ -191,12 +194,12 @@ impl Observing {
         (leader, self)
     }
 
-    /// Waits for a change of who leads.
+    /// Waits for a change of leader.
     async fn change(&mut self) -> Result<Option<Leader>> {
         loop {
             match &mut self.watch {
                 Some(watch) => watch.changed().await?,
-                // First it listens, so that what happens behind its first question is told.
+                // Subscribe before the first question, so that a change after it is heard.
                 None => self.watch = Some(self.target.watch()?),
             }
             match Leader::of(&self.target).await {
@@ -207,7 +210,7 @@ impl Observing {
         }
     }
 
-    /// Whether this is another answer than the last, and not one of an earlier time.
+    /// Whether this differs from the last answer and is not older than it.
     fn is_news(&mut self, leader: Option<&Leader>) -> bool {
         let (order, leads) = (leader.map(Leader::order), leader.is_some());
         let is_same = self.told == Some(leads) && (!leads || order == self.last);

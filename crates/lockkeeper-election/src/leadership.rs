@@ -1,4 +1,4 @@
-//! What whoever leads has in hand.
+//! What a leader holds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,25 +14,26 @@ use lockkeeper_lua::Status;
 use crate::check;
 use crate::protocol::{self, FIRST};
 
-/// Being the leader of an [`Election`](crate::Election). Dereferences to its [`Lease`].
+/// The leadership of an [`Election`](crate::Election). Dereferences to its [`Lease`].
 ///
-/// Dropping it resigns in the background; [`resign`](Self::resign) waits for the server's word. Bind it to a name: `let _ = …` drops it at once,
-/// and so resigns. `leadership.clone()` gives another view, its `Lease`, by which others can see whether it leads:
-/// [`Lease::end`] is `None` as long as it does.
+/// Dropping it resigns in the background; [`resign`](Self::resign) waits for the server to confirm. Bind it to a
+/// name: `let _ = …` drops it at once, and so resigns. `leadership.clone()` gives a `Lease`, with which other code
+/// can see whether it still leads: [`Lease::end`] is `None` while it does.
 #[must_use = "dropping a leadership resigns"]
 pub struct Leadership {
     hold: Hold,
-    /// The number of the last value that was proclaimed.
+    /// The number of the last proclaimed value.
     proclaimed: AtomicU64,
 }
 
-/// What came of a hand-over.
+/// The outcome of a hand-over.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third way")]
 pub enum HandOver {
-    /// The leadership is resigned, and the candidate leads unless it has died meanwhile: then the next one does.
+    /// This leadership has been resigned. The candidate leads, unless it has died since: then the next candidate
+    /// leads.
     Done(Released),
-    /// The candidate does not wait any more, and this one leads as before.
+    /// The candidate no longer waits, and this leader continues to lead.
     Refused(Leadership),
 }
 
@@ -42,26 +43,28 @@ impl Leadership {
         self.hold.fencing_token()
     }
 
-    /// Whether it leads. Compares clocks when asked and sends nothing, so it is cheap enough for a readiness probe, and right even if no task
-    /// ran in time.
+    /// Returns whether it still leads. It only compares clocks and sends nothing, so it is cheap enough for a
+    /// readiness probe, and correct even if no task ran in time.
     ///
-    /// It is false before another can lead. It is true also while a renewal is unanswered, for the lease is its own until the deadline.
+    /// It becomes false before another candidate can lead. It stays true while a renewal is unanswered, because the
+    /// lease is valid until its deadline.
     pub fn is_leader(&self) -> bool {
         self.hold.end().is_none()
     }
 
-    /// Changes what observers see of this leader.
+    /// Changes the value that observers see.
     ///
-    /// When it returns `Ok`, the server has the value, or a later one that this leadership has proclaimed meanwhile, and has told the observers.
+    /// When it returns `Ok`, the server has the value, or a later one that this leadership has proclaimed since, and
+    /// has notified the observers.
     ///
     /// # Errors
     ///
-    /// [`Config`](Error::Config) for more than 1,024 bytes, before anything is sent; [`Lost`](Error::Lost) if it leads no more, here or on the server;
-    /// otherwise as for [`Client::inspect`](lockkeeper_core::Client::inspect).
+    /// [`Config`](Error::Config) for more than 1,024 bytes, before anything is sent; [`Lost`](Error::Lost) if it no
+    /// longer leads, here or on the server; otherwise as for [`Client::inspect`](lockkeeper_core::Client::inspect).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether the value was changed. An older value never comes back.
+    /// If you drop the future, the value may or may not have been changed. An older value never comes back.
     ///
     /// # Examples
     ///
@@ -91,32 +94,36 @@ impl Leadership {
         self.leads(&reply, Status::Leader).await
     }
 
-    /// Resigns and waits until the server has confirmed it: the next candidate leads then.
+    /// Resigns and waits until the server has confirmed it. Then the next candidate leads.
     ///
     /// # Errors
     ///
-    /// [`Lost`](Error::Lost) at once if the leadership had been lost before; [`Backend`](Error::Backend) if the server did not confirm within the
-    /// client's release timeout. It leads no more in every case, and what was not confirmed is repeated in the background.
+    /// [`Lost`](Error::Lost) at once if the leadership was lost before; [`Backend`](Error::Backend) if the server did
+    /// not confirm within the client's release timeout. In every case it no longer leads, and an unconfirmed release
+    /// is repeated in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future is dropping the leadership.
+    /// Cancel safe: dropping the future has the same effect as dropping the leadership.
     pub async fn resign(self) -> Result<Released> {
         self.hold.release().await
     }
 
-    /// Resigns so that this candidate is the next to lead, whoever stands before it.
+    /// Resigns in favour of this candidate, wherever it stands in the queue.
     ///
-    /// First the candidate is put in front of the queue, while this one leads; if it does not wait any more, that is
-    /// [`HandOver::Refused`], and nothing has changed. If it dies between that and the resignation, the next one leads.
+    /// First the candidate is moved to the front of the queue, while this leader still leads. If it no longer waits,
+    /// the result is [`HandOver::Refused`] and nothing has changed. If it dies between the move and the resignation,
+    /// the next candidate leads.
     ///
     /// # Errors
     ///
-    /// [`Lost`](Error::Lost) if it leads no more, here or on the server; otherwise as for [`resign`](Self::resign). It leads no more in every case.
+    /// [`Lost`](Error::Lost) if it no longer leads, here or on the server; otherwise as for [`resign`](Self::resign).
+    /// After an error it no longer leads.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future is dropping the leadership; who is the next may have changed.
+    /// Cancel safe: dropping the future has the same effect as dropping the leadership; the order of the candidates
+    /// may have changed.
     ///
     /// # Examples
     ///
@@ -149,7 +156,7 @@ impl Leadership {
         }
     }
 
-    /// Whether the reply is one to the leader. If it is not, the server says what has become of the claim.
+    /// Whether the reply is one that a leader gets. Any other reply says what became of the claim.
     async fn leads(&self, reply: &Reply, expected: Status) -> Result<()> {
         if reply.status() == expected {
             return Ok(());

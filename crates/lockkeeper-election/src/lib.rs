@@ -1,4 +1,4 @@
-//! Exactly one of many instances in charge, and all know which.
+//! Exactly one of many instances in charge, and everybody knows which.
 //!
 //! Users depend on `lockkeeper`, which has these types as `lockkeeper::Election` and so on.
 
@@ -19,37 +19,41 @@ pub use leader::{Leader, Leaders};
 pub use leadership::{HandOver, Leadership};
 use protocol::ElectionProtocol;
 
-/// What an election called `name` asks and how it reads the answers: for models of it that drive the same protocol.
+/// The protocol of an election called `name`: its requests and how it reads the replies. For models of it that drive
+/// the same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name, value: &str) -> Arc<dyn Protocol> {
     Arc::new(ElectionProtocol::new(name, None, value))
 }
 
-/// What asks who leads, for the same.
+/// The request that asks who leads, for the same models.
 #[doc(hidden)]
 pub fn leader_call(name: &Name) -> ScriptCall {
     protocol::leader(name)
 }
 
-/// The largest value, bytes: an address and what goes with it. Every observer receives it, and a server should not be held up by a large one.
+/// The largest value, in bytes: enough for an address and some more. Every observer receives it, and a large value
+/// would hold up the server.
 const LARGEST: usize = 1_024;
 
-/// How many candidates are shown at most: more than anybody reads.
+/// The most candidates that are returned: more than anybody reads.
 const MOST_CANDIDATES: u32 = 1_000;
 
-/// An election: of all who campaign under a name one at a time leads, in the order of asking.
+/// An election: of all candidates under a name one at a time leads, in the order in which they asked.
 ///
 /// # Which lock should I use?
 ///
-/// This one if one of many instances is to be in charge for as long as it lives, and others must know which, and where it is reached. If
-/// nobody needs to know, a [fair lock](https://docs.rs/lockkeeper/latest/lockkeeper/struct.FairLock.html) does; for work that is to be done once,
-/// [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
+/// Use this one if one of many instances is to be in charge for as long as it lives, and others must know which one
+/// and how to reach it. If nobody needs to know, a [fair
+/// lock](https://docs.rs/lockkeeper/latest/lockkeeper/struct.FairLock.html) is enough; for work that is to be done
+/// once, use [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
 ///
 /// # How it works
 ///
-/// Candidates stand in a queue on the server. The leader has a lease, which is renewed, and a *term*: its fencing token, larger for every later
-/// leader. When it resigns, the script by which it does makes the next candidate the leader and tells it by one message; when it dies, the
-/// next one leads after the end of its lease. What it is known by, its [value](Self::value), is stored with its claim and goes with it.
+/// Candidates wait in a queue on the server. The leader has a lease, which is renewed, and a *term*: its fencing
+/// token, larger for every later leader. When it resigns, the same script makes the next candidate the leader and
+/// tells it by one message; when it dies, the next one leads after the end of its lease. The [value](Self::value) by
+/// which it is known is stored with its claim and deleted with it.
 ///
 /// # Examples
 ///
@@ -79,15 +83,16 @@ const MOST_CANDIDATES: u32 = 1_000;
 ///
 /// # What this lock does not promise
 ///
-/// - **A new leader at the moment of a death.** A leader that crashes leads until its lease ends. The first candidate asks then, mostly within milliseconds, and
-///   a third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later at the latest. A candidate that dies just when it is made the leader costs one
-///   waiter ttl.
-/// - **That observers know at once.** A message tells them of every new leader; one that is lost, and a leader that has died, they find out
-///   by themselves within a third of the waiter ttl. What an observer knows may be over: hand the term to whatever the leader
-///   changes, so that it can refuse an older one.
-/// - **One leader when the server loses data.** As for every lease: after a failover that lost the grant, two may believe that they lead, for up to one
-///   ttl. The later one has the larger term.
-/// - **A vote.** The order of asking decides, not which candidate is fit to lead: let only those campaign that are.
+/// - **A new leader immediately after a crash.** A leader that crashes leads until its lease ends. Then the first
+///   candidate asks, usually within milliseconds, and at the latest a third of the [waiter
+///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later. A candidate that dies just as it becomes the leader
+///   costs one waiter ttl.
+/// - **That observers know at once.** A message tells them of every new leader. A lost message, or a dead leader,
+///   they notice by themselves within a third of the waiter ttl. What an observer knows may be out of date: pass the
+///   term to whatever the leader changes, so that it can refuse an older one.
+/// - **One leader when the server loses data.** This is true of every lease: after a failover that lost the grant,
+///   two candidates may both consider themselves the leader for up to one ttl. The later one has the larger term.
+/// - **A vote.** The order of asking decides, not which candidate is fit to lead: start only candidates that are.
 #[derive(Clone)]
 pub struct Election {
     target: Target,
@@ -95,7 +100,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// The election called `name`. Nothing is sent; a bad name is reported by the first campaign.
+    /// Creates a handle to the election called `name`. Nothing is sent; an invalid name is reported by the first
+    /// campaign.
     pub fn new(client: &Client, name: &str) -> Self {
         let label = client.label();
         let target = Target::new(client, name, |name| {
@@ -104,8 +110,9 @@ impl Election {
         Self { target, label }
     }
 
-    /// What observers see of the leader that campaigns by this: most often where it is reached. At most 1,024 bytes, which the first campaign checks. It
-    /// can be changed while it leads, by [`Leadership::proclaim`].
+    /// Sets the value that observers see while this candidate leads, usually the address at which it can be reached.
+    /// At most 1,024 bytes; a longer value is reported by the first campaign. [`Leadership::proclaim`] changes it
+    /// later.
     #[must_use]
     pub fn value(&self, value: impl AsRef<str>) -> Self {
         let (value, label) = (value.as_ref(), self.label.clone());
@@ -119,21 +126,23 @@ impl Election {
         }
     }
 
-    /// Stands in the queue of candidates, for as long as it takes unless told otherwise, and leads.
+    /// Waits in the queue of candidates, without a time limit unless you set one, and then leads.
     ///
-    /// When it returns `Ok`, nobody else leads, and the lease of this leadership is renewed as long as it lives. What it is known by is
-    /// told to the server in the background: observers know it a moment later.
+    /// When it returns `Ok`, nobody else leads, and the lease of this leadership is renewed while it lives. The value
+    /// is sent in the background, so observers know it a moment later.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](Error::Timeout) if a wait was set and has passed; [`QueueFull`](Error::QueueFull) if a [bound](Acquire::max_queue) was set
-    /// and is reached; [`Backend`](Error::Backend) if the server refuses, or does not answer for one ttl, or for a longer wait that was set;
-    /// [`WrongKind`](Error::WrongKind) if the name holds something else; [`Config`](Error::Config) for a bad name, value or ttl, before
-    /// anything is sent; [`Closed`](Error::Closed) if the client is.
+    /// [`Timeout`](Error::Timeout) if a time limit was set and has passed; [`QueueFull`](Error::QueueFull) if a
+    /// [bound](Acquire::max_queue) was set and is reached; [`Backend`](Error::Backend) if the server refuses, or does
+    /// not answer for one ttl or for the time limit, whichever is longer; [`WrongKind`](Error::WrongKind) if the name
+    /// holds something else; [`Config`](Error::Config) for an invalid name, value or ttl, before anything is sent;
+    /// [`Closed`](Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the place in the queue up, also when it had been made the leader unseen.
+    /// Cancel safe: dropping the future withdraws the candidate from the queue, and resigns if it became the leader
+    /// without your code seeing it.
     ///
     /// # Examples
     ///
@@ -157,21 +166,24 @@ impl Election {
         Acquire::new(self.target.clone())
     }
 
-    /// Campaigns, does the work while it leads, and campaigns again whenever it leads no more, until the work says [`Break`](ControlFlow::Break).
+    /// Campaigns, runs the work while it leads, and campaigns again whenever it no longer leads, until the work
+    /// returns [`Break`](ControlFlow::Break).
     ///
-    /// When the leadership is lost, the work is stopped at one of its awaits, by dropping it, before another can lead. Work that returns
-    /// [`Continue`](ControlFlow::Continue) resigns and stands at the end of the queue again; work that returns `Break` resigns, and what it
-    /// gives is returned. Work that ends just as its leadership is lost counts as stopped. If a task that the work
-    /// has started still has a clone of the `Arc<Leadership>`, this one waits, and goes on leading, until that is dropped.
+    /// When the leadership is lost, the work is dropped at one of its await points, before another candidate can
+    /// lead. Work that returns [`Continue`](ControlFlow::Continue) resigns and rejoins at the end of the queue. Work
+    /// that returns `Break` resigns, and its value is returned. Work that ends just as its leadership is lost counts
+    /// as stopped. If a task that the work has started still has a clone of the `Arc<Leadership>`, this method waits
+    /// until it is dropped, and continues to lead meanwhile.
     ///
     /// # Errors
     ///
-    /// As for [`campaign`](Self::campaign), but for those that are [transient](Error::is_transient): after those it campaigns again.
+    /// As for [`campaign`](Self::campaign), except for [transient](Error::is_transient) errors: after those it
+    /// campaigns again.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future drops the work and resigns in the background, or gives the place in the queue up. To stop in order, let
-    /// the work return `Break` when it is told to, and drop the future while it waits.
+    /// Cancel safe: dropping the future drops the work and resigns in the background, or withdraws from the queue.
+    /// For an orderly stop, let the work return `Break` when it is told to, and drop the future while it waits.
     ///
     /// # Examples
     ///
@@ -199,17 +211,17 @@ impl Election {
         loop {
             let leadership = match self.campaign().await {
                 Ok(leadership) => Arc::new(leadership),
-                // A campaign has tried for one ttl already.
+                // The campaign has already tried for one ttl.
                 Err(error) if error.is_transient() => continue,
                 Err(error) => return Err(error),
             };
             let lease = Lease::clone(&leadership);
-            // What was lost is no news: somebody else may lead, and this one stands in the queue again.
+            // A loss is not reported: somebody else may lead, and this candidate rejoins the queue.
             let Ok(done) = lease.run(work(Arc::clone(&leadership))).await else {
                 continue;
             };
             match Arc::into_inner(leadership) {
-                // A release without answer is repeated in the background, and the work is done.
+                // An unanswered release is repeated in the background, and the work is done.
                 Some(leadership) => drop(leadership.resign().await),
                 None => drop(lease.ended().await),
             }
@@ -219,9 +231,10 @@ impl Election {
         }
     }
 
-    /// Who leads; `None` if nobody does.
+    /// Returns the current leader; `None` if nobody leads.
     ///
-    /// When it returns `Ok`, nothing has changed. What it returns was so when the server was asked, and may be over.
+    /// When it returns `Ok`, nothing has changed. The result was true when the server answered, and may be out of
+    /// date.
     ///
     /// # Errors
     ///
@@ -238,12 +251,14 @@ impl Election {
         Leader::of(&self.target).await
     }
 
-    /// What [`leader`](Self::leader) says, now and whenever that changes, in the order of terms: see [`Leaders`].
+    /// Returns a stream of what [`leader`](Self::leader) returns, now and at each change, in the order of terms: see
+    /// [`Leaders`].
     pub fn observe(&self) -> Leaders {
         Leaders::new(self.target.clone())
     }
 
-    /// Who waits to lead, in order, the first 1,000 of them; for [`Leadership::hand_over_to`]. Those that have died count until they are passed over.
+    /// Returns the candidates that wait to lead, in order, at most the first 1,000; for [`Leadership::hand_over_to`].
+    /// Dead candidates count until they are passed over.
     ///
     /// # Errors
     ///
@@ -260,13 +275,13 @@ impl Election {
         self.target.waiters(MOST_CANDIDATES).await
     }
 
-    /// This election as one of several locks that are acquired together, by a `MultiLock`.
+    /// This election as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.target.clone()
     }
 }
 
-/// Whether a value can be proclaimed.
+/// Checks that a value can be proclaimed.
 fn check(value: &str) -> Result<()> {
     match value.len() {
         ..=LARGEST => Ok(()),

@@ -1,4 +1,4 @@
-//! What an election asks of the server: the requests of any lock with a queue, and what its leader says of itself.
+//! What an election asks of the server: the requests of any lock with a queue, and those about the leader's value.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use lockkeeper_core::protocol::{
 };
 use lockkeeper_lua::{election, lock};
 
-/// The number of the value that a term begins with.
+/// The number of the first value of a term.
 pub(crate) const FIRST: u64 = 1;
 
 const KIND: Kind = Kind::new("election");
 
-/// By what the leader is known from now on: the `number`th value of its term.
+/// Sets the `number`th value of the leader's term.
 pub(crate) fn proclaim(
     name: &Name,
     ask: RequestContext<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn proclaim(
     )
 }
 
-/// Lets the candidate with this claim be the next.
+/// Moves the candidate with this claim to the front of the queue.
 pub(crate) fn prefer(name: &Name, ask: RequestContext<'_>, next: &str) -> ScriptCall {
     let args: [&dyn Display; 3] = [ask.claim, &ask.waiter_ttl_ms(), &next];
     ScriptCall::new(
@@ -57,7 +57,7 @@ pub(crate) fn prefer(name: &Name, ask: RequestContext<'_>, next: &str) -> Script
     )
 }
 
-/// Who leads.
+/// Asks who leads.
 pub(crate) fn leader(name: &Name) -> ScriptCall {
     let keys = [
         name.main().to_owned(),
@@ -67,7 +67,7 @@ pub(crate) fn leader(name: &Name) -> ScriptCall {
     ScriptCall::new(&election::LEADER, keys, [KIND.as_str().to_owned()])
 }
 
-/// One name, for candidates that are known by one value.
+/// One name, for candidates with one value.
 #[derive(Debug)]
 pub(crate) struct ElectionProtocol {
     lock: LockProtocol,
@@ -98,7 +98,7 @@ impl Protocol for ElectionProtocol {
         self.lock.acquire(ask)
     }
 
-    /// What the leader is known by lies in the state, and lives as long as the claim.
+    /// The leader's value is part of the state, and lives as long as the claim.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let mut call = self.lock.renew(ask);
         if call.script == &lock::RENEW_INFLATED {
@@ -108,7 +108,7 @@ impl Protocol for ElectionProtocol {
         call
     }
 
-    /// Most often it is inflated, and the next leader waits for no second request.
+    /// The name is inflated most of the time, and so the next leader does not wait for a second request.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         self.lock.release(ask.on_inflated(true), overtakes)
     }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, TryAcquire};
 
-/// What a fair lock called `name` asks and how it reads the answers: for models of the lock that drive the same protocol.
+/// The protocol of a fair lock called `name`: its requests and how it reads the replies. For models of the lock that
+/// drive the same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(of_name(name))
@@ -21,22 +22,22 @@ const fn of_name(name: Name) -> LockProtocol {
     fair.reentrant().queueing()
 }
 
-/// A lock with one owner at a time, who gets in by the order of asking.
+/// A lock with one owner at a time, granted in the order in which it was requested.
 ///
 /// # Which lock should I use?
 ///
-/// This one if nobody may be passed over, or if many wait: the holder's leaving itself makes the next waiter the holder, by
-/// one message, without a race for the lock. A mutex costs the server less where nobody waits.
+/// Use this one if nobody may be passed over, or if many wait: the release itself makes the next waiter the holder,
+/// with one message and without a race for the lock. A mutex costs the server less where nobody waits.
 ///
 /// # How it works
 ///
-/// Who finds the lock held stands in a queue on the server, in the order in which the server heard of them. The script by
-/// which the holder leaves makes the first waiter that is alive the holder and tells its client. A waiter says every third
-/// of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) that it is alive; one that is silent for longer is passed
-/// over, and the same sign finds a grant whose message was lost, or a lock whose holder has died. Whoever stops waiting, by
-/// a timeout or by dropping the future, leaves the queue.
+/// A claim that finds the lock held joins a queue on the server, in the order in which requests reach the server. The
+/// script that releases the lock makes the first live waiter the holder and notifies its client. Each waiter sends a
+/// heartbeat every third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl); one that is silent for
+/// longer is passed over. A heartbeat also finds a grant whose message was lost, or a lock whose holder has died. A
+/// waiter that stops waiting, by a timeout or by dropping the future, is removed from the queue.
 ///
-/// An owner that holds gets in again at once, past the queue, as with a re-entrant lock.
+/// An owner that already holds the lock is granted it again at once, ahead of the queue, as with a re-entrant lock.
 ///
 /// # Examples
 ///
@@ -58,40 +59,45 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// # What this lock does not promise
 ///
-/// - **Order before the server.** First is who is heard first. Two processes that ask at the same moment are served in the
-///   order in which their requests arrive.
-/// - **A place for the dead.** A waiter that is not heard for one waiter ttl loses its place, also if only the network was
-///   down; it then stands at the end. After the server itself stood still, the waiters of before keep their order.
-/// - **An instant after a death.** A holder that crashes keeps the lock until its lease ends, and the next is let in by a sign
-///   of a waiter, at most a third of the waiter ttl later. A waiter that dies just when it is granted costs one waiter ttl.
-/// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
-///   resource that checks fencing tokens closes this.
+/// - **Order before requests reach the server.** The queue order is the order of arrival at the server. Two processes
+///   that ask at the same moment are served in that order.
+/// - **A place for silent waiters.** A waiter whose heartbeats do not arrive for one waiter ttl loses its place, even
+///   if only the network was down, and rejoins at the end of the queue. If the server itself stood still, the waiters
+///   from before keep their order.
+/// - **Immediate hand-over after a crash.** A holder that crashes keeps the lock until its lease ends. Then any
+///   waiter's next heartbeat grants the lock to the first waiter, at most a third of the waiter ttl later. A waiter
+///   that dies just as it is granted the lock costs one waiter ttl.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
+///   only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
 pub struct FairLock(Target);
 
 impl FairLock {
-    /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
+    /// Creates a handle to the lock called `name`. Nothing is sent; an invalid name is reported by the first
+    /// acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
         Self(Target::new(client, name, of_name))
     }
 
-    /// Acquires, waiting in the queue for as long as it takes unless told otherwise. With an
-    /// [owner](lockkeeper_core::Acquire::owner) that holds already it gets in at once.
+    /// Acquires the lock, waiting in the queue without a time limit unless you set one. With an
+    /// [owner](lockkeeper_core::Acquire::owner) that already holds the lock it is granted at once.
     ///
-    /// When it returns `Ok`, no other owner holds, everybody who asked before was served or has gone, and this claim's
-    /// lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, no other owner holds the lock, every earlier waiter has been served or has stopped
+    /// waiting, and this claim's lease is renewed while its guard lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`QueueFull`](lockkeeper_core::Error::QueueFull) if a
-    /// [bound](lockkeeper_core::Acquire::max_queue) was set and is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses,
-    /// or does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
-    /// is.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
+    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
+    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
+    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is
+    /// sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the place in the queue up, also when the claim had been granted unseen.
+    /// Cancel safe: dropping the future withdraws the claim from the queue, and releases it if it was granted without
+    /// your code seeing it.
     ///
     /// # Examples
     ///
@@ -114,13 +120,13 @@ impl FairLock {
         Acquire::new(self.0.clone())
     }
 
-    /// Acquires if the lock is free now and nobody waits for it, or if the [owner](lockkeeper_core::TryAcquire::owner) holds it;
-    /// `None` otherwise. It passes nobody.
+    /// Acquires the lock if it is free and nobody waits for it, or if the [owner](lockkeeper_core::TryAcquire::owner)
+    /// already holds it; otherwise returns `None`. It never passes a waiter.
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once
-    /// more and then reported.
+    /// As for [`acquire`](Self::acquire), except that a held lock is not an error. If the server does not answer, the
+    /// request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -145,18 +151,19 @@ impl FairLock {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as one of several that are acquired together, by a `MultiLock`.
+    /// This lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }
 
-    /// How many wait in the queue, of all clients, when the server was asked. Waiters that have died count until they are
-    /// passed over.
+    /// Returns how many claims of all clients were in the queue when the server answered. Dead waiters count until
+    /// they are passed over.
     ///
     /// # Errors
     ///
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses or does not answer; [`Config`](lockkeeper_core::Error::Config) for a bad name;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses or does not answer;
+    /// [`Config`](lockkeeper_core::Error::Config) for an invalid name; [`Closed`](lockkeeper_core::Error::Closed) if
+    /// the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -169,8 +176,8 @@ impl FairLock {
         Ok(self.0.queue(None).await?.0)
     }
 
-    /// Where the waiting acquisition of `owner` stands in the queue, 1 for the next; `None` if this client has none that
-    /// waits.
+    /// Returns the place of the waiting acquisition of `owner` in the queue, counted from 1; `None` if this client
+    /// has none waiting.
     ///
     /// # Errors
     ///
@@ -220,24 +227,25 @@ impl fmt::Debug for FairLock {
 }
 
 lockkeeper_core::guard! {
-    /// One hold of a [`FairLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last hold of its owner the
-    /// next in the queue holds.
+    /// One hold of a [`FairLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last hold of its
+    /// owner ends, the next waiter becomes the holder.
     pub struct FairGuard: Queued, SingleServer;
 }
 
 impl FairGuard {
-    /// Takes the lock once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires the lock once more for the same owner, without waiting. The new lease has the client's ttl and is
+    /// renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`FairLock::acquire`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease
+    /// has ended, here or on the server; then no new hold exists. Otherwise as for [`FairLock::acquire`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this guard is not affected.
     ///
     /// # Examples
     ///

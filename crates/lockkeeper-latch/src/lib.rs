@@ -1,4 +1,4 @@
-//! Waiting until so many things have happened, across all processes.
+//! Waiting until N things have happened, across all processes.
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::Latch`.
 
@@ -16,8 +16,8 @@ use lockkeeper_core::{Acquire, ClaimId, Client, Error, Hold, Name, Record, Resul
 use lockkeeper_lua::{Status, latch};
 use protocol::{LatchProtocol, keys, look};
 
-/// What those who wait for the latch called `name` ask of the server, and how they read the answers: for models of it that drive the same
-/// protocol.
+/// The protocol of waiters of the latch called `name`: their requests and how they read the replies. For models of it
+/// that drive the same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(LatchProtocol::new(name))
@@ -34,40 +34,43 @@ pub fn arming(name: &Name, claim: &ClaimId, n: u32, ttl: Duration) -> ScriptCall
     ScriptCall::new(&latch::ARM, keys(name), args)
 }
 
-/// The request by which `id` counts a latch down, for such models.
+/// The request by which `id` counts the latch down, for such models.
 #[doc(hidden)]
 pub fn count(name: &Name, id: &str) -> ScriptCall {
     let args = [id.to_owned(), name.wakes()];
     ScriptCall::new(&latch::COUNT_DOWN, keys(name), args)
 }
 
-/// For how long a latch lives unless something else is said: longer than parts of a job take, and not into the next day.
+/// The default lifetime of a latch: longer than the parts of a job take, and shorter than a day.
 const TTL: Duration = Duration::from_secs(60 * 60);
 
-/// No latch lives for longer: what is to last belongs into a database.
+/// The longest lifetime of a latch: longer-lived data belongs in a database.
 const LONGEST_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The most counts of a latch. Its ids are one key, which the server frees at once when it opens: ten thousand of them take it about a millisecond.
+/// The most counts of a latch. Its ids are in one key, which the server frees at once when the latch opens: ten
+/// thousand of them take about a millisecond.
 const MOST: u32 = 10_000;
 
-/// The longest id, bytes: with the most counts, a few megabytes.
+/// The longest id, in bytes: with the most counts, a few megabytes in all.
 const LONGEST_ID: usize = 256;
 
-/// A latch that opens when it has been counted down often enough, by anybody and from anywhere, and then lets all pass who wait for it.
+/// A latch that opens after a set number of counts, made anywhere, and then lets all its waiters pass.
 ///
 /// # Which lock should I use?
 ///
-/// This one where somebody waits until so many things *have happened*: an import in ten parts, eight workers that are ready, a deployment that
-/// has reached all machines. Nobody holds a latch. If what matters is one result for all who ask, use a
-/// [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
+/// Use this one where somebody waits until a number of things *have happened*: an import in ten parts, eight workers
+/// that are ready, a deployment that has reached all machines. Nobody holds a latch. If what matters is one result
+/// for everybody who asks, use a [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
 ///
 /// # How it works
 ///
-/// [`arm`](Self::arm) says how many counts open it, and by [`count_down`](Self::count_down) each part counts once, by an id of its own: who is
-/// not sure whether its count has arrived counts again. The last one opens the latch, and all who [`wait`](Self::wait) are told by one message.
+/// [`arm`](Self::arm) sets how many counts open the latch. Each part counts once with
+/// [`count_down`](Self::count_down), under its own id; a part that is not sure whether its count has arrived can
+/// safely count again. The last count opens the latch, and one message tells everybody who [waits](Self::wait).
 ///
-/// A latch that nobody counts down for its [`ttl`](Self::ttl) ends, and its waiters get an error that says so. One that has opened stays open for
-/// its ttl, for those who come late. So give each occasion a name of its own: `import:2026-11-23`, and not `import`.
+/// A latch that nobody counts down for its [`ttl`](Self::ttl) ends, and its waiters get an error that says so. A
+/// latch that has opened stays open for its ttl, for late waiters. So use a new name for each occasion:
+/// `import:2026-11-23`, and not `import`.
 ///
 /// # Examples
 ///
@@ -93,11 +96,12 @@ const LONGEST_ID: usize = 256;
 ///
 /// # What this lock does not promise
 ///
-/// - **That nothing of an earlier occasion counts.** A count that is late, of a worker of yesterday, counts for the latch that has the name today.
-/// - **Counts that the server has lost.** A failover that lost some leaves the latch closed until they are made again, or until it ends. It never
-///   opens early, but by somebody's hand.
-/// - **That what was counted is still true.** An id that has counted cannot take it back.
-/// - **Order.** Who waits is let pass with all others.
+/// - **That counts for an earlier occasion are ignored.** A late count, from yesterday's worker, counts for the latch
+///   that has the name today.
+/// - **Counts that the server has lost.** After a failover that lost some, the latch stays closed until they are made
+///   again or it ends. It never opens too early, unless somebody changes its keys by hand.
+/// - **That what was counted is still true.** A count cannot be taken back.
+/// - **Order.** All waiters pass at the same time.
 #[derive(Clone)]
 pub struct Latch {
     client: Client,
@@ -107,7 +111,7 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// The latch called `name`. Nothing is sent; a bad name is reported by the first call.
+    /// Creates a handle to the latch called `name`. Nothing is sent; an invalid name is reported by the first call.
     pub fn new(client: &Client, name: &str) -> Self {
         Self {
             client: client.clone(),
@@ -117,38 +121,40 @@ impl Latch {
         }
     }
 
-    /// For how long a latch that is [armed](Self::arm) lives without a new count, and for how long it is known to be open, whole milliseconds up to 366
-    /// days (default: an hour). Waiters may need seconds to hear that it is open when messages are lost, so less than some seconds makes them
-    /// miss it.
+    /// Sets how long an [armed](Self::arm) latch lives without a new count, and how long an open one is remembered:
+    /// whole milliseconds up to 366 days (default: one hour). When messages are lost, waiters may need seconds to
+    /// notice that it is open, so with less than a few seconds they can miss it.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Waits for no longer than this (default: until the latch is open or has ended). Then it is [`Error::Timeout`], or [`Error::Backend`] if the
-    /// server had stopped answering. Zero asks the server once.
+    /// Limits the time to wait (default: until the latch is open or has ended). After that the error is
+    /// [`Error::Timeout`], or [`Error::Backend`] if the server had stopped answering. Zero asks the server once.
     #[must_use]
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wait_for = Some(longest);
         self
     }
 
-    /// Arms the latch: it opens when `n` ids have counted it down, at most 10,000; with 0 it is open. True if this call has armed it, false if it was
-    /// armed with the same `n` before: then it stays as it is, and may even be open.
+    /// Arms the latch: it opens when `n` ids, at most 10,000, have counted it down; with 0 it is open at once.
+    /// Returns true if this call armed it, and false if it was already armed with the same `n`: then it is left as it
+    /// is, and may even be open.
     ///
-    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Whoever knows `n` may arm it, so
-    /// processes that start in any order all do. One that has ended is armed anew, and counts from the beginning.
+    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Everybody
+    /// who knows `n` may arm it, so processes that start in any order can all do so. A latch that has ended is armed
+    /// again and counts from the beginning.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is armed with another `n`, for more than 10,000 counts, a bad name or a bad ttl: nothing has changed.
-    /// [`Error::WrongKind`] if the name holds something else; [`Error::Backend`] if the server refuses or does not answer;
-    /// [`Error::Closed`] if the client is closed.
+    /// [`Error::Config`] if it is armed with another `n`, for more than 10,000 counts, or for an invalid name or ttl:
+    /// nothing has changed. [`Error::WrongKind`] if the name holds something else; [`Error::Backend`] if the server
+    /// refuses or does not answer; [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether the latch is armed. Arm it again.
+    /// If you drop the future, the latch may or may not be armed. Arm it again.
     ///
     /// # Examples
     ///
@@ -177,19 +183,20 @@ impl Latch {
         }
     }
 
-    /// Counts for `id`, which is any text of at most 256 bytes; how many counts are still to come. An id counts once: again it changes nothing, nor
-    /// does one that comes when the latch is open.
+    /// Counts for `id`, any text of at most 256 bytes, and returns how many counts are missing. An id counts once:
+    /// repeating it changes nothing, and neither does a count after the latch has opened.
     ///
-    /// When it returns `Ok`, the id has counted, now or before; if now, the latch lives for a whole ttl more. With 0 it is open.
+    /// When it returns `Ok`, the id has counted, now or before; if now, the latch lives for a whole ttl from now. A
+    /// result of 0 means that it is open.
     ///
     /// # Errors
     ///
-    /// [`Error::NotArmed`] if the latch is not armed or has ended: nothing was counted. [`Error::Config`] for an empty or too long id or a bad name,
-    /// before anything is sent. Otherwise as for [`arm`](Self::arm).
+    /// [`Error::NotArmed`] if the latch is not armed or has ended: nothing was counted. [`Error::Config`] for an
+    /// empty or too long id or an invalid name, before anything is sent. Otherwise as for [`arm`](Self::arm).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether the id has counted. Count again.
+    /// If you drop the future, the id may or may not have counted. Count again.
     ///
     /// # Examples
     ///
@@ -215,14 +222,16 @@ impl Latch {
 
     /// Waits until the latch is open.
     ///
-    /// When it returns `Ok`, as many ids as it was armed with have counted it down. All who wait in one client ask the server together.
+    /// When it returns `Ok`, as many ids have counted as the latch was armed with. All waiters of one client share
+    /// their requests to the server.
     ///
     /// # Errors
     ///
-    /// [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends before it opens: arm it before you wait.
-    /// [`Error::Timeout`] if a [wait](Self::wait_for) was set and has passed; [`Error::Backend`] if the server refuses, or does not answer for one
-    /// ttl of the client's leases; [`Error::WrongKind`] if the name holds something else; [`Error::Config`] for a bad name, before anything is sent;
-    /// [`Error::Closed`] if the client is.
+    /// [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
+    /// it before you wait. [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
+    /// [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
+    /// [`Error::WrongKind`] if the name holds something else; [`Error::Config`] for an invalid name, before anything
+    /// is sent; [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -261,7 +270,7 @@ impl Latch {
         }
     }
 
-    /// How many counts are still to come, 0 of a latch that is open.
+    /// Returns how many counts are missing; 0 if the latch is open.
     ///
     /// # Errors
     ///
@@ -296,7 +305,7 @@ impl Latch {
         }
     }
 
-    /// Whether a latch that is not armed is open.
+    /// Succeeds if the latch has opened.
     fn opened(&self, record: &Record) -> Result<()> {
         match record.value.as_deref() {
             Some(b"open") => Ok(()),

@@ -1,5 +1,5 @@
-//! What those who wait for a latch ask of the server. Their claims never hold: an acquire only looks, and what it is answered ends the wait of all
-//! who wait for the same latch in one client, as for work that is done once.
+//! What waiters for a latch ask of the server. Their claims never hold anything: an acquire only reads the state, and
+//! its answer ends the wait of all waiters for the same latch in one client, as for work that is done once.
 
 use lockkeeper_core::Name;
 use lockkeeper_core::protocol::{
@@ -25,7 +25,7 @@ pub(crate) fn keys(name: &Name) -> [String; 2] {
     [name.main().to_owned(), name.part("counted")]
 }
 
-/// Asks what has come of the latch called `name`.
+/// Asks for the state of the latch called `name`.
 pub(crate) fn look(name: &Name) -> ScriptCall {
     ScriptCall::new(&latch::LOOK, keys(name), ScriptCall::NONE)
 }
@@ -47,7 +47,7 @@ impl Protocol for LatchProtocol {
         self.lock.renew(ask)
     }
 
-    /// A look that is late creates nothing, so nothing has to stop it.
+    /// A late read creates nothing, so nothing has to stop it.
     fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
         self.lock.release(ask.on_inflated(false), false)
     }

@@ -13,27 +13,29 @@ use lockkeeper_core::{Acquire, Error, Lease, Lock, Owner, Plan, Result, Target, 
 
 use plan::{Facts, plan};
 
-/// Several locks, of any kinds and of one or several servers, that are held all or none.
+/// Several locks, of any kinds and on one or several servers, held all or none.
 ///
 /// # Which lock should I use?
 ///
-/// This one if a step touches several things that each have a lock of their own: two accounts, a tree and one of its leaves.
-/// Taking them one by one in whatever order they come waits for ever as soon as somebody else takes them the other way round;
-/// a multi-lock does not, however its members are listed. If the same things are always taken together, one lock for all of
-/// them is simpler.
+/// Use this one if a step touches several things that each have their own lock: two accounts, a tree and one of its
+/// leaves. If two callers take such locks one by one in opposite orders, both wait for ever. A multi-lock takes its
+/// members in the same order in every process, however they are listed. If the same things are always locked
+/// together, one lock for all of them is simpler.
 ///
 /// # How it works
 ///
-/// Locks of one server, or of one slot of a cluster, are taken by one script while all of them are free: all or none, in one
-/// round trip for any number of them, and let go by one. If one of them is taken, they are acquired one after the other instead:
-/// each is waited for as a single lock of its kind is, while those before it are held.
+/// Locks on one server, or in one slot of a cluster, are acquired by one script when all of them are free: all or
+/// none, in one round trip for any number of them. One script releases them. If one of them is held, they are
+/// acquired one after the other instead: the wait for each is that of a single lock of its kind, while the ones
+/// before it are held.
 ///
-/// What lies on another slot or server is taken after that. The order is the same in every process: by the
-/// [name of the store](lockkeeper_core::ClientBuilder::store_name), which every client needs as soon as a multi-lock is over
-/// several of them, then by slot and key. That is what keeps two of them from waiting for one another.
+/// Members in another slot or on another server are acquired after that. The order is the same in every process: by
+/// the [name of the store](lockkeeper_core::ClientBuilder::store_name), then by slot and key. That is why two
+/// multi-locks never wait for each other. As soon as a multi-lock spans several clients, each of them needs a store
+/// name.
 ///
-/// Under each name lies what its own kind writes. So a multi-lock and a single lock exclude one another, and each member has a
-/// lease and a fencing token of its own.
+/// Under each name its own kind's data is stored. So a multi-lock and a single lock exclude each other, and each
+/// member has its own lease and fencing token.
 ///
 /// # Examples
 ///
@@ -61,19 +63,20 @@ use plan::{Facts, plan};
 /// # What this lock does not promise
 ///
 /// - **A transaction.** When one member is lost, all are; what was written under them until then stays written.
-/// - **One instant for all members.** Members that one script cannot take are acquired one after the other, and all leases
-///   end at moments of their own. The whole is held from the last grant to the first end.
-/// - **That a loss waits for your code.** When one member is lost none is renewed any more, also while work under the guard goes
-///   on; the others stay on their servers until the guard is gone, or until their leases end. Run the work in
-///   [`Lease::run`](lockkeeper_core::Lease::run), and hand each resource the token of its member.
-/// - **That it holds nothing while it waits.** Members that are waited for one after the other are held meanwhile, and so kept from
-///   others. In return nobody who needs one name passes one who needs many for ever: it has its place in the queue of each.
-/// - **An end, if its leases do not outlast the collecting.** Members that are taken one after the other are held while the next
-///   is waited for. Fixed leases, or a `max_hold`, that are shorter than that wait make it begin again each time, at the end of
-///   every queue.
-/// - **Protection from single locks inside.** Whoever holds a multi-lock and acquires one more lock by itself takes it out of
-///   order, and two who do so can wait for one another. List it as a member, or use a wait that ends.
-/// - **Order between stores without their names' being true.** Two processes that call the same server by different names take
+/// - **One instant for all members.** Members that one script cannot acquire are acquired one after the other, and
+///   each lease has its own end. The whole is held from the last grant to the first end.
+/// - **That a loss waits for your code.** When one member is lost, none is renewed any more, even while work under
+///   the guard continues; the others stay on their servers until the guard is gone or their leases end. Run the work
+///   in [`Lease::run`](lockkeeper_core::Lease::run), and pass each resource the token of its own member.
+/// - **That it holds nothing while it waits.** When members are acquired one after the other, the ones already
+///   acquired are unavailable to others meanwhile. In return a caller that needs many names has a place in the queue
+///   of each, so callers that need one name cannot pass it for ever.
+/// - **Progress, if its leases are shorter than the time to acquire all members.** Members that are acquired one
+///   after the other are held while it waits for the next. If fixed leases or a `max_hold` are shorter than that
+///   wait, it starts again each time, at the end of every queue.
+/// - **Protection when you acquire another lock inside.** A lock that you acquire while holding a multi-lock is out
+///   of order, and two callers that do so can wait for each other. List it as a member, or set a time limit.
+/// - **Order between stores that have wrong names.** Two processes that call the same server by different names take
 ///   its locks in different orders.
 /// - **Exclusion when a server loses data, or between the last check and the write.** As for every lease; only a resource that
 ///   checks fencing tokens closes this.
@@ -83,15 +86,15 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// A lock over these; their order does not matter. Locks of one kind can be listed by themselves, those of several kinds by
-    /// their targets: `[mutex.target(), rwlock.reader().target()]`. One that is listed twice is taken once, a semaphore with
-    /// its permits too. Nothing is sent.
+    /// Creates a lock over these members; their order does not matter. Members of one kind can be listed directly,
+    /// members of several kinds by their targets: `[mutex.target(), rwlock.reader().target()]`. A member that is
+    /// listed twice is taken once, and so are a semaphore's permits. Nothing is sent.
     ///
     /// # Errors
     ///
-    /// [`Config`](lockkeeper_core::Error::Config) for no member at all or a bad name; for two members of one name that differ in kind,
-    /// mode, permits or owner; for members of several clients whose stores have no names, or share one; for more than 1,024 members of one
-    /// server, or slot, that a script would take together.
+    /// [`Config`](lockkeeper_core::Error::Config) if there is no member or a name is invalid; if two members of one
+    /// name differ in kind, mode, permits or owner; if members belong to several clients whose stores have no names
+    /// or share one; or for more than 1,024 members on one server, or in one slot, that a script would take together.
     ///
     /// # Examples
     ///
@@ -119,23 +122,25 @@ impl MultiLock {
         })
     }
 
-    /// Acquires all members, waiting for as long as it takes unless told otherwise.
+    /// Acquires all members, waiting without a time limit unless you set one.
     ///
-    /// When it returns `Ok`, every member is held, and their leases are renewed as long as the guard lives. A member that is lost
-    /// while the others are collected makes it begin again, with new claims.
+    /// When it returns `Ok`, every member is held, and their leases are renewed while the guard lives. If a member is
+    /// lost while others are being acquired, the acquisition starts again with new claims.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed, with the name of the member that was waited for;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for one ttl, or for a longer wait that was set;
-    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name holds something else;
-    /// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that it is to write;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if one of the
-    /// clients is. Nothing is held then: what was held in part is released in the background.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout), with the name of the member it waited for, if a time limit was
+    /// set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for
+    /// one ttl or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name
+    /// holds something else; [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that
+    /// it is to write; [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if one of the clients is closed. After an error nothing is held:
+    /// members that were already acquired are released in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives every claim up, also those that had been granted unseen.
+    /// Cancel safe: dropping the future gives up every claim, and releases those that were granted without your code
+    /// seeing it.
     ///
     /// # Examples
     ///
@@ -161,13 +166,15 @@ impl MultiLock {
         Acquire::new(Lock::plan(self))
     }
 
-    /// Acquires all members if they can be had now. `None` if one of them cannot: then nothing is held, and what had been taken
-    /// in part was let go and its servers have said so, unless they did not answer within the client's release timeout.
+    /// Acquires all members if they are free now. Returns `None` if one of them is not: then nothing is held. Members
+    /// that had been acquired were released, and their servers have confirmed it unless they did not answer within
+    /// the client's release timeout.
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that being held is no error; [`Lost`](lockkeeper_core::Error::Lost) if a member was lost while
-    /// the others were asked for. A server that does not answer is asked once more and then reported.
+    /// As for [`acquire`](Self::acquire), except that a held lock is not an error;
+    /// [`Lost`](lockkeeper_core::Error::Lost) if a member was lost while the others were being acquired. If a server
+    /// does not answer, the request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -216,7 +223,8 @@ fn facts(target: &Target) -> Result<Facts<Owner>> {
     })
 }
 
-/// The locks in the order in which they are taken; what is taken together stands in brackets of its own.
+/// Shows the locks in the order in which they are acquired; locks that are acquired together are in brackets of their
+/// own.
 impl fmt::Debug for MultiLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&*self.stages).finish()
@@ -224,12 +232,13 @@ impl fmt::Debug for MultiLock {
 }
 
 lockkeeper_core::guard! {
-    /// A held [`MultiLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which is valid as long as all its parts are: one
-    /// for each lock, with a fencing token of its own. When one of them is lost all are, and
-    /// [`Lost`](lockkeeper_core::Lost) says which it was.
+    /// A held [`MultiLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which is valid while all its
+    /// parts are: one for each lock, with its own fencing token. When one of them is lost all are, and
+    /// [`Lost`](lockkeeper_core::Lost) names it.
     ///
-    /// Its parts are released in the reverse order of acquiring. Every one is tried, whatever becomes of the others; a server that is
-    /// silent does not keep them. What [`release`](Self::release) returns is what keeps others out for longest.
+    /// Its parts are released in the reverse order of acquiring. All of them are tried, even if some fail; a silent
+    /// server does not delay the others. [`release`](Self::release) returns the result that keeps others out for
+    /// longest.
     ///
     /// # Examples
     ///
@@ -256,7 +265,7 @@ lockkeeper_core::guard! {
 }
 
 impl MultiGuard {
-    /// The lease of the lock called `name`; the first, if locks of several clients are called so.
+    /// Returns the lease of the lock called `name`; if locks of several clients have this name, the first.
     pub fn part(&self, name: &str) -> Option<Lease> {
         self.parts().into_iter().find(|part| part.name() == name)
     }

@@ -1,27 +1,28 @@
 //! Which members are taken together, and in which order. Pure: facts in, an order out, the same in every process.
 //!
-//! Two processes that take members in the same order, each holding what it has while it waits for the next, never wait for one
-//! another in a circle. A step is what one script can take, and where that finds a member taken its members are waited for one by one,
-//! in their order. So all that must agree is the order of all members: by the name of the store, the group and the key.
+//! Callers that take members in the same order, each holding what it has while it waits for the next, never wait for
+//! each other in a circle. A step is what one script can take; if a script finds a member held, the members of its
+//! step are waited for one by one, in their order. So everybody must agree on the order of all members: by the name
+//! of the store, the group and the key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many members one step may have: a script must not hold up its server. This many take it some milliseconds.
+/// The most members in one step: a script must not hold up its server. This many take some milliseconds.
 pub(crate) const LARGEST_STEP: usize = 1024;
 
-/// What an order depends on.
+/// The facts that decide the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts<O> {
     /// What the store is called, if it has a name.
     pub(crate) store: Option<String>,
-    /// Whose member it is.
+    /// The client of the member.
     pub(crate) client: u128,
-    /// One script may name keys of one group.
+    /// The group of its key: a script may name keys of one group only.
     pub(crate) group: u32,
     pub(crate) key: String,
-    /// Its kind and its mode, or the permits that are asked for.
+    /// Its kind and mode, or the number of permits it asks for.
     pub(crate) mode: Cow<'static, str>,
     pub(crate) owner: Option<O>,
 }
@@ -31,13 +32,13 @@ pub(crate) struct Facts<O> {
 pub(crate) enum Refusal {
     /// There is no member.
     Empty,
-    /// Of several clients one has a store without a name; its member with this key.
+    /// There are several clients, and one has a store without a name; this is the key of its member.
     Unnamed(String),
     /// Two clients call their stores by this name.
     SharedName(String),
     /// Two members with this key differ.
     Conflict(String),
-    /// A step has too many members.
+    /// A step has too many members: this many.
     TooMany(usize),
 }
 
@@ -65,8 +66,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The steps in which to take members with these facts: which of them together, in which order. Of equal ones the first stands
-/// for all.
+/// The steps in which to take members with these facts: which of them together, and in which order. Of equal members
+/// only the first is taken.
 pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>, Refusal> {
     check_stores(members)?;
     let mut steps: BTreeMap<(Option<&str>, u32), BTreeMap<&str, usize>> = BTreeMap::new();
@@ -92,7 +93,7 @@ pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>
     }
 }
 
-/// Several clients need stores with names, each with one of its own.
+/// If there are several clients, each needs a store with a name of its own.
 fn check_stores<O>(members: &[Facts<O>]) -> Result<(), Refusal> {
     let clients: BTreeMap<u128, &Facts<O>> = members.iter().map(|it| (it.client, it)).collect();
     if clients.len() < 2 {
@@ -120,7 +121,7 @@ mod tests {
     type Fact = Facts<u8>;
 
     fn fact(store: u8, key: &str) -> Fact {
-        // Kind and group follow from the key, as they do in every process.
+        // Kind and group follow from the key, so they are the same in every process.
         let number = key.bytes().map(usize::from).sum::<usize>();
         let modes = ["mutex", "reentrant", "fair", "rwlock/read", "rwlock/write"];
         let mode = modes[number % modes.len()];
@@ -134,13 +135,13 @@ mod tests {
         }
     }
 
-    /// Members of up to three stores, in any order, some twice.
+    /// Members on up to three stores, in any order, some of them twice.
     fn members() -> impl Strategy<Value = Vec<Fact>> {
         let member = (0..3u8, "[a-f]{1,2}").prop_map(|(store, key)| fact(store, &key));
         proptest::collection::vec(member, 1..20)
     }
 
-    /// A step as everybody knows it: what it takes.
+    /// The steps by the names of their members.
     fn named<'a>(steps: &[Vec<usize>], members: &'a [Fact]) -> Vec<Vec<(u128, &'a str)>> {
         let name = |&at: &usize| (members[at].client, &*members[at].key);
         steps
@@ -178,7 +179,7 @@ mod tests {
             prop_assert_eq!(named(&one, &members), named(&other, &shuffled));
         }
 
-        /// So nobody who holds one member waits for another that somebody holds who waits for the first.
+        /// So a caller that holds one member never waits for another whose holder waits for the first.
         #[test]
         fn whoever_takes_two_members_takes_them_in_the_same_order(
             (all, part) in members().prop_flat_map(|all| {

@@ -10,21 +10,22 @@ use std::sync::Arc;
 use lockkeeper_core::protocol::{Kind, LockProtocol, Protocol};
 use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 
-/// A lock with one holder at a time, whoever it is.
+/// A lock with one holder at a time.
 ///
 /// # Which lock should I use?
 ///
-/// This one, unless you know why not. It costs one round trip to acquire and one to release. Whoever holds it and asks
-/// again waits for itself; it promises its waiters no order; it does not tell readers from
-/// writers.
+/// Use this one unless you have a reason not to. It costs one round trip to acquire and one to release. A holder that
+/// acquires it again waits for itself; waiters are served in no promised order; readers and writers are treated
+/// alike.
 ///
 /// # How it works
 ///
-/// One string key holds the claim of the holder and ends with its lease. While the guard lives, the lease is renewed
-/// when a third of its ttl has passed. Waiters stand in a queue on the server: the release of the holder makes the next of them
-/// the holder and tells it by a message, and the first asks by itself when the holder's lease ends. Of the waiters in one client one
-/// stands there, and the holder hands the lock over to the next of its client by one request. In the empty namespace, which other
-/// libraries share, one waiter of each client asks instead, when it is told that the lock is free.
+/// One string key stores the claim of the holder and expires with its lease. While the guard lives, the lease is
+/// renewed after a third of its ttl. Waiters queue on the server: when the holder releases, the script makes the next
+/// waiter the holder and sends it a message; when the holder's lease ends instead, the first waiter asks by itself.
+/// Only one of a client's waiters stands in that queue; a holder hands the lock over to the next waiter of its own
+/// client with one request. In the empty namespace, which other libraries share, there is no queue: one waiter of
+/// each client asks again when it is told that the lock is free.
 ///
 /// # Examples
 ///
@@ -47,38 +48,40 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 ///
 /// # What this lock does not promise
 ///
-/// - **Mutual exclusion when the server loses data.** After a failover to a replica that had not heard of the grant, the
-///   lock can be granted again while the old holder still believes. Only a resource that checks fencing tokens closes
-///   this.
+/// - **Mutual exclusion when the server loses data.** After a failover to a replica that had not received the grant,
+///   the lock can be granted again while the old holder still considers its lease valid. Only a resource that checks
+///   fencing tokens closes this gap.
 /// - **Exclusion between the last check and the write.** A process can pause for longer than the ttl right after
 ///   [`ensure_held`](lockkeeper_core::Lease::ensure_held). Again, only fencing tokens help.
-/// - **Order.** The waiters of a client hand the lock over among themselves, a bounded number of times while others wait. Only the
-///   fair lock promises an order.
+/// - **Order.** The waiters of one client hand the lock over among themselves, a bounded number of times while others
+///   wait. Only the fair lock promises an order.
 /// - **Re-entry.** A second acquisition by the same owner waits like any other.
 #[derive(Clone)]
 pub struct Mutex(Target);
 
 impl Mutex {
-    /// The mutex called `name`. Nothing is sent; a bad name is reported by the first acquisition.
+    /// Creates a handle to the mutex called `name`. Nothing is sent; an invalid name is reported by the first
+    /// acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
         Self(Target::new(client, name, of_name))
     }
 
-    /// Acquires, waiting for as long as it takes unless told otherwise.
+    /// Acquires the lock, waiting without a time limit unless you set one.
     ///
-    /// When it returns `Ok`, this claim is the only holder, and its lease is renewed as long as the guard lives.
+    /// When it returns `Ok`, this claim is the only holder, and its lease is renewed while the guard lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl, or for a longer wait that was set;
-    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for the
+    /// time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something
+    /// else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the claim up, also when it had been granted unseen.
+    /// Cancel safe: dropping the future gives up the claim, and releases it if it was granted without your code
+    /// seeing it.
     ///
     /// # Examples
     ///
@@ -101,12 +104,13 @@ impl Mutex {
         Acquire::new(self.0.clone())
     }
 
-    /// Acquires if the lock is free now. `None` if it cannot be had now: somebody holds it, or the name is kept.
+    /// Acquires the lock if it is free now. Returns `None` if it is held, or if its name is in its cooldown after a
+    /// release ([`min_hold`](lockkeeper_core::Acquire::min_hold)).
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once
-    /// more and then reported.
+    /// As for [`acquire`](Self::acquire), except that a held lock is not an error. If the server does not answer, the
+    /// request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -132,21 +136,21 @@ impl Mutex {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as one of several that are acquired together, by a `MultiLock`.
+    /// This lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }
 }
 
-/// The protocol of a mutex called `name`. Not for users: the engine's part is missing. The exhaustive search and the
-/// simulator drive it by themselves, so that they test this object and not a copy of it.
+/// The protocol of a mutex called `name`. Not for users: it lacks the engine. The exhaustive search and the simulator
+/// drive it themselves, so that they test this object and not a copy of it.
 #[doc(hidden)]
 #[must_use]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(of_name(name))
 }
 
-/// The same of a mutex whose waiters stand in a queue, whatever its name.
+/// The protocol of a mutex whose waiters queue on the server, whatever its name.
 #[doc(hidden)]
 #[must_use]
 pub fn queueing_protocol(name: Name) -> Arc<dyn Protocol> {

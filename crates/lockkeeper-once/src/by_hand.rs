@@ -1,4 +1,4 @@
-//! Work that is no closure.
+//! Work that is not a closure.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,9 +7,11 @@ use lockkeeper_core::{FencingToken, Result, Target};
 use crate::protocol::{OnceProtocol, ToStore};
 use crate::{LARGEST, Once};
 
-/// One run of work that is no closure: for the command, whose work is a program, and for models. It excludes every other run of the work.
+/// One run of work that is not a closure: for the command, whose work is a program, and for models. It excludes every
+/// other run of the work.
 ///
-/// The stored result that [`Once::peek`] reads while its claim holds is the one that it replaces, for only a claim that holds stores any.
+/// While its claim holds, [`Once::peek`] reads the result that this run will replace: only a claim that holds can
+/// store one.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ByHand {
@@ -19,7 +21,7 @@ pub struct ByHand {
 }
 
 impl ByHand {
-    /// The largest result, bytes.
+    /// The largest result, in bytes.
     pub const LARGEST: usize = LARGEST;
 
     pub(crate) fn new(once: &Once, again: bool) -> Self {
@@ -33,13 +35,13 @@ impl ByHand {
         }
     }
 
-    /// What is to be acquired, and once.
+    /// What to acquire, once.
     pub fn target(&self) -> Target {
         self.target.clone()
     }
 
-    /// The release of the claim that has this token stores this value, if the claim holds then. Until it is called a release stores nothing; a
-    /// second call changes nothing.
+    /// Sets the value that the release of the claim with this token stores, if the claim still holds then. Until this
+    /// is called, a release stores nothing; a second call changes nothing.
     ///
     /// # Errors
     ///

@@ -23,44 +23,50 @@ pub use outcome::{OnceError, OnceOutcome};
 use protocol::{OnceProtocol, ToStore};
 use sha2::{Digest as _, Sha256};
 
-/// What work called `name` asks of the server, and how it reads the answers: for models of it that drive the same protocol.
+/// The protocol of work called `name`: its requests and how it reads the replies. For models of it that drive the
+/// same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(OnceProtocol::new(name, &Arc::default()))
 }
 
-/// The same of a caller whose work is done with this token, and whose releases store an empty result for so long.
+/// The same protocol for a caller whose work was done with this token, and whose releases store an empty result for
+/// this long.
 #[doc(hidden)]
 pub fn storing_protocol(name: Name, token: FencingToken, keep_for: Duration) -> Arc<dyn Protocol> {
     let to_store = OnceLock::from(ToStore::done(token, b"", keep_for));
     Arc::new(OnceProtocol::new(name, &Arc::new(to_store)))
 }
 
-/// For how long a result is kept unless something else is said: as long as services that take idempotency keys most often promise.
+/// The default time for which a result is kept: what services that take idempotency keys usually promise.
 const KEEP_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// No result is kept for longer: what is to last belongs into a database.
+/// The longest time for which a result is kept: longer-lived data belongs in a database.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The largest result, bytes: a server should not be held up by a large one, and every caller receives it.
+/// The largest result, in bytes: a large one would hold up the server, and every caller receives it.
 const LARGEST: usize = 65_536;
 
-/// One piece of work under a name, which is done by one caller, and whose result all callers receive.
+/// A piece of work under a name, which one caller does and whose result all callers receive.
 ///
 /// # Which lock should I use?
 ///
-/// This one if what matters is that something *has been done*, and not only that nobody else does it at the same time: an answer that is
-/// computed once for all who ask ("single flight" in front of a cache), a payment whose request is repeated, a report of the night. A
-/// [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes for as long as the work takes, and lets the next caller do it again.
+/// Use this one if what matters is that something *has been done*, and not only that nobody else does it at the same
+/// time: an answer that is computed once for everybody who asks ("single flight" in front of a cache), a payment
+/// whose request is repeated, a nightly report. A
+/// [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes others while the work runs, and
+/// then lets the next caller do it again.
 ///
 /// # How it works
 ///
-/// The first caller becomes the holder of an ordinary claim, with a lease that is renewed, a fencing token and a notice of its loss, and does
-/// the work. Everybody who asks meanwhile waits. When the work is done, one script stores its result and releases the claim, if that still
-/// holds; those who wait are told and receive the result. Who asks later receives it by one request, until [`keep_for`](Self::keep_for) is over.
+/// The first caller becomes the holder of an ordinary claim and does the work, with a lease that is renewed, a
+/// fencing token and a notice of loss. All other callers wait. When the work is done, one script stores its result
+/// and releases the claim, if the claim still holds; the waiting callers are notified and receive the result. Later
+/// callers receive it with one request, until [`keep_for`](Self::keep_for) has passed.
 ///
-/// When whoever does the work dies, one other caller does it after the end of the lease. When the work fails, one other caller does it at once,
-/// or nobody does for [`retry_after`](Self::retry_after).
+/// When the caller that does the work dies, one other caller does it after the end of the lease. When the work fails,
+/// one other caller does it at once, or, with [`retry_after`](Self::retry_after), nobody does until that time has
+/// passed.
 ///
 /// # Examples
 ///
@@ -84,12 +90,14 @@ const LARGEST: usize = 65_536;
 ///
 /// # What this lock does not promise
 ///
-/// - **Exactly once.** Work whose holder dies is done again, from its beginning, and what it did to others before stays done. It is the *result*
-///   that is stored once. Hand the [fencing token](lockkeeper_core::Lease::fencing_token) to whatever the work changes.
-/// - **The result when the server loses data.** After a failover that lost it, or if it is evicted from a full server, the work is done again. A
-///   failover that lost the claim lets a second caller begin beside the first; the first one's result is refused then.
-/// - **Order.** Of those who wait, anyone is next when the work fails.
-/// - **A second level.** Work that asks for its own name waits for itself.
+/// - **Exactly once.** If the caller that does the work dies, the work is done again from the beginning, and its
+///   earlier effects on other systems remain. Only the *result* is stored once. Pass the [fencing
+///   token](lockkeeper_core::Lease::fencing_token) to whatever the work changes.
+/// - **The result when the server loses data.** After a failover that lost it, or if a full server evicts it, the
+///   work is done again. A failover that lost the claim lets a second caller begin beside the first; the first one's
+///   result is refused then.
+/// - **Order.** When the work fails, any of the waiting callers may be next.
+/// - **Re-entry.** Work that asks for its own name waits for itself.
 #[derive(Clone)]
 pub struct Once {
     target: Target,
@@ -101,7 +109,7 @@ pub struct Once {
 }
 
 impl Once {
-    /// The work called `name`. Nothing is sent; a bad name is reported by the first call.
+    /// Creates a handle to the work called `name`. Nothing is sent; an invalid name is reported by the first call.
     pub fn new(client: &Client, name: &str) -> Self {
         let target = Target::new(client, name, |name| {
             OnceProtocol::new(name, &Arc::default())
@@ -116,32 +124,33 @@ impl Once {
         }
     }
 
-    /// Length of the lease of whoever does the work, whole milliseconds (default: the client's). It is renewed as long as the work goes on; it
-    /// says how soon another caller takes over when that one dies.
+    /// Sets the length of the lease of the caller that does the work, in whole milliseconds (default: the client's
+    /// ttl). It is renewed while the work runs; it decides how soon another caller takes over when that caller dies.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// For how long a result is kept (default: 24 hours): 1 ms to 366 days. Those who wait may need seconds to hear of it when messages are lost, so less
-    /// than some seconds makes them do the work again.
+    /// Sets how long a result is kept (default: 24 hours): 1 ms to 366 days. When messages are lost, waiting callers
+    /// may need seconds to notice the result, so with less than a few seconds they do the work again.
     #[must_use]
     pub const fn keep_for(mut self, keep_for: Duration) -> Self {
         self.keep_for = keep_for;
         self
     }
 
-    /// Work that fails is not tried again for so long, 1 ms to 366 days: who asks meanwhile gets [`Error::WorkFailed`]. Without it the next
-    /// caller tries at once.
+    /// Sets how long failed work is not tried again, 1 ms to 366 days; callers meanwhile get [`Error::WorkFailed`].
+    /// Without it, the next caller tries at once.
     #[must_use]
     pub const fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = Some(retry_after);
         self
     }
 
-    /// What the work is asked for, for example the body of a request. A result that was stored for another fingerprint, or for none, is
-    /// [`Error::Mismatch`]: the name was used for something else. Its SHA-256 is stored with the result. Who has none is given any result.
+    /// Sets what the work is asked for, for example the body of a request. If the stored result belongs to another
+    /// fingerprint or to none, the error is [`Error::Mismatch`]: the name was used for something else. Its SHA-256 is
+    /// stored with the result. A caller without a fingerprint accepts any result.
     ///
     /// # Examples
     ///
@@ -169,33 +178,40 @@ impl Once {
         self
     }
 
-    /// Waits for another caller's work for no longer than this (default: for as long as it takes). Then it is [`Error::Timeout`], or
-    /// [`Error::Backend`] if the server had stopped answering. Zero asks the server once. It does not bound work of one's own.
+    /// Limits how long to wait for another caller's work (default: no limit). After that the error is
+    /// [`Error::Timeout`], or [`Error::Backend`] if the server had stopped answering. Zero asks the server once. It
+    /// does not limit this caller's own work.
     #[must_use]
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.wait_for = Some(longest);
         self
     }
 
-    /// The stored result; or, if there is none, does the work and stores what it makes. While another caller does the work, it waits for
-    /// that.
+    /// Returns the stored result; if there is none, does the work and stores its result. While another caller does
+    /// the work, it waits for that result.
     ///
-    /// When it returns `Ok`, the result is stored, and every caller until the end of [`keep_for`](Self::keep_for) receives it, unless it is
-    /// [forgotten](Self::forget). A result of more than 65,536 bytes is not stored.
+    /// When it returns `Ok`, the result is stored, and every caller receives it until [`keep_for`](Self::keep_for)
+    /// has passed, unless it is [forgotten](Self::forget). A result of more than 65,536 bytes is not stored.
     ///
     /// # Errors
     ///
-    /// [`OnceError::Work`] with the work's own error if it failed. [`OnceError::NotKept`] with what the work made if that is not known to be
-    /// stored. [`OnceError::Lock`] otherwise, with [`Error::Mismatch`] if a result is stored for another [fingerprint](Self::fingerprint);
-    /// [`Error::WorkFailed`] if another caller's work failed and is not to be tried yet; [`Error::Lost`] if the lease was lost while this call
-    /// worked, which was stopped then at one of its awaits; [`Error::Timeout`] if a [wait](Self::wait_for) was set and has passed;
-    /// [`Error::Backend`] if the server refuses, or does not answer for one ttl; [`Error::WrongKind`] if the name holds something else;
-    /// [`Error::Config`] for a bad name, ttl or time, before anything is sent; [`Error::Closed`] if the client is.
+    /// - [`OnceError::Work`] with the work's own error if it failed.
+    ///
+    /// - [`OnceError::NotKept`] with the work's result if it is not known to be stored.
+    ///
+    /// - [`OnceError::Lock`] otherwise, with: [`Error::Mismatch`] if a result is stored for another
+    /// [fingerprint](Self::fingerprint); [`Error::WorkFailed`] if another caller's work failed and may not be tried
+    /// yet; [`Error::Lost`] if the lease was lost while this call worked, and the work was stopped at one of its
+    /// await points; [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed; [`Error::Backend`]
+    /// if the server refuses, or does not answer for one ttl; [`Error::WrongKind`] if the name holds something else;
+    /// [`Error::Config`] for an invalid name, ttl or time, before anything is sent; [`Error::Closed`] if the client
+    /// is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future while it waits gives up waiting. While it works, that drops the work and releases its claim, and
-    /// another caller does the work at once. Once the work is done, its result is stored in the background.
+    /// Cancel safe: dropping the future while it waits gives up waiting. Dropping it during the work drops the work
+    /// and releases its claim, and another caller does the work at once. Once the work is done, its result is stored
+    /// in the background.
     ///
     /// # Examples
     ///
@@ -207,12 +223,12 @@ impl Once {
         self.drive(work, |value| Ok(value.clone()), Ok).await
     }
 
-    /// As [`get_or_run`](Self::get_or_run), with a result of any type that serde knows, which is stored as JSON.
+    /// Like [`get_or_run`](Self::get_or_run), with a result of any serde type, stored as JSON.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::Config`] if what the work made cannot be JSON, in [`OnceError::NotKept`], or if what is stored is no JSON of this type, in
-    /// [`OnceError::Lock`].
+    /// As there, and [`Error::Config`]: in [`OnceError::NotKept`] if the work's result cannot be written as JSON, and
+    /// in [`OnceError::Lock`] if the stored result is not JSON of this type.
     ///
     /// # Cancel safety
     ///
@@ -256,8 +272,9 @@ impl Once {
         self.drive(work, encode, decode).await
     }
 
-    /// What has come of the work, without doing it or waiting for it; `None` if nothing is stored: nobody has done it, somebody does it now, or
-    /// what came of it is kept no more. That it failed is told as long as [`retry_after`](Self::retry_after) lasts.
+    /// Returns the stored outcome of the work, without doing it or waiting for it. `None` if nothing is stored:
+    /// nobody has done the work, somebody is doing it now, or the outcome is no longer kept. A failure is stored for
+    /// as long as [`retry_after`](Self::retry_after) says.
     ///
     /// # Errors
     ///
@@ -270,8 +287,8 @@ impl Once {
         self.target.record(None).await
     }
 
-    /// Forgets what has come of the work until the call returns, so that the next caller does it again; false if nothing was stored. Work that goes on now is not
-    /// stopped, and stores what it makes.
+    /// Deletes every outcome that was stored before this call returns, so that the next caller does the work again.
+    /// Returns false if nothing was stored. Work that is running is not stopped, and stores its result.
     ///
     /// # Errors
     ///
@@ -279,7 +296,8 @@ impl Once {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether it was forgotten. A result that is stored later never is.
+    /// If you drop the future, the outcome may or may not have been deleted. A result that is stored later is never
+    /// deleted by it.
     ///
     /// # Examples
     ///
@@ -307,11 +325,12 @@ impl Once {
         Ok(found)
     }
 
-    /// A run of the work that is no closure. If a result is stored, its acquisition is [`Error::Done`], or it is done `again`.
+    /// A run of the work that is not a closure. If a result is stored, acquiring it fails with [`Error::Done`],
+    /// unless `again` is set: then the work is done again.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a bad time.
+    /// [`Error::Config`] for an invalid time.
     #[doc(hidden)]
     pub fn by_hand(&self, again: bool) -> Result<ByHand> {
         self.check()?;
@@ -346,7 +365,7 @@ impl Once {
                     let failed = ToStore::failed(hold.fencing_token(), retry_after);
                     self.set(&to_store, failed);
                 }
-                // A release without answer is repeated in the background, and the work's own error says more.
+                // An unanswered release is repeated in the background, and the work's own error says more.
                 let _ = hold.release().await;
                 Err(OnceError::Work(error))
             }
@@ -365,7 +384,7 @@ impl Once {
         acquire.await
     }
 
-    /// Releases the claim, and stores what the work has made with it.
+    /// Releases the claim, and stores the work's result.
     async fn store(
         &self,
         hold: Hold,
@@ -383,7 +402,7 @@ impl Once {
         }
     }
 
-    /// The release of the claim with this token is to store this value, if it is not too large.
+    /// Makes the release of the claim with this token store this value, if it is not too large.
     fn set_done(
         &self,
         to_store: &OnceLock<ToStore>,
@@ -406,7 +425,7 @@ impl Once {
         to_store.get_or_init(|| what.asked_for_with(fingerprint));
     }
 
-    /// The result that is stored, for this caller.
+    /// The stored result, for this caller.
     fn value_of(&self, record: &Record) -> Result<Vec<u8>> {
         let name = self.target.name();
         let asked_for = self.fingerprint.as_deref();
@@ -417,7 +436,7 @@ impl Once {
         record.value.clone().ok_or_else(failed)
     }
 
-    /// Checks what was set, before anything is sent.
+    /// Checks the settings, before anything is sent.
     fn check(&self) -> Result<()> {
         for (what, time) in [
             ("keep_for", Some(self.keep_for)),

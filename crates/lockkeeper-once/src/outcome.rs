@@ -1,11 +1,11 @@
-//! What a call of a `Once` comes to.
+//! The outcome of a call of a `Once`.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use lockkeeper_core::Error;
 
-/// The result of the work, and who did it.
+/// The result of the work, and which call did it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
@@ -14,19 +14,19 @@ use lockkeeper_core::Error;
 pub enum OnceOutcome<V = Vec<u8>> {
     /// This call did the work, and its result is stored.
     Ran(V),
-    /// Another call did the work, before or while this one waited, and stored this.
+    /// Another call did the work, before this one or while it waited, and stored this result.
     Stored(V),
 }
 
 impl<V> OnceOutcome<V> {
-    /// The result, whoever made it.
+    /// Returns the result, whichever call made it.
     pub fn into_value(self) -> V {
         match self {
             Self::Ran(value) | Self::Stored(value) => value,
         }
     }
 
-    /// Whether this call did the work.
+    /// Returns whether this call did the work.
     pub const fn ran(&self) -> bool {
         matches!(self, Self::Ran(_))
     }
@@ -36,25 +36,26 @@ impl<V> OnceOutcome<V> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OnceError<E, V = Vec<u8>> {
-    /// The work was done by this call and failed, with this error of its own. Nothing is stored, or that it failed if
-    /// [`retry_after`](crate::Once::retry_after) says so.
+    /// This call did the work, and it failed with this error of its own. Nothing is stored, or, with
+    /// [`retry_after`](crate::Once::retry_after), only that it failed.
     Work(E),
-    /// The work was done by this call, and what it made is not known to be stored: another call may do it again.
+    /// This call did the work, but its result is not known to be stored: another call may do the work again.
     #[non_exhaustive]
     NotKept {
-        /// What the work made.
+        /// The work's result.
         value: V,
-        /// Why it is not stored: [`Error::Config`] if it is too large, then the next call does the work at once; [`Error::Lost`] if the lease
-        /// ended before, so that another may have done the work since; [`Error::Backend`] if the server did not say, then it is tried again in
-        /// the background.
+        /// Why it is not stored: [`Error::Config`] if it is too large, and then the next call does the work at once;
+        /// [`Error::Lost`] if the lease ended before, so that another call may have done the work since;
+        /// [`Error::Backend`] if the server did not say, and then storing it is tried again in the background.
         error: Error,
     },
-    /// The work was not done by this call, or was stopped at one of its awaits because the lease was lost ([`Error::Lost`]).
+    /// This call did not do the work, or the work was stopped at one of its await points because the lease was lost
+    /// ([`Error::Lost`]).
     Lock(Error),
 }
 
 impl<E, V> OnceError<E, V> {
-    /// An [`OnceError::NotKept`]: the work has made this, and this is why it is not stored. For a test of your own code.
+    /// An [`OnceError::NotKept`] with this result, and the reason why it is not stored. For tests of your own code.
     ///
     /// # Examples
     ///

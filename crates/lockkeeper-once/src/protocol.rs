@@ -1,5 +1,5 @@
-//! What work that is done once asks of the server: the requests of any lock, but that an acquire may find the work done, and that a release may
-//! bring what has come of it.
+//! What work that is done once asks of the server: the requests of any lock, except that an acquire may find the work
+//! done, and that a release may carry its outcome.
 
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use lockkeeper_core::protocol::{
 use lockkeeper_core::{Name, Record};
 use lockkeeper_lua::once;
 
-/// What has come of the work, to be stored by the release of the claim that did it.
+/// The outcome of the work, to be stored by the release of the claim that did it.
 #[derive(Debug)]
 pub(crate) struct ToStore {
     token: FencingToken,
@@ -22,7 +22,7 @@ pub(crate) struct ToStore {
 }
 
 impl ToStore {
-    /// The work was done with this token, and made this value.
+    /// The work was done with this token, and this is its result.
     pub(crate) fn done(token: FencingToken, value: &[u8], keep_for: Duration) -> Self {
         let (form, value) = Record::write(value);
         Self {
@@ -57,12 +57,12 @@ pub(crate) struct OnceProtocol {
     lock: LockProtocol,
     name: Name,
     to_store: Arc<OnceLock<ToStore>>,
-    /// Whether the work is done also if there is a result, which is replaced then.
+    /// Whether to do the work even if there is a result, which is then replaced.
     again: bool,
 }
 
 impl OnceProtocol {
-    /// Its releases bring what has come of the work as soon as that is set.
+    /// Once the outcome of the work is set, its releases carry it.
     pub(crate) fn new(name: Name, to_store: &Arc<OnceLock<ToStore>>) -> Self {
         Self {
             lock: LockProtocol::new(name.clone(), Kind::new("once")),

@@ -1,4 +1,4 @@
-//! One holder at a time, by a majority of independent servers: no single one of them is a point of failure.
+//! One holder at a time, by a majority of independent servers, so that no single server is a point of failure.
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::Redlock`.
 
@@ -14,34 +14,36 @@ use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{Acquire, Client, Lock, Majority, Name, Plan, Result, TryAcquire};
 use protocol::RedlockProtocol;
 
-/// A lock with one holder at a time that a majority of independent servers decides about.
+/// A lock with one holder at a time, decided by a majority of independent servers.
 ///
 /// # Which lock should I use?
 ///
-/// This one if no single server may be a point of failure and there is no consensus store at hand: of five servers any two may
-/// be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for each. If a failover of one
-/// server with its replica is good enough, a `Mutex` is simpler. If there is an etcd, a ZooKeeper or a database with the
-/// right transactions in the house, and a second holder would cost money, use that.
+/// Use this one if no single server may be a point of failure and no consensus store is at hand: of five servers any
+/// two may be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for each
+/// server. If a failover from one server to its replica is good enough, a `Mutex` is simpler. If you already run
+/// etcd, ZooKeeper or a database with the right transactions, and a second holder would cost money, use that.
 ///
 /// # The servers
 ///
-/// Three or five servers (an odd number) that share nothing: other machines, other disks, no replication among them. **No
-/// failover**: a replica that takes over has been up for long and is not seen to lack what the primary had granted. The
-/// same server listed twice by two clients cannot be seen here and makes a majority of fewer servers.
+/// Three or five servers (an odd number) that share nothing: separate machines, separate disks, no replication
+/// between them. **No failover**: a replica that takes over has been up for a long time, so nothing shows that it
+/// lacks grants of the primary. The lock cannot detect that two clients connect to the same server; that makes the
+/// majority smaller than it seems.
 ///
-/// A server that has been up for less than the [longest ttl](Self::longest_ttl) may have lost claims that are still believed
-/// in. It stays *out*: it answers and grants nothing until then. So a server without persistence may crash and come back, and
-/// servers that are new take part one ttl after their start. Persistence and eviction: a server that drops keys while it runs
-/// (`FLUSHALL`, a `maxmemory-policy` other than `noeviction`) is not noticed.
+/// A server that has been up for less than the [longest ttl](Self::longest_ttl) may have lost claims that are still
+/// valid. It is *quarantined*: it answers, but grants nothing until then. So a server without persistence may crash
+/// and come back, and new servers take part one ttl after their start. The lock cannot detect a server that drops
+/// keys while it runs (`FLUSHALL`, a `maxmemory-policy` other than `noeviction`).
 ///
 /// # How it works
 ///
-/// Each attempt makes a new claim and asks all servers at once, each for at most a tenth of the ttl. It proposes one fencing token
-/// to all of them, a little ahead of their clocks as far as the client has seen them. When a majority has given the same token, that is
-/// the lock's, after one round trip. Otherwise the largest token of a majority is written back to the others, where the claim still
-/// holds. When a majority has it, and the time that all this took leaves something of the ttl, the lock is held. Otherwise the claim
-/// leaves every server, also those that did not answer, and the next attempt follows after a random pause. Each server's part is
-/// renewed by its own client when a third of the ttl has passed; the lease lasts as long as the parts of a majority.
+/// Each attempt makes a new claim and asks all servers at once, each for at most a tenth of the ttl. It proposes one
+/// fencing token to all of them, a little ahead of their clocks as far as the client knows them. When a majority
+/// gives the same token, that is the lock's token, after one round trip. Otherwise the largest token of the majority
+/// is written back to the other servers where the claim still holds. The lock is held when a majority has that token
+/// and some of the ttl is left. Otherwise the claim is released on every server, including those that did not answer,
+/// and the next attempt follows after a random pause. The client of each server renews that server's part after a
+/// third of the ttl. The lease lasts while the parts of a majority do.
 ///
 /// # Examples
 ///
@@ -64,51 +66,58 @@ use protocol::RedlockProtocol;
 ///
 /// # What this lock does not promise
 ///
-/// Martin Kleppmann ("How to do distributed locking", 2016) said of Redlock: it has no fencing tokens, so a client that is
-/// paused for longer than its lease writes after the next one has. He saw no simple way to add them: a counter on one server
-/// fails with it, and counters on several go out of step, so it would likely take consensus. And its *safety* rests on timing,
-/// on bounded delays, bounded pauses and clocks that do not jump, where an algorithm should lose no more than liveness when
-/// timing fails. His advice: for efficiency a single server, for correctness a consensus system such as ZooKeeper, or at least
-/// a database with transactions, and fencing tokens that the resource checks.
+/// Martin Kleppmann ("How to do distributed locking", 2016) criticised Redlock. It has no fencing tokens, so a client
+/// that is paused for longer than its lease writes after the next holder has. He saw no simple way to add them: a
+/// counter on one server fails with that server, and counters on several servers get out of step, so it would likely
+/// take consensus. And its *safety* depends on timing: on bounded delays, bounded pauses and clocks that do not jump.
+/// An algorithm should lose only liveness when timing fails. His advice: for efficiency use a single server; for
+/// correctness use a consensus system such as ZooKeeper, or at least a database with transactions, and fencing tokens
+/// that the resource checks.
 ///
-/// Salvatore Sanfilippo ("Is Redlock safe?", 2016) answered: the time is looked at again after the majority was reached, so
-/// delays and pauses before that make an attempt fail and not unsafe; a pause behind it is the trouble of every lock that
-/// expires by itself, whoever keeps it. The clocks need not agree, only count time with a bounded error, which careful
-/// administration gives. A resource that refuses smaller tokens is a linearizable store already, and then the lock's random
-/// value serves as well, by compare-and-set. He agreed that the time should come from a monotonic clock.
+/// Salvatore Sanfilippo ("Is Redlock safe?", 2016) answered. The client checks the time again after it has reached
+/// the majority, so earlier delays and pauses make an attempt fail, and do not make it unsafe; a pause after that
+/// check is a problem of every lock that expires by itself. The clocks need not agree: they must only measure time
+/// with a bounded error, which careful administration gives. A resource that refuses smaller tokens is already a
+/// linearizable store, and then the lock's random value serves as well, with compare-and-set. He agreed that the time
+/// should come from a monotonic clock.
 ///
-/// What follows for this implementation:
+/// For this implementation that means:
 ///
-/// - **It does give fencing tokens**, which increase from holder to holder, also with server clocks that are apart. A resource
-///   that refuses a token smaller than one it has seen is safe from paused holders. One that cannot is not. What keeps the
-///   servers' counters in step is the claim: a majority has given the token with the grant, or has taken it back where the claim
-///   still holds. Any two majorities share a server, on which the claim that came later draws a larger token.
-///   So it is data and not timing that orders tokens: when a clock jumps and two believe, their tokens are still in order.
-/// - **A server that loses its data forgets its tokens**, and begins again with its clock. Tokens increase even then as long as
-///   it was lost by a restart and the servers' clocks are no further apart than half the longest ttl. It stays out for the
-///   whole of that.
-/// - **Exclusion does rest on timing.** No server's clock may run faster, or be stepped forward, by more than the margin (1 % of
-///   the ttl + 5 ms) within one lease. If the clocks of a majority do, or a clock of one server that others depend on for their
-///   majority, two holders may believe. For how long a server has been up it knows by its clock, too: a machine that is started
-///   with a wrong time and then set forward comes back too early. Set the clock before the server starts, and let it be slewed.
-/// - **It looks at the time after everything that takes time**, also after the tokens are written back, by a clock of the client
-///   that neither steps nor stops while the machine sleeps; the servers count by their wall clocks. What happens between the
-///   last look and your write is not covered.
-/// - **It survives fewer losses while it is held than before.** Servers that did not answer in time when it was acquired take no
-///   part until the next acquisition. [`Lease::valid_parts`](lockkeeper_core::Lease::valid_parts) tells how many do.
-/// - **Fairness, re-entry, reading beside one another.** Use the locks that have them, on one server. Rivals that ask at the same
-///   moment may all fail, and ask again.
-/// - **Revoking** by one client's `revoke` concerns that server's part. The lease is lost when a majority of parts was revoked.
+/// - **It does give fencing tokens.** They increase from holder to holder, even if the servers' clocks differ. A
+///   resource that refuses a token smaller than one it has seen is safe from paused holders; any other resource is
+///   not. The claim keeps the servers' counters in step: a majority has either given the token with the grant, or
+///   accepted it by write-back while the claim still held. Any two majorities share a server, and on that server the
+///   later claim draws a larger token. So data, not timing, orders the tokens: even if a clock jumps and two holders
+///   are valid at once, their tokens are in order.
+/// - **A server that loses its data forgets its tokens**, and starts again from its clock. Tokens still increase if
+///   the data was lost by a restart and the servers' clocks differ by at most half the longest ttl. The server is
+///   quarantined for the whole longest ttl.
+/// - **Exclusion does depend on timing.** No server's clock may run faster, or be stepped forward, by more than the
+///   margin (1 % of the ttl + 5 ms) within one lease. If the clocks of a majority do, or the clock of one server that
+///   others need for their majority, two holders may be valid at once. A server also uses its clock to know how long
+///   it has been up: a machine that starts with a wrong time, which is then set forward, takes part too early. Set
+///   the clock before the server starts, and slew it afterwards.
+/// - **It checks the time after every step that takes time**, including the write-back of tokens, with a clock of the
+///   client that neither steps nor stops while the machine sleeps; the servers use their wall clocks. What happens
+///   between the last check and your write is not covered.
+/// - **A held lock survives fewer failures than a new acquisition.** Servers that did not answer in time when the
+///   lock was acquired take no part until the next acquisition.
+///   [`Lease::valid_parts`](lockkeeper_core::Lease::valid_parts) returns how many servers take part.
+/// - **Fairness, re-entry, shared reading.** Use the locks that have them, on one server. Callers that ask at the
+///   same moment may all fail, and try again.
+/// - **Revocation by one call.** `revoke` through one client affects only that server's part. The lease is lost when
+///   a majority of parts has been revoked.
 #[derive(Clone)]
 pub struct Redlock(Majority);
 
 impl Redlock {
-    /// The lock called `name` on the servers of these clients, each of which counts as one. Nothing is sent.
+    /// Creates a handle to the lock called `name` on the servers of these clients, each of which counts as one
+    /// server. Nothing is sent.
     ///
     /// # Errors
     ///
-    /// [`Config`](lockkeeper_core::Error::Config) unless there is an odd number of clients, three or more, all of them
-    /// different; and for a bad name.
+    /// [`Config`](lockkeeper_core::Error::Config) unless there is an odd number of at least three clients, all of
+    /// them different; and for an invalid name.
     ///
     /// # Examples
     ///
@@ -129,8 +138,8 @@ impl Redlock {
         Majority::new(clients, name, RedlockProtocol::new).map(Self)
     }
 
-    /// The longest ttl that **any** process uses for **any** Redlock on these servers (default: the longest of the clients' own).
-    /// For so long a server that was started again stays out. It must be the same in every process.
+    /// Sets the longest ttl that **any** process uses for **any** Redlock on these servers (default: the longest of
+    /// the clients' own). A restarted server is quarantined for that long. It must be the same in every process.
     ///
     /// # Examples
     ///
@@ -156,23 +165,24 @@ impl Redlock {
         Self(self.0.longest_ttl(longest, RedlockProtocol::new))
     }
 
-    /// Acquires, waiting for as long as it takes unless told otherwise.
+    /// Acquires the lock, waiting without a time limit unless you set one.
     ///
-    /// When it returns `Ok`, this claim is the only holder by a majority of the servers, and its lease is renewed as long as the
-    /// guard lives.
+    /// When it returns `Ok`, this claim is the only one that holds a majority of the servers, and its lease is
+    /// renewed while the guard lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend), which names the servers and says what each failed with, if no majority
-    /// answers for one ttl or until the wait is over, or if the servers are too slow for the ttl;
-    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else on so many servers that no majority is
-    /// left; [`Config`](lockkeeper_core::Error::Config) for a bad ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`Backend`](lockkeeper_core::Error::Backend), which names each server and its failure, if no majority answers
+    /// for one ttl or until the time limit, or if the servers are too slow for the ttl;
+    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else on so many servers that no
+    /// majority is left; [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the claim up on every server, also where it had been granted unseen.
+    /// Cancel safe: dropping the future gives up the claim on every server, and releases it where it was granted
+    /// without your code seeing it.
     ///
     /// # Examples
     ///
@@ -196,13 +206,14 @@ impl Redlock {
         Acquire::new(self.0.clone())
     }
 
-    /// Acquires if a majority of the servers grants now. `None` if others hold, or if rivals asked at the same moment and
-    /// nobody got a majority.
+    /// Acquires the lock if a majority of the servers grants it now. Returns `None` if others hold it, or if several
+    /// callers asked at the same moment and none got a majority.
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that being held is no error. If no majority answers, all are asked once more,
-    /// and then the error names those that did not: with dead servers at once, with silent ones after a tenth of the ttl.
+    /// As for [`acquire`](Self::acquire), except that a held lock is not an error. If no majority answers, all
+    /// servers are asked once more, and then the error names those that did not answer: at once if they are down,
+    /// after a tenth of the ttl if they are silent.
     ///
     /// # Cancel safety
     ///
@@ -230,8 +241,8 @@ impl Redlock {
     }
 }
 
-/// The protocol of a Redlock called `name` on one of its servers. Not for users: the engine's part is missing. The exhaustive
-/// search drives it by itself, so that it tests this object and not a copy of it.
+/// The protocol of a Redlock called `name` on one of its servers. Not for users: it lacks the engine. The exhaustive
+/// search drives it itself, so that it tests this object and not a copy of it.
 #[doc(hidden)]
 #[must_use]
 pub fn protocol(name: Name, longest: Duration) -> Arc<dyn Protocol> {
@@ -253,10 +264,11 @@ impl fmt::Debug for Redlock {
 }
 
 lockkeeper_core::guard! {
-    /// A held [`Redlock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which has a part for each server that granted.
+    /// A held [`Redlock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which has a part for each server
+    /// that granted the lock.
     ///
-    /// When [`release`](Self::release) returns `Ok`, a majority has confirmed it. Servers that have not answered by then are told
-    /// in the background, and free by the end of the ttl in any case.
+    /// When [`release`](Self::release) returns `Ok`, a majority has confirmed it. Servers that have not answered by
+    /// then are released in the background; their parts expire by the end of the ttl in any case.
     ///
     /// # Examples
     ///

@@ -11,14 +11,14 @@ const KIND: Kind = Kind::new("redlock");
 
 /// The keys and scripts of one server of a Redlock: one string key with the value of the holder's claim.
 ///
-/// The Redlocks of other libraries write a string under the name itself to each of their servers, so with an empty namespace
-/// they exclude one another.
+/// The Redlocks of other libraries write a string under the name itself on each server. So with an empty namespace
+/// these locks and ours exclude each other.
 #[derive(Debug)]
 pub(crate) struct RedlockProtocol {
     name: Name,
-    /// Of a single lock of this kind, for all but its acquisition.
+    /// The protocol of a single lock of this kind, used for everything except acquiring.
     plain: LockProtocol,
-    /// The longest ttl that anybody uses: for so long a server that was started again grants nothing.
+    /// The longest ttl in use: for that long a restarted server grants nothing.
     longest: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One holder at a time, whose own nested calls get in again.
+//! One holder at a time, whose own nested calls are granted the lock again.
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::ReentrantLock`.
 
@@ -12,23 +12,24 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcqu
 #[cfg(doc)]
 use lockkeeper_core::{Lease, Owner};
 
-/// A lock with one owner at a time, who may hold it several times over.
+/// A lock with one owner at a time, which may hold it several times.
 ///
 /// # Which lock should I use?
 ///
-/// This one if a method that holds a lock calls another that takes the same lock. If nothing nests, a mutex is cheaper:
-/// it costs the same round trips, and the server less work.
+/// Use this one if a method that holds the lock calls another method that acquires the same lock. If nothing nests, a
+/// mutex is cheaper: it costs the same round trips, but less work on the server.
 ///
 /// # How it works
 ///
-/// A holder is an [`Owner`], not a task and not a thread: make one with [`Client::new_owner`] and hand it to whoever acts
-/// for the same holder, in another process too (it can be written as text). Each acquisition is a claim with a lease of
-/// its own, so a short inner lease never shortens the outer one, and one that is not renewed ends by itself while the
-/// owner's others live on. The lock is free when the last claim has left or ended. All claims of one hold share one fencing
-/// token.
+/// A holder is an [`Owner`], not a task or a thread. Make one with [`Client::new_owner`] and pass it to all code that
+/// acts for the same holder, even in another process: an owner can be written as text. Each acquisition is a claim
+/// with its own lease, so a short inner lease never shortens the outer one, and a lease that is not renewed ends by
+/// itself while the owner's other leases continue. The lock is free when the last claim has been released or has
+/// expired. All claims of one hold share one fencing token.
 ///
-/// An owner that holds gets in at once, unless its hold was revoked: then nobody gets in, not even it, until its guards
-/// are gone or their leases end. So run the outer work in `guard.run(…)`, which stops a nested call too.
+/// An owner that holds the lock is granted it again at once, unless its hold was revoked: then nobody is granted the
+/// lock, not even its owner, until its guards are gone or their leases end. So run the outer work in `guard.run(…)`,
+/// which also stops a nested call.
 ///
 /// # Examples
 ///
@@ -52,40 +53,45 @@ use lockkeeper_core::{Lease, Owner};
 ///
 /// # What this lock does not promise
 ///
-/// - **Exclusion among those who share an owner.** Two tasks with the same owner are the same holder and run side by side.
-/// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
-///   resource that checks fencing tokens closes this.
-/// - **A larger token than those before, for an owner whose former hold a failover brought back.** It gets in again with the
-///   token of then; a resource that checks tokens refuses it.
-/// - **Order.** Today waiters are served as they came, but for the empty namespace. Only the fair lock promises it.
+/// - **Exclusion among code that shares an owner.** Two tasks with the same owner are the same holder and run side by
+///   side.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
+///   only a resource that checks fencing tokens closes the gap.
+/// - **A larger token for an owner whose former hold came back through a failover.** The owner is granted the lock
+///   again with its old token; a resource that checks tokens refuses it.
+/// - **Order.** At present waiters are served in order of arrival, except in the empty namespace. Only the fair lock
+///   promises this.
 #[derive(Clone)]
 pub struct ReentrantLock(Target);
 
 impl ReentrantLock {
-    /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
+    /// Creates a handle to the lock called `name`. Nothing is sent; an invalid name is reported by the first
+    /// acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
         Self(Target::new(client, name, of_name))
     }
 
-    /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
+    /// Acquires the lock, for an [owner](Acquire::owner) of yours or for a new one, waiting without a time limit
+    /// unless you set one.
     ///
-    /// An owner that holds gets in at once, unless its hold was [revoked](Client::revoke): then nobody gets in, not even
-    /// it, until its guards are gone or their leases end. So run the outer work in [`guard.run(…)`](Lease::run), which
-    /// stops a nested call too.
+    /// An owner that holds the lock is granted it again at once, unless its hold was [revoked](Client::revoke): then
+    /// nobody is granted the lock, not even its owner, until its guards are gone or their leases end. So run the
+    /// outer work in [`guard.run(…)`](Lease::run), which also stops a nested call.
     ///
-    /// When it returns `Ok`, no other owner holds, and this claim's lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, no other owner holds the lock, and this claim's lease is renewed while its guard lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or
-    /// does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
-    /// is.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for the
+    /// time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something
+    /// else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives this claim up, also when it had been granted unseen. The owner's other
-    /// claims stay.
+    /// Cancel safe: dropping the future gives up this claim, and releases it if it was granted without your code
+    /// seeing it. The owner's other claims are not affected.
     ///
     /// # Examples
     ///
@@ -108,13 +114,14 @@ impl ReentrantLock {
         Acquire::new(self.0.clone())
     }
 
-    /// Acquires if the lock is free, or the [owner](Acquire::owner)'s own, now. `None` if it cannot be had now: another owner holds it,
-    /// this owner's hold was revoked, or the name is kept.
+    /// Acquires the lock if it is free now, or already held by the [owner](Acquire::owner). Returns `None` if another
+    /// owner holds it, if this owner's hold was revoked, or if the name is in its cooldown after a release
+    /// ([`min_hold`](Acquire::min_hold)).
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once
-    /// more and then reported.
+    /// As for [`acquire`](Self::acquire), except that a held lock is not an error. If the server does not answer, the
+    /// request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -127,15 +134,15 @@ impl ReentrantLock {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as one of several that are acquired together, by a `MultiLock`: for the owner of that acquisition,
-    /// or [one of its own](Target::owner).
+    /// This lock as a member of a `MultiLock`: for the owner of that acquisition, or [for an owner of its
+    /// own](Target::owner).
     pub fn target(&self) -> Target {
         self.0.clone()
     }
 }
 
-/// The protocol of a re-entrant lock called `name`. Not for users: the engine's part is missing. The exhaustive search and the
-/// simulator drive it by themselves, so that they test this object and not a copy of it.
+/// The protocol of a re-entrant lock called `name`. Not for users: it lacks the engine. The exhaustive search and the
+/// simulator drive it themselves, so that they test this object and not a copy of it.
 #[doc(hidden)]
 #[must_use]
 pub fn protocol(name: Name) -> Arc<dyn Protocol> {
@@ -168,24 +175,25 @@ impl fmt::Debug for ReentrantLock {
 }
 
 lockkeeper_core::guard! {
-    /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when the last
-    /// hold of its owner is gone.
+    /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when
+    /// the last hold of its owner has ended.
     pub struct ReentrantGuard: SingleServer;
 }
 
 impl ReentrantGuard {
-    /// Takes the lock once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires the lock once more for the same owner, without waiting. The new lease has the client's ttl and is
+    /// renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`ReentrantLock::acquire`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease
+    /// has ended, here or on the server; then no new hold exists. Otherwise as for [`ReentrantLock::acquire`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this guard is not affected.
     ///
     /// # Examples
     ///

@@ -5,18 +5,18 @@ use crate::RwLock;
 use crate::{reading, writing};
 
 lockkeeper_core::guard! {
-    /// One hold of a [`RwLock`] to read. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last one the next in the
-    /// queue hold.
+    /// One hold of a [`RwLock`] for reading. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last
+    /// hold ends, the next waiters in the queue become holders.
     pub struct ReadGuard: Queued, SingleServer;
 }
 
 lockkeeper_core::guard! {
-    /// One hold of a [`RwLock`] to write. Dereferences to its [`Lease`](lockkeeper_core::Lease). With the last one the next in the
-    /// queue hold.
+    /// One hold of a [`RwLock`] for writing. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last
+    /// hold ends, the next waiters in the queue become holders.
     pub struct WriteGuard: Queued, SingleServer;
 }
 
-/// What came of an upgrade.
+/// The outcome of an upgrade.
 ///
 /// # Examples
 ///
@@ -44,26 +44,28 @@ lockkeeper_core::guard! {
 #[must_use = "dropping a guard releases the lock"]
 #[expect(clippy::exhaustive_enums, reason = "there is no third way")]
 pub enum Upgrade {
-    /// Nobody else read: this guard writes.
+    /// There was no other reader: this guard writes.
     Write(WriteGuard),
-    /// Others read too: this guard goes on reading.
+    /// There are other readers: this guard continues to read.
     Busy(ReadGuard),
 }
 
 impl ReadGuard {
-    /// Reads once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires the lock for reading once more, for the same owner and without waiting. The new lease has the
+    /// client's ttl and is renewed.
     ///
-    /// When it returns `Ok`, both guards hold, with the same fencing token; or with another one under which this owner reads,
-    /// if it began one time of reading inside a write and another by a [downgrade](WriteGuard::downgrade) of that.
+    /// When it returns `Ok`, both guards hold, usually with the same fencing token. The tokens can differ if this
+    /// owner got one of its read holds inside a write, and another by a [downgrade](WriteGuard::downgrade) of that
+    /// write.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`RwLock::read`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease
+    /// has ended, here or on the server; then no new hold exists. Otherwise as for [`RwLock::read`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this guard is not affected.
     ///
     /// # Examples
     ///
@@ -86,23 +88,26 @@ impl ReadGuard {
         self.0.reenter().await.map(Self)
     }
 
-    /// Becomes a writer if this guard is the only one that reads, with nobody in between, past those who wait. Observers of
-    /// this guard's lease see it released then; the new guard has a lease and a larger fencing token of its own. Inside a write
-    /// of the same owner it becomes a writer beside that, with its token, whoever else of this owner reads.
+    /// Turns this guard into a write guard if it is the only reader. Nobody else gets the lock in between, and
+    /// waiters are passed. Observers see this guard's lease as released; the new guard has its own lease and a larger
+    /// fencing token. If the same owner also holds a write guard, the upgrade gives a second write guard beside it,
+    /// with the same token, even if this owner has other read guards.
     ///
-    /// While others read, among them guards of the same owner, it is [`Upgrade::Busy`], and this guard reads on. It does not
-    /// wait: two readers that waited to upgrade would wait for one another.
+    /// While there are other readers, including guards of the same owner, it returns [`Upgrade::Busy`], and this
+    /// guard continues to read. It does not wait: two readers that both waited to upgrade would wait for each other
+    /// for ever.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server; [`Backend`](lockkeeper_core::Error::Backend) if the
-    /// server refuses, does not answer within the client's release timeout, or says that others read only after a request without
-    /// answer, which may still come through; [`Closed`](lockkeeper_core::Error::Closed) if the client is.
-    /// Nothing is held then: what the server may still hold is released in the background.
+    /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer within the client's
+    /// release timeout, or reports other readers only after an earlier request got no answer and may still be
+    /// executed; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed. After an error nothing is held:
+    /// what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future lets go of both, the old hold and the new one.
+    /// Cancel safe: dropping the future gives up both the old hold and the new one.
     ///
     /// # Examples
     ///
@@ -124,7 +129,8 @@ impl ReadGuard {
     /// # }
     /// ```
     pub async fn try_upgrade(self) -> Result<Upgrade> {
-        // Whoever is to write excludes whomever a reader does: as long as either is on the server nobody comes in.
+        // A writer excludes everybody that a reader excludes: while either claim is on the server, nobody else is
+        // granted the lock.
         Ok(match self.0.convert(writing, true).await? {
             Converted::Done(hold) => Upgrade::Write(WriteGuard(hold)),
             Converted::Refused(hold) => Upgrade::Busy(Self(hold)),
@@ -133,18 +139,19 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Writes once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires the lock for writing once more, for the same owner and without waiting. The new lease has the
+    /// client's ttl and is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`RwLock::read`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease
+    /// has ended, here or on the server; then no new hold exists. Otherwise as for [`RwLock::read`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this guard is not affected.
     ///
     /// # Examples
     ///
@@ -165,19 +172,20 @@ impl WriteGuard {
         self.0.reenter().await.map(Self)
     }
 
-    /// Reads inside this write, for the same owner and without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires the lock for reading inside this write, for the same owner and without waiting. The new lease has the
+    /// client's ttl and is renewed.
     ///
-    /// When it returns `Ok`, both guards hold, with the same fencing token. If this guard is released first, the other reads
-    /// on.
+    /// When it returns `Ok`, both guards hold, with the same fencing token. If this guard is released first, the read
+    /// guard keeps its hold.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`RwLock::read`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease
+    /// has ended, here or on the server; then no new hold exists. Otherwise as for [`RwLock::read`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this guard stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this guard is not affected.
     ///
     /// # Examples
     ///
@@ -199,20 +207,21 @@ impl WriteGuard {
         again.map(ReadGuard)
     }
 
-    /// Becomes a reader, with nobody in between. The readers in front of the queue come in with it, the writer behind them does
-    /// not. Observers of this guard's lease see it released; the new guard has a lease and a larger fencing token of its own,
-    /// which those who read with it share. If the same owner writes by another guard too, it goes on writing, and the new
-    /// guard reads inside that write, with its token.
+    /// Turns this guard into a read guard; nobody else gets the lock in between. Readers at the front of the queue
+    /// are granted the lock with it, up to the first writer. Observers see this guard's lease as released; the new
+    /// guard has its own lease and a larger fencing token, which the readers beside it share. If the same owner holds
+    /// another write guard, that one continues to write, and the new guard reads inside that write, with its token.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server; [`Backend`](lockkeeper_core::Error::Backend) if the
-    /// server refuses, or does not answer within the client's release timeout; [`Closed`](lockkeeper_core::Error::Closed) if the client is.
-    /// Nothing is held then: what the server may still hold is released in the background.
+    /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server;
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer within the client's
+    /// release timeout; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed. After an error nothing is
+    /// held: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future lets go of both, the old hold and the new one.
+    /// Cancel safe: dropping the future gives up both the old hold and the new one.
     ///
     /// # Examples
     ///

@@ -14,14 +14,14 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Owner, Plan, Result, Target, 
 
 pub use guard::{ReadGuard, Upgrade, WriteGuard};
 
-/// What readers of a lock called `name` ask and how they read the answers: for models of the lock that drive the same
-/// protocol.
+/// The protocol of readers of a lock called `name`: its requests and how it reads the replies. For models of the lock
+/// that drive the same protocol.
 #[doc(hidden)]
 pub fn read_protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(reading(name))
 }
 
-/// The same for writers.
+/// The protocol of writers of a lock called `name`, for the same models.
 #[doc(hidden)]
 pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(writing(name))
@@ -42,30 +42,32 @@ const fn of_name(name: Name) -> LockProtocol {
     lock.reentrant().queueing()
 }
 
-/// A lock that many may hold to read, or one to write, who get in by the order of asking.
+/// A lock that many may hold for reading or one for writing, granted in the order in which it was requested.
 ///
 /// # Which lock should I use?
 ///
-/// This one if most who hold only look, and looking takes long enough that they should not wait for one another. If every
-/// holder changes something, a [`FairLock`] or a [`Mutex`] is cheaper.
+/// Use this one if most holders only read, and reading takes long enough that readers should not wait for each other.
+/// If every holder changes something, a [`FairLock`] or a [`Mutex`] is cheaper.
 ///
 /// [`FairLock`]: https://docs.rs/lockkeeper
 /// [`Mutex`]: https://docs.rs/lockkeeper
 ///
 /// # How it works
 ///
-/// Readers and writers stand in one queue on the server, as those of a fair lock do. When nobody writes, the readers in front
-/// of it are let in together, up to the first writer; a reader that comes later waits behind that writer. So neither waits
-/// for more than those who were there before it. The script by which the last holder leaves lets the next in, and a message
-/// tells each of them. Every reader has a lease of its own, so one that dies holds a writer up for its own ttl only.
+/// Readers and writers wait in one queue on the server, as in a fair lock. When nobody writes, the readers at the
+/// front are granted the lock together, up to the first writer; a reader that arrives later waits behind that writer.
+/// So both readers and writers wait only for those that were there before them. The script that releases the last
+/// hold grants the lock to the next waiters, and a message tells each of them. Every reader has its own lease, so a
+/// reader that dies delays a writer only by its own ttl.
 ///
-/// An owner that writes gets in again in either mode, one that reads gets in again to read, both past the queue. One that reads
-/// and asks to write would wait for itself: that is [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) at once. A guard can change
-/// its mode with nobody in between: [`WriteGuard::downgrade`], [`ReadGuard::try_upgrade`].
+/// An owner that writes is granted the lock again in either mode, and one that reads is granted it again for reading,
+/// both ahead of the queue. An owner that reads and asks to write would wait for itself, and so gets
+/// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) at once. A guard can change its mode with nobody in
+/// between: [`WriteGuard::downgrade`], [`ReadGuard::try_upgrade`].
 ///
-/// Each write has a fencing token of its own, and so has each time of reading: the first reader after a write draws it, and
-/// those who join share it. A resource that refuses smaller tokens refuses a writer that wakes up after others have read, and
-/// what a late reader would write back.
+/// Each write has its own fencing token. Readers that hold together share one, which the first reader after a write
+/// draws. A resource that refuses smaller tokens refuses a writer that wakes up after others have read, and a late
+/// reader that writes back what it read.
 ///
 /// # Examples
 ///
@@ -93,15 +95,17 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// # What this lock does not promise
 ///
-/// - **Order before the server, a place for the dead, an instant after a death.** As for a fair lock: first is who is heard
-///   first, a waiter that is silent for one waiter ttl loses its place, and the end of a lease without a word is noticed a
-///   third of that time later at most.
-/// - **That all readers start at once.** Those in front of the queue are let in 128 at a time, one script after the other.
-/// - **Upgrades without end.** Two readers that both upgrade refuse one another. One of them has to let go.
-/// - **A larger token than those before, for who joins readers that a failover brought back.** They share the token of then,
-///   below that of a writer whom the new primary has not heard of; a resource that checks tokens refuses it.
-/// - **Exclusion when the server loses data, or between the last check and the write.** As for every lease; only a
-///   resource that checks fencing tokens closes this.
+/// - **Order before requests reach the server, a place for silent waiters, immediate hand-over after a crash.** As
+///   for a fair lock: the queue order is the order of arrival at the server; a waiter that is silent for one waiter
+///   ttl loses its place; and a lease that expires is noticed at most a third of that time later.
+/// - **That all readers start at once.** Readers at the front of the queue are granted the lock 128 at a time, one
+///   script after the other.
+/// - **That two readers can both upgrade.** Two readers that both try to upgrade block each other. One of them has to
+///   release.
+/// - **A larger token for readers that join a hold which came back through a failover.** They share its old token,
+///   which is smaller than that of a writer unknown to the new primary; a resource that checks tokens refuses it.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
+///   only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
 pub struct RwLock {
     read: Target,
@@ -109,30 +113,34 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    /// The lock called `name`. Nothing is sent; a bad name is reported by the first acquisition.
+    /// Creates a handle to the lock called `name`. Nothing is sent; an invalid name is reported by the first
+    /// acquisition.
     pub fn new(client: &Client, name: &str) -> Self {
         let read = Target::new(client, name, reading);
         let write = read.by(writing);
         Self { read, write }
     }
 
-    /// Acquires to read, together with others, waiting in the queue for as long as it takes unless told otherwise. With an
-    /// [owner](lockkeeper_core::Acquire::owner) that reads or writes already it gets in at once.
+    /// Acquires the lock for reading, together with other readers, waiting in the queue without a time limit unless
+    /// you set one. With an [owner](lockkeeper_core::Acquire::owner) that already reads or writes it is granted at
+    /// once.
     ///
-    /// When it returns `Ok`, no other owner writes, every writer that asked before was served or has gone, and this claim's
-    /// lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, no other owner writes, every earlier writer has been served or has stopped waiting, and
+    /// this claim's lease is renewed while its guard lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`QueueFull`](lockkeeper_core::Error::QueueFull) if a
-    /// [bound](lockkeeper_core::Acquire::max_queue) was set and is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses,
-    /// or does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
-    /// is.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
+    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
+    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
+    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is
+    /// sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the place in the queue up, also when the claim had been granted unseen.
+    /// Cancel safe: dropping the future withdraws the claim from the queue, and releases it if it was granted without
+    /// your code seeing it.
     ///
     /// # Examples
     ///
@@ -141,11 +149,11 @@ impl RwLock {
         Acquire::new(self.read.clone())
     }
 
-    /// Acquires to write, alone, waiting in the queue for as long as it takes unless told otherwise. With an
-    /// [owner](lockkeeper_core::Acquire::owner) that writes already it gets in at once.
+    /// Acquires the lock for writing, alone, waiting in the queue without a time limit unless you set one. With an
+    /// [owner](lockkeeper_core::Acquire::owner) that already writes it is granted at once.
     ///
-    /// When it returns `Ok`, no other owner reads or writes, everybody who asked before was served or has gone, and this
-    /// claim's lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, no other owner reads or writes, every earlier waiter has been served or has stopped
+    /// waiting, and this claim's lease is renewed while its guard lives.
     ///
     /// # Errors
     ///
@@ -178,13 +186,14 @@ impl RwLock {
         Acquire::new(self.write.clone())
     }
 
-    /// Acquires to read if nobody else writes or waits now, or if the [owner](lockkeeper_core::TryAcquire::owner) reads or writes; `None`
-    /// otherwise. It passes nobody.
+    /// Acquires the lock for reading if no other owner writes and nobody waits, or if the
+    /// [owner](lockkeeper_core::TryAcquire::owner) already reads or writes; otherwise returns `None`. It never passes
+    /// a waiter.
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read), except that being kept out is no error. A server that does not answer is asked once more
-    /// and then reported.
+    /// As for [`read`](Self::read), except that an unavailable lock is not an error. If the server does not answer,
+    /// the request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -209,8 +218,8 @@ impl RwLock {
         Acquire::new(self.read.clone())
     }
 
-    /// Acquires to write if nobody else holds or waits now, or if the [owner](lockkeeper_core::TryAcquire::owner) writes; `None`
-    /// otherwise.
+    /// Acquires the lock for writing if nobody else holds it or waits for it, or if the
+    /// [owner](lockkeeper_core::TryAcquire::owner) already writes; otherwise returns `None`.
     ///
     /// # Errors
     ///
@@ -227,24 +236,25 @@ impl RwLock {
         Acquire::new(self.write.clone())
     }
 
-    /// This lock, to be read, as a lock of its own: for code that is generic over kinds, or one of several that are acquired
-    /// together, by a `MultiLock`.
+    /// The reading side of this lock as a lock of its own: for code that is generic over kinds, or as a member of a
+    /// `MultiLock`.
     pub fn reader(&self) -> Reader {
         Reader(self.read.clone())
     }
 
-    /// This lock, to be written, as a lock of its own. Otherwise as [`reader`](Self::reader).
+    /// The writing side of this lock as a lock of its own. Otherwise like [`reader`](Self::reader).
     pub fn writer(&self) -> Writer {
         Writer(self.write.clone())
     }
 
-    /// How many wait in the queue, in both modes and of all clients, when the server was asked. Waiters that have died count
-    /// until they are passed over.
+    /// Returns how many claims of all clients, in both modes, were in the queue when the server answered. Dead
+    /// waiters count until they are passed over.
     ///
     /// # Errors
     ///
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses or does not answer; [`Config`](lockkeeper_core::Error::Config) for a bad name;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses or does not answer;
+    /// [`Config`](lockkeeper_core::Error::Config) for an invalid name; [`Closed`](lockkeeper_core::Error::Closed) if
+    /// the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -269,8 +279,8 @@ impl RwLock {
         Ok(self.read.queue(None).await?.0)
     }
 
-    /// Where the first waiting acquisition of `owner` stands in the queue, 1 for the next; `None` if this client has none that
-    /// waits.
+    /// Returns the place of the first waiting acquisition of `owner` in the queue, counted from 1; `None` if this
+    /// client has none waiting.
     ///
     /// # Errors
     ///
@@ -294,12 +304,12 @@ impl fmt::Debug for RwLock {
     }
 }
 
-/// A [`RwLock`] to be read, as a lock of its own.
+/// The reading side of a [`RwLock`], as a lock of its own.
 #[derive(Clone)]
 pub struct Reader(Target);
 
 impl Reader {
-    /// As one of several that are acquired together, by a `MultiLock`.
+    /// This side of the lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }
@@ -325,12 +335,12 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// A [`RwLock`] to be written, as a lock of its own.
+/// The writing side of a [`RwLock`], as a lock of its own.
 #[derive(Clone)]
 pub struct Writer(Target);
 
 impl Writer {
-    /// As one of several that are acquired together, by a `MultiLock`.
+    /// This side of the lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }

@@ -1,4 +1,4 @@
-//! So many at a time, first come, first served, across all processes.
+//! At most N holders at a time, first come, first served, across all processes.
 //!
 //! Users depend on `lockkeeper`, which has this type as `lockkeeper::Semaphore`.
 
@@ -13,8 +13,8 @@ use lockkeeper_core::{
     Acquire, Client, Error, Lock, Name, Owner, Permits, Plan, Result, Target, TryAcquire,
 };
 
-/// What a semaphore called `name` asks for so many permits of so many, and how it reads the answers: for models of it that drive the
-/// same protocol.
+/// The protocol of a semaphore called `name`, for a claim of `permits` out of `limit`: its requests and how it reads
+/// the replies. For models of it that drive the same protocol.
 #[doc(hidden)]
 pub fn protocol(name: Name, permits: u32, limit: u32) -> Arc<dyn Protocol> {
     Arc::new(of_name(name, permits, limit, &Arc::default()))
@@ -25,26 +25,27 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
     semaphore.of_permits(permits, limit, heard)
 }
 
-/// A number of permits that are held at a time, by the order of asking.
+/// A limited number of permits, granted in the order in which they were requested.
 ///
 /// # Which lock should I use?
 ///
-/// This one if a few may work side by side, but no more: calls to an API that allows eight at a time, jobs on a database that
-/// bears four. With a limit of one it is a fair lock without re-entry.
+/// Use this one if only a limited number may work at the same time: calls to an API that allows eight at a time, or
+/// jobs on a database that can take four. With a limit of one it is a fair lock without re-entry.
 ///
 /// # How it works
 ///
-/// Each acquisition is a claim with a lease, a fencing token and a notice of its loss, as with every lock: when a process dies its
-/// permits are free at the end of their leases, and nobody has to count again. Who finds too few permits left stands in a queue
-/// on the server. Whoever releases lets in as many of those in front as fit, by one script, and tells their clients. A claim for
-/// many permits is not passed by smaller ones behind it.
+/// Each acquisition is a claim with a lease, a fencing token and a notice of its loss, as with every lock: when a
+/// process dies, its permits become free at the end of their leases, and no counter has to be corrected. A claim that
+/// finds too few permits waits in a queue on the server. The script that releases permits grants them to as many
+/// waiters at the front as fit, and notifies their clients. Smaller claims do not pass a large one at the front.
 ///
 /// # The limit
 ///
-/// Each client says the limit when it makes its `Semaphore`; as long as anybody holds or waits, the first one's stands on the
-/// server for all. A client that was given another one works by that, and says so once, in the log and to its
-/// [observer](lockkeeper_core::LeaseEvent::OtherLimit). [`set_limit`](Self::set_limit) changes it for all at once. When nobody
-/// holds and nobody waits, nothing of the semaphore is on the server, and the limit is that of whoever comes next.
+/// Each client gives a limit when it makes its `Semaphore`. While anybody holds or waits, the server stores the first
+/// client's limit, and it counts for everybody. A client that was given another limit follows the stored one, and
+/// reports that once, in the log and to its [observer](lockkeeper_core::LeaseEvent::OtherLimit).
+/// [`set_limit`](Self::set_limit) changes the stored limit. When nobody holds or waits, the server stores nothing of
+/// the semaphore, and the next client sets the limit again.
 ///
 /// # Examples
 ///
@@ -69,13 +70,14 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 ///
 /// # What this lock does not promise
 ///
-/// - **A rate.** It bounds how many work at a time, not how many begin in a second.
-/// - **Re-entry.** Each acquisition takes permits of its own. One that holds permits and waits for more of them waits for itself, if
-///   enough others do so too.
-/// - **An instant after a death.** The permits of a holder that crashes are taken until its lease ends, and those who wait are let in
-///   by their next sign of life, at most a third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later.
-/// - **The limit when the server loses data.** As for every lease: after a failover that lost grants, more may hold than the limit
-///   says, for up to one ttl.
+/// - **A rate.** It limits how many work at the same time, not how many start per second.
+/// - **Re-entry.** Each acquisition takes permits of its own. A holder that waits for more permits can wait for
+///   itself, if enough others do the same.
+/// - **Immediate hand-over after a crash.** The permits of a holder that crashes stay taken until its lease ends.
+///   Then the next heartbeat of a waiter grants them, at most a third of the [waiter
+///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later.
+/// - **The limit when the server loses data.** This is true of every lease: after a failover that lost grants, more
+///   permits than the limit may be held for up to one ttl.
 #[derive(Clone)]
 pub struct Semaphore {
     target: Target,
@@ -84,8 +86,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// The semaphore called `name`, of which claims take one permit each of `limit`. Nothing is sent; a bad name and a limit of
-    /// zero are reported by the first acquisition.
+    /// Creates a handle to the semaphore called `name` with this limit; each acquisition takes one permit. Nothing is
+    /// sent; an invalid name or a limit of zero is reported by the first acquisition.
     pub fn new(client: &Client, name: &str, limit: u32) -> Self {
         let heard = Arc::default();
         let protocol = |name| match limit {
@@ -100,8 +102,8 @@ impl Semaphore {
         }
     }
 
-    /// The same semaphore, of which claims take so many permits each. None, or more than the limit, is reported by the first
-    /// acquisition.
+    /// Returns the same semaphore with acquisitions that take this many permits. Zero, or more than the limit, is
+    /// reported by the first acquisition.
     ///
     /// # Examples
     ///
@@ -136,23 +138,25 @@ impl Semaphore {
         }
     }
 
-    /// Acquires its permits, waiting in the queue for as long as it takes unless told otherwise.
+    /// Acquires the permits, waiting in the queue without a time limit unless you set one.
     ///
-    /// When it returns `Ok`, everybody who asked before was served or has gone, all who hold do not have more permits than the limit,
-    /// and this claim's lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, every earlier waiter has been served or has stopped waiting, no more permits are held
+    /// than the limit allows, and this claim's lease is renewed while its guard lives.
     ///
     /// # Errors
     ///
-    /// [`OverLimit`](lockkeeper_core::Error::OverLimit) if on the server a lower limit stands than it asks permits of;
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`QueueFull`](lockkeeper_core::Error::QueueFull) if a
-    /// [bound](lockkeeper_core::Acquire::max_queue) was set and is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses,
-    /// or does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-    /// [`Config`](lockkeeper_core::Error::Config) for a bad name, ttl, limit or number of permits, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+    /// [`OverLimit`](lockkeeper_core::Error::OverLimit) if the limit on the server is lower than the number of
+    /// permits asked for; [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
+    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
+    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
+    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name, ttl, limit or number of
+    /// permits, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the place in the queue up, also when the claim had been granted unseen.
+    /// Cancel safe: dropping the future withdraws the claim from the queue, and releases it if it was granted without
+    /// your code seeing it.
     ///
     /// # Examples
     ///
@@ -172,12 +176,12 @@ impl Semaphore {
         Acquire::new(self.target.clone())
     }
 
-    /// Acquires its permits if they are free now and nobody waits; `None` otherwise. It passes nobody.
+    /// Acquires the permits if enough are free and nobody waits; otherwise returns `None`. It never passes a waiter.
     ///
     /// # Errors
     ///
-    /// As for [`acquire`](Self::acquire), except that too few free permits are no error. A server that does not answer is asked once
-    /// more and then reported.
+    /// As for [`acquire`](Self::acquire), except that too few free permits are not an error. If the server does not
+    /// answer, the request is sent once more before the error is returned.
     ///
     /// # Cancel safety
     ///
@@ -202,8 +206,8 @@ impl Semaphore {
         Acquire::new(self.target.clone())
     }
 
-    /// How many permits nobody holds, by the limit that stands on the server. Those who wait are not counted: while there are any, a
-    /// newcomer gets none of them.
+    /// Returns how many permits are free under the limit on the server. Waiters are not considered: while there are
+    /// any, a newcomer gets none of these permits.
     ///
     /// # Errors
     ///
@@ -219,14 +223,16 @@ impl Semaphore {
         }))
     }
 
-    /// Lets there be so many permits from now on, for all who hold and wait, whatever limit their clients were given; false if nobody
-    /// does, and so nothing was changed: then the limit is that of whoever comes next.
+    /// Changes the limit for everybody who holds or waits, whatever limit their clients were given. Returns false if
+    /// nobody does: then nothing was changed, and the next client sets the limit.
     ///
-    /// Lowered, it takes nothing from those who hold: nobody else comes in until enough have left. A claim that waits for more permits
-    /// than there are now gets [`Error::OverLimit`] by its next sign of life. Raised, it lets in those in front of the queue at once.
+    /// A lower limit takes nothing from holders: nobody else is granted permits until enough are released. A claim
+    /// that waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher
+    /// limit lets in waiters at the front of the queue at once.
     ///
-    /// A new version of a program with another limit calls it when it starts, or else works by the old one as long as the old version
-    /// holds. This `Semaphore` goes on to say its own limit where it is the first to come.
+    /// Call it when a new version of a program, with another limit, starts. Otherwise the new version follows the old
+    /// limit while the old version holds permits. This `Semaphore` itself keeps its own limit, and uses it where it
+    /// is the first to acquire.
     ///
     /// # Errors
     ///
@@ -234,7 +240,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether the limit was changed.
+    /// If you drop the future, the limit may or may not have been changed.
     ///
     /// # Examples
     ///
@@ -260,12 +266,14 @@ impl Semaphore {
         Ok(self.target.permits(Some(limit)).await?.is_some())
     }
 
-    /// This semaphore, for so many permits, as one of several locks that are acquired together, by a `MultiLock`.
+    /// This semaphore, with its number of permits, as a member of a `MultiLock`, which acquires several locks
+    /// together.
     pub fn target(&self) -> Target {
         self.target.clone()
     }
 
-    /// How many permits there are on the server, how many are held and how many claims wait; `None` if nobody holds and nobody waits.
+    /// Returns the limit on the server, how many permits are held and how many claims wait; `None` if nobody holds or
+    /// waits.
     ///
     /// # Errors
     ///
@@ -278,7 +286,8 @@ impl Semaphore {
         self.target.permits(None).await
     }
 
-    /// Where the first waiting acquisition of `owner` by this client stands in the queue, counted from one; `None` if there is none.
+    /// Returns the place of the first waiting acquisition of `owner` by this client in the queue, counted from 1;
+    /// `None` if there is none.
     ///
     /// # Errors
     ///

@@ -1,11 +1,13 @@
-//! Distributed locks on Redis and Valkey whose holder always knows.
+//! Distributed locks on Redis and Valkey, whose holder knows when its lock is lost.
 //!
 //! - **The holder knows.** A lease ends for its holder before it can end on the server, with a reason.
-//! - **Every grant carries a fencing token**, so that what the lock protects can refuse a holder that woke up too late.
-//! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply, a request that arrives twice
-//!   hold nothing for longer than one ttl.
-//! - **One message hands over.** Waiters sleep until they are told; they look by themselves only when the holder's lease
-//!   has run out, and every 5 s as a safety net. In the queue of a [`FairLock`] the next waiter holds when it is told.
+//! - **Every grant carries a fencing token**, so that the protected resource can refuse a holder that woke up too
+//!   late.
+//! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply or a request that
+//!   arrives twice holds nothing for longer than one ttl.
+//! - **One message hands the lock over.** Waiters sleep in a queue on the server. The release makes the next one the
+//!   holder and tells it by one message. Heartbeats of the waiters find a lost message or the end of a crashed
+//!   holder's lease.
 //!
 //! # Ten lines
 //!
@@ -36,30 +38,30 @@
 //! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
-//! | a few at a time, but no more than so many | [`Semaphore`] |
-//! | exactly one of many instances in charge, all know which | [`Election`] |
-//! | this piece of work once, and its result for all who ask | [`Once`] |
-//! | wait until so many things have happened | [`Latch`] |
+//! | at most N holders at a time | [`Semaphore`] |
+//! | exactly one of many instances in charge, and everybody knows which | [`Election`] |
+//! | a piece of work once, and its result for everybody who asks | [`Once`] |
+//! | wait until N things have happened | [`Latch`] |
 //! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
 //!
 //! # What holds, and what does not
 //!
-//! With a single primary that loses no data and evicts nothing, and clocks that run at the same speed to within the margin
-//! (1 % of the ttl + 5 ms), there is at most one believed holder at any instant: under any crash, pause and cancellation of
-//! clients, and any loss, delay and repetition of messages.
+//! With a single primary that loses no data and evicts nothing, and clocks whose speeds differ by no more than the
+//! margin (1 % of the ttl + 5 ms), at most one holder is valid at any moment. This is true under any crash, pause and
+//! cancellation of clients, and any loss, delay and repetition of messages.
 //!
-//! - After a **failover** that lost the grant, two holders may believe for up to one ttl. A resource that checks
-//!   [fencing tokens](FencingToken) refuses the older one.
+//! - After a **failover** that lost the grant, two holders may both consider their leases valid for up to one ttl. A
+//!   resource that checks [fencing tokens](FencingToken) refuses the older one.
 //! - A process can **pause** between its last check and its write. Only fencing tokens help there.
 //! - A lease is **not a transaction**: what was written before the lease was lost stays written.
 //!
 //! # Asking for a lock back
 //!
-//! [`Client::inspect`] shows who holds a name of any kind, known by the [label](ClientBuilder::label) of their client.
-//! [`Client::revoke`] asks them to leave: their leases are lost for [`LossReason::Revoked`], and the lock is free when their
-//! guards are gone, at the latest when their leases end. [`Client::force_release`] waits for nobody and is unsafe for what
-//! the lock protects.
+//! [`Client::inspect`] shows who holds a name of any kind, with the [label](ClientBuilder::label) of each holder's
+//! client. [`Client::revoke`] asks the holders to release: their leases are lost with [`LossReason::Revoked`], and
+//! the lock is free when their guards are gone, or at the latest when their leases end. [`Client::force_release`]
+//! waits for nobody and is unsafe for whatever the lock protects.
 //!
 //! # Where it connects to
 //!
@@ -67,35 +69,36 @@
 //! |---|---|
 //! | `redis://[[user]:password@]host[:port][/database]` | one Redis or Valkey server |
 //! | `unix:///path/to/socket[?db=N&user=U&password=P]` | the same over a unix socket |
-//! | `redis-cluster://[[user]:password@]host[:port][,…]` | a cluster, by any of its nodes |
-//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service` | the primary that sentinels watch |
-//! | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` | the same through TLS, with the feature `tls` |
-//! | `memory://` | a fresh engine in this process: for trying out and for tests |
-//! | `memory://name` | an engine that all clients of this process share by name |
+//! | `redis-cluster://[[user]:password@]host[:port][,…]` | a cluster, given any of its nodes |
+//! | `redis-sentinel://[[user]:password@]host[:port][,…]/service` | the primary that the sentinels monitor |
+//! | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` | the same over TLS, with the feature `tls` |
+//! | `memory://` | a new in-process server: for trying out and for tests |
+//! | `memory://name` | an in-process server shared by all clients of this process that use the name |
 //!
-//! `?password-file=/path` stands in place of a password that changes. `RedisOptions::credentials` asks a provider, for tokens of
-//! IAM or Entra; `RedisOptions::connect_redis_rs` and `connect_fred` take over the settings of a client that the program has. What they connect is given to
-//! [`ClientBuilder::build`].
+//! Use `?password-file=/path` for a password that changes. `RedisOptions::credentials` takes a provider, for IAM or
+//! Entra tokens. `RedisOptions::connect_redis_rs` and `connect_fred` reuse the settings of a client that your program
+//! already has. Give the store that they return to [`ClientBuilder::build`].
 //!
 //! # Features
 //!
 //! | feature | what |
 //! |---|---|
-//! | `redis`, default | servers: all of the table but `memory://`, by the client library redis-rs |
-//! | `fred` | the same by the client library fred; with both, `RedisOptions::transport` chooses, and redis-rs is the default |
+//! | `redis`, default | all URLs of the table except `memory://`, over the client library redis-rs |
+//! | `fred` | the same over the client library fred; with both features, `RedisOptions::transport` chooses, and redis-rs is the default |
 //! | `memory`, default | `memory://`, whose Lua engine needs a C compiler |
-//! | `tls` | the schemes with `rediss`, by either library |
+//! | `tls` | the `rediss` schemes, with either library |
 //! | `serde` | results of a [`Once`] as JSON |
-//! | `redisson` | the module `redisson`: Redisson's locks, held and waited for together with Java services |
-//! | `metrics` | `Metrics`, an [`Observer`] that counts and measures by the crate `metrics`, for which most systems have an exporter |
+//! | `redisson` | the module `redisson`: Redisson's locks, shared with Java services |
+//! | `metrics` | `Metrics`, an [`Observer`] that reports through the crate `metrics`, for which exporters to most monitoring systems exist |
 //!
-//! A service that needs no C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
+//! Without a C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
 //!
 //! # Testing your own code
 //!
-//! On `memory://` leases run on tokio's time, so the clients of one engine belong on one runtime: give each test an engine of
-//! its own, or a name of its own. Faults, like an outage or a lost reply, are injected by [`memory::Faults`], and every error can be
-//! made ([`Error::timeout`] and the others). A test with `start_paused = true` lets an hour of leases pass at once:
+//! On `memory://` leases use tokio's clock, so all clients of one in-process server belong on one runtime: give each
+//! test its own server or its own name. [`memory::Faults`] injects faults such as an outage or a lost reply, and your
+//! test can construct every error ([`Error::timeout`] and the others). A test with `start_paused = true` lets hours
+//! of lease time pass at once:
 //!
 //! ```
 //! use std::time::Duration;
@@ -116,8 +119,8 @@
 
 mod url;
 
-/// The store behind `memory://`, for tests of your own code: what they may do to its server, and the faults that they may inject
-/// into a client.
+/// The store behind `memory://`, for tests of your own code: it lets a test change the server's state and inject
+/// faults into a client.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -142,7 +145,7 @@ pub mod memory {
     pub use lockkeeper_memory::{Faults, MemoryStore, Snapshot};
 }
 
-/// Redisson's locks, which Java services hold and wait for under the same names.
+/// Redisson's locks, shared with Java services that use the same names.
 ///
 /// ```
 /// use lockkeeper::redisson::RedissonLock;
@@ -188,7 +191,7 @@ pub use lockkeeper_rwlock::{ReadGuard, Reader, RwLock, Upgrade, WriteGuard, Writ
 pub use lockkeeper_semaphore::{Semaphore, SemaphoreGuard};
 pub use url::{connect, connect_later, connect_with};
 
-/// The page of this crate on a registry, whose program is tested.
+/// The README of this crate, so that its program is tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

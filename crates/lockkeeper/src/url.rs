@@ -3,18 +3,18 @@ use std::sync::Arc;
 use lockkeeper_core::store::Store;
 use lockkeeper_core::{Client, ClientBuilder, Error, Result};
 
-/// A client with default settings on the deployment that `url` names.
+/// Connects to the deployment that `url` names, with default settings.
 ///
-/// When it returns `Ok`, the server has answered and knows the user.
+/// When it returns `Ok`, the server has answered and has accepted the user.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a URL that cannot be one; [`Error::Backend`] if the server cannot be reached within 5 s or does
-/// not let this user in.
+/// [`Error::Config`] for an invalid URL; [`Error::Backend`] if the server cannot be reached within 5 s or rejects the
+/// user.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: a connection half made is given up.
+/// Cancel safe: a half-made connection is closed.
 ///
 /// # Examples
 ///
@@ -30,11 +30,11 @@ pub async fn connect(url: &str) -> Result<Client> {
     connect_with(url, Client::builder()).await
 }
 
-/// A client with settings of its own on the deployment that `url` names.
+/// Connects to the deployment that `url` names, with your own settings.
 ///
 /// # Errors
 ///
-/// As for [`connect`], and [`Error::Config`] if a setting cannot work.
+/// As for [`connect`], and [`Error::Config`] for an invalid setting.
 ///
 /// # Cancel safety
 ///
@@ -58,13 +58,15 @@ pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> 
     open(url, settings, false).await
 }
 
-/// A client of one server of several, which may be down: for a [`Redlock`](crate::Redlock), which works without some of them.
+/// Connects to one of several servers, which may be down: for a [`Redlock`](crate::Redlock), which works without a
+/// minority of them.
 ///
-/// When it returns `Ok`, the server has answered, or it was out of reach. Then requests fail until it answers.
+/// When it returns `Ok`, the server either has answered or could not be reached. If it could not be reached, requests
+/// fail until it answers.
 ///
 /// # Errors
 ///
-/// As for [`connect_with`], except that a server that is out of reach is no error.
+/// As for [`connect_with`], except that an unreachable server is not an error.
 ///
 /// # Cancel safety
 ///
@@ -116,7 +118,7 @@ fn in_memory(name: &str, settings: ClientBuilder) -> Result<Client> {
         "" => MemoryStore::new(),
         name => MemoryStore::shared(name),
     };
-    // There are no users, who could lack a right.
+    // The in-process server has no users, so no right can be missing.
     settings.build(Arc::new(engine))
 }
 

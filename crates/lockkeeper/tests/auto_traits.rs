@@ -1,4 +1,4 @@
-//! What may be sent to and shared between threads, for every public type: a change here breaks users.
+//! Which public types are `Send`, `Sync` and `Unpin`: a change here breaks users.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 

@@ -1,4 +1,5 @@
-//! What a URL needs that this program was built without is an error that names the feature. Built with few features by `cargo xtask prove`.
+//! A URL that needs a feature which this program was built without gives an error that names the feature.
+//! `cargo xtask prove` builds this test with few features.
 
 #![cfg(not(all(feature = "memory", feature = "tls", feature = "redis")))]
 

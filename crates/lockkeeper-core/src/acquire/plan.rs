@@ -107,7 +107,7 @@ impl Target {
         Ok(self.protocol()?.kind())
     }
 
-    /// Its kind and its mode, or the permits that are asked for.
+    /// Its kind and mode, or the number of permits it asks for.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ impl Stage {
     fn grants(&self) -> String {
         let seat = self.first();
         let mut channel = String::with_capacity(seat.protocol.name().main().len() + 64);
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(
             channel,
             "{}:{}",

@@ -67,7 +67,7 @@ pub enum Verdict {
     Waiting(u64),
     /// The server has more to do before it can tell: the same is to be asked again at once.
     More,
-    /// The queue holds as many as it may.
+    /// The queue is full, at this length.
     QueueFull(u64),
     /// The claim would wait for another one of its own owner, which has to be released first.
     WouldDeadlock,
@@ -92,12 +92,12 @@ pub enum Verdict {
     Cooldown {
         /// Whether the server let the word of it out.
         told: bool,
-        /// For how long.
+        /// The rest of the cooldown.
         left: Duration,
     },
     /// The claim was no longer on the server when it left.
     WasGone,
-    /// The name holds another kind's data.
+    /// The name holds data of another kind.
     WrongKind,
     /// No answer that this request can have.
     Unexpected,

@@ -1,4 +1,4 @@
-//! The settings of a client, as users give them.
+//! The settings of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::seam::observer::{Audience, Observer};
 use crate::seam::store::Store;
 use crate::words::error::{Error, Result};
 
-/// Settings for a new [`Client`]. Every one has a default that fits most services.
+/// Settings for a new [`Client`]. Each has a default that fits most services.
 ///
 /// # Examples
 ///
@@ -29,76 +29,79 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// What stands before every name, with a colon between (default `lockkeeper`). It has no colon and no brace itself, so that
-    /// no two namespaces share a key. Empty: names are keys as they are, as other libraries' locks have them, and may be those of
-    /// any namespace.
+    /// Sets the prefix of every name, with a colon after it (default `lockkeeper`). It may contain neither a colon
+    /// nor a brace, so that two namespaces never share a key. If it is empty, names are used as keys unchanged, as
+    /// other libraries' locks do, and can then collide with the keys of any namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// Length of a lease (default 30 s): how long a crashed holder keeps others out.
+    /// Sets the length of a lease (default 30 s), which is how long a crashed holder keeps others out.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// How long a waiter in a queue is taken to be alive after each sign of it (default 10 s); it gives one each third of it. A
-    /// waiter that died at the head of the queue keeps the others for so long.
+    /// Sets how long a waiter in a queue counts as alive after each of its heartbeats (default 10 s); it sends one
+    /// every third of this. A dead waiter at the head of the queue delays the others for that long.
     pub fn waiter_ttl(mut self, ttl: Duration) -> Self {
         self.settings.waiter_ttl = ttl;
         self
     }
 
-    /// A lease is renewed when about one `fraction`th of its ttl has passed, a little sooner together with others, and
-    /// twice as soon after a failure. From 2, or a lease would end before it is renewed, to 100 (default 3).
+    /// Sets which fraction of its ttl passes before a lease is renewed: about one `fraction`th (default 3, so a
+    /// third). Renewals that are sent together may go out a little sooner, and after a failure the next one is sent
+    /// twice as soon. From 2 (or a lease would end before it is renewed) to 100.
     pub fn renewal_fraction(mut self, fraction: u32) -> Self {
         self.settings.renewal_fraction = fraction;
         self
     }
 
-    /// How much earlier than on the server a lease ends for its holder (default 1 % of the ttl + 5 ms). It must cover
-    /// how much faster the server's clock may run than this machine's within one ttl.
+    /// Sets how much earlier a lease ends for its holder than on the server (default 1 % of the ttl + 5 ms). It must
+    /// cover how much faster than this machine's clock the server's clock may run within one ttl.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
     }
 
-    /// How long one request is waited for (default 2 s), never more than a sixth of the ttl.
+    /// Sets how long the client waits for the reply to one request (default 2 s); it never waits longer than a sixth
+    /// of the ttl.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.settings.request_timeout = timeout;
         self
     }
 
-    /// How long a release, and closing, wait for the server to confirm (default 5 s).
+    /// Sets how long a release, and closing the client, wait for the server to confirm (default 5 s).
     pub fn release_timeout(mut self, timeout: Duration) -> Self {
         self.settings.release_timeout = timeout;
         self
     }
 
-    /// How often a client asks for a name that another library holds and that somebody here waits for, a millisecond at least (default
-    /// 100 ms, and up to 50 ms more, so that clients do not ask together): that library wakes nobody when it releases. One of a
-    /// client's waiters asks for all of them. Names that Lockkeeper holds are not polled.
+    /// Sets how often the client polls a name that another library holds, at least 1 ms (default 100 ms, plus up to
+    /// 50 ms at random so that clients do not poll together). Polling is needed because that library wakes no waiter
+    /// when it releases. One of a client's waiters polls for all of them. Names that Lockkeeper holds are not polled.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.settings.poll_every = interval;
         self
     }
 
-    /// Listens to the server's keyspace notifications for a name of the empty namespace as long as somebody here waits for it
-    /// (default `false`), so that the release of another library wakes a waiter within a round trip, and so does the end of its lease.
+    /// Subscribes to the server's keyspace notifications for each name of the empty namespace that this client waits
+    /// for (default `false`). Then a release by another library, or the end of its lease, wakes a waiter within one
+    /// round trip.
     ///
-    /// The server must send them, `notify-keyspace-events Kgx`, and the client must be allowed to subscribe to
-    /// `__keyspace@<database>__:<name>`. Otherwise, in a cluster and in the embedded engine, this changes nothing:
-    /// [`poll_every`](Self::poll_every) goes on beside it.
+    /// The server must be configured to send them, `notify-keyspace-events Kgx`, and the client must be allowed to
+    /// subscribe to `__keyspace@<database>__:<name>`. Otherwise, in a cluster and on `memory://`, this has no effect.
+    /// [`poll_every`](Self::poll_every) continues in any case.
     pub fn keyspace_notifications(mut self, listens: bool) -> Self {
         self.settings.keyspace_notifications = listens;
         self
     }
 
-    /// Who the client is, for people who [inspect](Client::inspect) what it holds (default: the machine's name and the
-    /// number of the process, `host:pid`; none with a [`seed`](Self::seed)). At most 256 bytes; empty: no label. It is
-    /// written with the first grant and while the client holds, and stands on the server for ten minutes after the last
-    /// time.
+    /// Sets a label by which people recognise the client when they [inspect](Client::inspect) what it holds (default:
+    /// the host name and the process id, `host:pid`; no label with a [`seed`](Self::seed)). At most 256 bytes; empty
+    /// means no label. It is written with the first grant and again while the client holds, and expires on the server
+    /// ten minutes after the last write.
     ///
     /// # Examples
     ///
@@ -124,38 +127,39 @@ impl ClientBuilder {
         self
     }
 
-    /// The [label](Self::label) that the client will have, if any: for who makes its store, whose connections can bear it too.
+    /// Returns the [label](Self::label) that the client will have, if any. For code that makes the store, which can
+    /// give its connections the same label.
     pub fn client_label(&self) -> Option<Arc<str>> {
         self.settings.label()
     }
 
-    /// What the server, or cluster, behind this client is called, the same in every process and unlike every other. A multi-lock
-    /// over several of them is taken in the order of these names, whatever the order of its members: that is what keeps two
-    /// processes from waiting for one another for ever. Nothing else needs it.
+    /// Sets a name for the server or cluster behind this client: the same in every process, and different from all
+    /// others. A multi-lock over several servers acquires its members in the order of these names, whatever order
+    /// they are listed in, so that two processes never wait for each other for ever. Nothing else needs it.
     pub fn store_name(mut self, name: impl Into<String>) -> Self {
         self.settings.store_name = Some(name.into().into());
         self
     }
 
-    /// Tells `observer` of every acquisition and every lease of this client, and of its connections.
+    /// Reports every acquisition and lease of this client, and its connections, to `observer`.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.settings.audience = Audience(Some(observer));
         self
     }
 
-    /// Makes the client's uuid, claims and jitter follow from a seed, so that a test can be repeated to the letter. Two
-    /// clients of one seed must never share a server.
+    /// Derives the client's uuid, claims and jitter from a seed, so that a test can be repeated exactly. Two clients
+    /// with one seed must never share a server.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = Some(seed);
         self
     }
 
-    /// A client on a store. Its tasks run on the tokio runtime of the caller.
+    /// Builds a client on a store. Its tasks run on the tokio runtime of the caller.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if a setting cannot work, if the store serves another client already, or outside of a tokio
-    /// runtime.
+    /// [`Error::Config`] if a setting is invalid, if the store already serves another client, or if it is called
+    /// outside of a tokio runtime.
     pub fn build(self, store: Arc<dyn Store>) -> Result<Client> {
         self.settings.check()?;
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {

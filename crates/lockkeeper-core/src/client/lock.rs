@@ -1,4 +1,4 @@
-//! What locks of all kinds have in common, and how kinds make theirs.
+//! What locks of all kinds have in common, and how kinds build theirs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,32 +44,33 @@ use crate::words::token::FencingToken;
 /// # }
 /// ```
 pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
-    /// What holds it.
+    /// The guard of a held lock.
     type Guard: Guard;
 
-    /// What it acquires.
+    /// Returns what the lock acquires.
     fn plan(&self) -> Plan;
 
-    /// Acquires, waiting for as long as it takes unless told otherwise.
+    /// Acquires the lock, waiting without a time limit unless you set one.
     fn acquire(&self) -> Acquire<Self::Guard> {
         Acquire::new(self.plan())
     }
 
-    /// Acquires if the lock can be had now.
+    /// Acquires the lock if it is free now; otherwise returns `None`.
     fn try_acquire(&self) -> TryAcquire<Self::Guard> {
         Acquire::new(self.plan())
     }
 
-    /// What the lock is called; of several locks together, all their names.
+    /// Returns the name of the lock; for several locks together, all their names.
     fn name(&self) -> String {
         self.plan().name()
     }
 
-    /// Looks at the lock: one server, one result; several locks, one for each name; several servers, one for each server.
+    /// Shows who holds the lock. A lock on one server gives one result, several locks give one for each name, and a
+    /// lock on several servers gives one for each server.
     ///
     /// # Errors
     ///
-    /// As for [`Client::inspect`], for the first that fails.
+    /// As for [`Client::inspect`]: the first error.
     ///
     /// # Cancel safety
     ///
@@ -81,12 +82,13 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 impl Target {
-    /// A lock called `name` on the client's server; `protocol` makes its kind's protocol of the checked name.
+    /// A lock called `name` on the client's server; `protocol` makes its kind's protocol from the checked name.
     pub fn new<P: Protocol>(client: &Client, name: &str, protocol: impl FnOnce(Name) -> P) -> Self {
         Self::of(&client.engine, name, |name| Ok(protocol(name)))
     }
 
-    /// The same for a kind that needs more than a name, which may be wrong too: that is reported by the first acquisition.
+    /// Like `new`, for a kind that takes more than a name. If `protocol` fails, the first acquisition reports its
+    /// error.
     pub fn checked<P: Protocol>(
         client: &Client,
         name: &str,
@@ -95,8 +97,8 @@ impl Target {
         Self::of(&client.engine, name, protocol)
     }
 
-    /// How many wait for the lock, of a kind with a queue, and where the first waiting acquisition of `owner` by this client
-    /// stands, counted from one.
+    /// Returns how many claims wait for the lock, if its kind has a queue, and the place of the first waiting
+    /// acquisition of `owner` by this client, counted from 1.
     ///
     /// # Errors
     ///
@@ -109,36 +111,37 @@ impl Target {
         inspection::queue(&self.engine, &**self.protocol()?, owner).await
     }
 
-    /// How many permits there are and how many are held, of a kind with permits; with a `limit`, there are so many from now on. `None`
-    /// if nobody holds and nobody waits: then the limit is that of whoever comes next.
+    /// Returns how many permits there are and how many are held, for a kind with permits. With a `limit`, it first
+    /// sets that limit. `None` if nobody holds or waits: then the next client sets the limit.
     ///
     /// # Errors
     ///
-    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for another kind.
+    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for a kind without permits or records.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a limit that was sent may stand.
+    /// Cancel safe, but a limit that was sent may have been set.
     pub async fn permits(&self, limit: Option<u32>) -> Result<Option<Permits>> {
         permits::limit(&self.engine, &**self.protocol()?, limit).await
     }
 
-    /// What has come of the work of this name, of a kind that keeps it; `None` if nothing is kept. With a `forget`, the one that has this token is
-    /// deleted, and one that has come since is returned.
+    /// Returns the stored outcome of the work of this name, for a kind that stores one; `None` if nothing is stored.
+    /// With `forget`, it deletes the outcome that has this token, and returns one that was stored since.
     ///
     /// # Errors
     ///
-    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for another kind.
+    /// As for [`Client::inspect`], and [`Error::Config`](crate::Error::Config) for a kind without permits or records.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a record that was to be forgotten may be gone.
+    /// Cancel safe, but a record that was to be deleted may be gone.
     pub async fn record(&self, forget: Option<FencingToken>) -> Result<Option<Record>> {
         inspection::record(&self.engine, &**self.protocol()?, forget).await
     }
 
-    /// Asks the server what only locks of this kind are asked, in a request of no claim, until it answers, twice at most: run twice, it must
-    /// have the effect of once. Errors say that one could not be `doing` the lock.
+    /// Sends the server a request that only this kind has and that belongs to no claim. It is sent twice at most, so
+    /// running it twice must have the same effect as running it once. Errors say that the client "could not `doing`
+    /// lock …".
     ///
     /// # Errors
     ///
@@ -146,7 +149,7 @@ impl Target {
     ///
     /// # Cancel safety
     ///
-    /// That of what is asked: it may have been done.
+    /// As for the request: it may have been executed.
     pub async fn ask(
         &self,
         doing: &'static str,
@@ -157,16 +160,17 @@ impl Target {
         inspection::of_kind(&self.engine, protocol, doing, item).await
     }
 
-    /// Tells of every message on the name's channel, from now on.
+    /// Subscribes to the channel of the name, and reports every message from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) for a bad name; [`Error::Closed`](crate::Error::Closed) if the client is.
+    /// [`Error::Config`](crate::Error::Config) for an invalid name; [`Error::Closed`](crate::Error::Closed) if the
+    /// client is closed.
     pub fn watch(&self) -> Result<Watch> {
         Watch::new(&self.engine, &self.protocol()?.channel())
     }
 
-    /// Who waits for the lock, of a kind with a queue, as [`Client::waiters`].
+    /// Returns who waits for the lock, if its kind has a queue, like [`Client::waiters`].
     ///
     /// # Errors
     ///
@@ -179,7 +183,7 @@ impl Target {
         inspection::waiters(&self.engine, self.protocol()?.name(), most).await
     }
 
-    /// Looks at the lock, as [`Client::inspect`] does.
+    /// Shows who holds the lock, like [`Client::inspect`].
     ///
     /// # Errors
     ///
@@ -192,7 +196,7 @@ impl Target {
         kind::inspect(&self.engine, &**self.protocol()?).await
     }
 
-    /// Asks whoever holds the lock to let it go, as [`Client::revoke`] does.
+    /// Asks the holders to release the lock, like [`Client::revoke`].
     ///
     /// # Errors
     ///
@@ -205,7 +209,7 @@ impl Target {
         kind::revoke(&self.engine, &**self.protocol()?).await
     }
 
-    /// Takes the lock away by force, as [`Client::force_release`] does.
+    /// Takes the lock away by force, like [`Client::force_release`].
     ///
     /// # Errors
     ///
@@ -220,13 +224,13 @@ impl Target {
 }
 
 impl Hold {
-    /// The label of the client that holds.
+    /// Returns the label of the client that holds the lock.
     pub fn label(&self) -> Option<Arc<str>> {
         let (_, engine) = self.only_part().ok()?;
         engine.settings.label()
     }
 
-    /// Runs a script of its kind's own that is about its claim, maybe twice; as [`Target::ask`].
+    /// Runs a script of the lock's own kind for its claim, twice at most; like [`Target::ask`].
     ///
     /// # Errors
     ///
@@ -235,7 +239,7 @@ impl Hold {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves unknown whether the script ran.
+    /// If you drop the future, the script may or may not have run.
     pub async fn ask(
         &self,
         doing: &'static str,
@@ -250,7 +254,7 @@ impl Hold {
 }
 
 impl Plan {
-    /// What all that is acquired is called.
+    /// Returns the names of everything that is acquired.
     pub fn name(&self) -> String {
         let names: Vec<&str> = match self {
             Self::One(target) => vec![target.name()],
@@ -275,13 +279,13 @@ impl Plan {
 }
 
 impl Majority {
-    /// A lock called `name` on the servers of these clients; `protocol` makes its kind's protocol of the checked name and the
-    /// longest ttl that anybody uses, which is the longest of the clients' own.
+    /// A lock called `name` on the servers of these clients. `protocol` makes its kind's protocol from the checked
+    /// name and the longest ttl in use, which here is the longest of the clients' own.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) unless the clients are odd in number, three or more and each another one, or for
-    /// a bad name.
+    /// [`Error::Config`](crate::Error::Config) unless there is an odd number of at least three clients, all of them
+    /// different; and for an invalid name.
     pub fn new<'a, P: Protocol>(
         clients: impl IntoIterator<Item = &'a Client>,
         name: &str,

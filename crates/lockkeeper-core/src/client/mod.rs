@@ -1,4 +1,4 @@
-//! The client: one connection to one deployment.
+//! The client of one deployment.
 
 pub(crate) mod builder;
 pub(crate) mod lock;
@@ -18,22 +18,22 @@ use crate::words::error::{Error, Result};
 use crate::words::holder::Waiter;
 use crate::words::owner::Owner;
 
-/// A connection to one deployment, shared by all locks that are made from it. Clones are the same client.
+/// A client of one deployment, shared by all locks that are made from it. Clones are the same client.
 ///
-/// One client per process and deployment is enough: it renews all leases from one task and listens on one connection.
-/// When the last clone and the last guard are gone, what was given up is still released in the background.
+/// One client per process and deployment is enough: one task renews all leases, and one connection receives all
+/// messages. When the last clone and the last guard are gone, pending releases are still sent in the background.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
 }
 
 impl Client {
-    /// Settings for a new client, to be handed to `lockkeeper::connect_with` together with a URL.
+    /// Settings for a new client; pass them to `lockkeeper::connect_with` together with a URL.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// A new logical holder, unlike any other.
+    /// Creates a new owner, different from every other.
     ///
     /// # Examples
     ///
@@ -55,20 +55,22 @@ impl Client {
         self.engine.new_owner()
     }
 
-    /// Who the client is, for people: see [`ClientBuilder::label`].
+    /// Returns the client's label, which people see: see [`ClientBuilder::label`].
     pub fn label(&self) -> Option<Arc<str>> {
         self.engine.settings.label()
     }
 
-    /// Looks at the lock called `name`, of whatever kind: who holds it, for how long, and how many wait.
+    /// Shows who holds the lock called `name`, of any kind, for how long, and how many wait.
     ///
-    /// When it returns `Ok`, nothing has changed. What it returns was so when the server was asked, and may be over.
+    /// When it returns `Ok`, nothing has changed. The result was true when the server answered, and may be out of
+    /// date.
     ///
     /// # Errors
     ///
     /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
-    /// [`Error::WrongKind`](crate::Error::WrongKind) if the name holds no lock;
-    /// [`Error::Config`](crate::Error::Config) for a bad name; [`Error::Closed`](crate::Error::Closed) if the client is.
+    /// [`Error::WrongKind`](crate::Error::WrongKind) if the name does not hold a lock;
+    /// [`Error::Config`](crate::Error::Config) for an invalid name; [`Error::Closed`](crate::Error::Closed) if the
+    /// client is closed.
     ///
     /// # Cancel safety
     ///
@@ -95,10 +97,11 @@ impl Client {
         inspection::inspect(&self.engine, &self.engine.name(name)?).await
     }
 
-    /// Who waits for the lock called `name`, of a kind with a queue, in order: the next to hold first, `most` at most. Waiters
-    /// that have died count until they are passed over.
+    /// Returns the first `most` waiters for the lock called `name`, if its kind has a queue, with the next holder
+    /// first. Dead waiters count until they are passed over.
     ///
-    /// When it returns `Ok`, nothing has changed. What it returns was so when the server was asked, and may be over.
+    /// When it returns `Ok`, nothing has changed. The result was true when the server answered, and may be out of
+    /// date.
     ///
     /// # Errors
     ///
@@ -126,8 +129,8 @@ impl Client {
         inspection::waiters(&self.engine, &self.engine.name(name)?, most).await
     }
 
-    /// The owners of those who wait for a name in a queue, in order, `most` at most: by one request, where [`waiters`](Self::waiters) also asks
-    /// for the label of each client.
+    /// Returns the owners of the first `most` waiters for a name, in queue order. This is one request, while
+    /// [`waiters`](Self::waiters) also asks for the label of each client.
     ///
     /// # Errors
     ///
@@ -140,11 +143,12 @@ impl Client {
         inspection::waiting_owners(&self.engine, &self.engine.name(name)?, most).await
     }
 
-    /// The names in this client's namespace that match `pattern` and hold something, page by page. Nothing is sent before the
-    /// first page is asked for.
+    /// Lists the names in this client's namespace that match `pattern` and are in use, page by page. Nothing is sent
+    /// before you ask for the first page.
     ///
-    /// A pattern is that of Redis: `*` for anything, `?` for one byte, `[a-c]` for one of these, and `\` before a character
-    /// that stands for itself. The server goes through its keys three times: those that are only read live under another key.
+    /// Patterns are those of Redis: `*` for anything, `?` for one byte, `[a-c]` for one byte of a range, and `\`
+    /// before a character that is meant literally. The server goes through its keys three times, because names that
+    /// are only read are under another key.
     ///
     /// # Examples
     ///
@@ -169,12 +173,12 @@ impl Client {
         Names::new(&self.engine, pattern)
     }
 
-    /// What the server is, as far as it says so.
+    /// Returns facts about the server, as far as it reports them.
     ///
     /// # Errors
     ///
     /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
-    /// [`Error::Closed`](crate::Error::Closed) if the client is.
+    /// [`Error::Closed`](crate::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -195,19 +199,21 @@ impl Client {
         listing::server_facts(&self.engine).await
     }
 
-    /// What this client's user may not do of what locks of all kinds have in common, as the rules that would allow it, in the
-    /// words of `ACL SETUSER`: `+publish`, `&lockkeeper.client:*`. The server says only that a command on a channel is refused, so
-    /// both are named. Empty if nothing is missing, and of a server before Redis 7.0, which cannot be asked.
+    /// Returns the rights that this client's user lacks for locks of all kinds, as the `ACL SETUSER` rules that would
+    /// grant them: `+publish`, `&lockkeeper.client:*`. If the server refuses a command on a channel it does not say
+    /// which of the two is missing, so both rules are returned. Empty if nothing is missing, and for a server before
+    /// Redis 7.0, which cannot be asked.
     ///
-    /// Not looked at are the commands of single kinds, like `GETEX` of the mutex, and the patterns of keys: a user may be for
-    /// some names only. A call that is refused for one of these says so. Of a cluster one node is asked.
+    /// It does not check commands that only some kinds use, like `GETEX` for the mutex, or key patterns, because a
+    /// user may be limited to some names. A call that is refused for one of these says so. In a cluster one node is
+    /// asked.
     ///
-    /// `lockkeeper::connect` asks this once by itself, and logs a warning.
+    /// `lockkeeper::connect` calls this once and logs a warning if something is missing.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`](crate::Error::Backend) if the server does not answer, or refuses: who may not run scripts is told so
-    /// by that. [`Error::Closed`](crate::Error::Closed) if the client is.
+    /// [`Error::Backend`](crate::Error::Backend) if the server does not answer, or refuses: this error also tells a
+    /// user who may not run scripts. [`Error::Closed`](crate::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -236,12 +242,12 @@ impl Client {
         }
     }
 
-    /// Asks for [`missing_rights`](Self::missing_rights) in the background, and logs a warning if there are any. Nobody is
-    /// kept waiting, and no client is kept alive.
+    /// Checks [`missing_rights`](Self::missing_rights) in the background, and logs a warning if there are any. It
+    /// does not block, and does not keep the client alive.
     ///
     /// # Panics
     ///
-    /// Outside of a runtime.
+    /// If it is called outside of a tokio runtime.
     #[doc(hidden)]
     pub fn warn_of_missing_rights(&self) {
         let closed = self.engine.until_closed();
@@ -256,21 +262,22 @@ impl Client {
         }
     }
 
-    /// Asks whoever holds the lock called `name` to let it go; how many claims that is, 0 if nobody holds it.
+    /// Asks the holders of the lock called `name` to release it. Returns how many claims that is, 0 if nobody holds
+    /// it.
     ///
-    /// When it returns `Ok`, those claims are renewed no more, nobody re-enters, and their holders have been sent a message,
-    /// by which their leases are lost for [`Revoked`](crate::LossReason::Revoked). The lock is free when their guards are
-    /// gone, at the latest when their leases end. A holder that no message reaches learns of it at its next renewal; one
-    /// with a fixed lease does not.
+    /// When it returns `Ok`, those claims are no longer renewed, nobody can re-enter, and a message has been sent to
+    /// their holders; when it arrives, their leases are lost with [`Revoked`](crate::LossReason::Revoked). The lock
+    /// is free when their guards are gone, or at the latest when their leases end. A holder that the message does not
+    /// reach learns of it at its next renewal; one with a fixed lease does not learn of it.
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect). A lock of another library is [`Error::Foreign`](crate::Error::Foreign), which
-    /// says who holds it: it cannot be asked.
+    /// As for [`inspect`](Self::inspect). For a lock of another library, [`Error::Foreign`](crate::Error::Foreign),
+    /// which says who holds it: that holder cannot be asked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the holders were told. Calling it again tells them again.
+    /// If you drop the future, the holders may or may not have been told. Calling it again tells them again.
     ///
     /// # Examples
     ///
@@ -291,25 +298,25 @@ impl Client {
         inspection::revoke(&self.engine, &self.engine.name(name)?).await
     }
 
-    /// Takes the lock called `name` away by force if `claim`, as [`inspect`](Self::inspect) shows it, has a part in it;
-    /// whether it had.
+    /// Takes the lock called `name` away by force if `claim`, as [`inspect`](Self::inspect) shows it, is one of its
+    /// holders. Returns whether it was.
     ///
-    /// When it returns `Ok(true)`, the name is free, and all claims of the same hold are gone. The next holder's fencing token
-    /// is larger, as ever.
+    /// When it returns `Ok(true)`, the name is free, and all claims of the same hold are gone. The next holder's
+    /// fencing token is larger, as always.
     ///
-    /// **Unsafe for what the lock protects:** the holder may work on until it hears of it, by a message, or by its next
-    /// renewal if that is lost; with a fixed lease, to its deadline. For a holder that is known to be dead; otherwise
-    /// [`revoke`](Self::revoke).
+    /// **Unsafe for what the lock protects:** the holder may continue to work until it learns of it, by a message, or
+    /// by its next renewal if the message is lost; with a fixed lease, until its deadline. Use it only for a holder
+    /// that is known to be dead; otherwise use [`revoke`](Self::revoke).
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect); [`Error::Backend`](crate::Error::Backend) also if the claim is not there and a request
-    /// before got no answer: nobody knows whether that one took it away.
+    /// As for [`inspect`](Self::inspect). Also [`Error::Backend`](crate::Error::Backend) if the claim is not there
+    /// after an earlier request got no answer: that request may have taken the lock away.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the lock was taken away. Calling it again harms nobody else: a claim
-    /// lives once.
+    /// If you drop the future, the lock may or may not have been taken away. Calling it again cannot harm another
+    /// holder, because a claim id is never used again.
     ///
     /// # Examples
     ///
@@ -330,17 +337,16 @@ impl Client {
         inspection::force_release(&self.engine, &self.engine.name(name)?, claim).await
     }
 
-    /// Ends the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are lost, what was given up is
-    /// released, connections are closed.
+    /// Closes the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are
+    /// lost, pending releases are sent, and connections are closed.
     ///
-    /// A lease whose guard is still alive is not released, because nobody knows whether the work under it has stopped:
-    /// it is [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server. Release guards first.
-    /// Takes at most the client's release timeout, and a second more to take leave of the server. Closing twice is
-    /// harmless.
+    /// A lease whose guard is still alive is not released, because the work under it may not have stopped: it is
+    /// [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server. So release guards first. It
+    /// takes at most the client's release timeout, plus one second to disconnect. Closing twice is harmless.
     ///
     /// # Cancel safety
     ///
-    /// The client is closed as soon as the future was polled once; dropping it later only leaves the rest to the
+    /// The client is closed once the future has been polled once; if you drop it after that, the rest is done in the
     /// background.
     ///
     /// # Examples

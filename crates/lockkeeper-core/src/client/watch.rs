@@ -1,4 +1,4 @@
-//! A name as those see it who neither hold it nor wait for it.
+//! Watching a name without holding it or waiting for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::subscriptions::presence::Subscription;
 use crate::seam::clock::sleep_until;
 use crate::words::error::{Error, Result};
 
-/// Hears the messages on the channel of a name, for as long as it lives.
+/// Receives the messages on the channel of a name, for as long as it lives.
 pub struct Watch {
     engine: Arc<Engine>,
     messages: watch::Receiver<()>,
@@ -28,23 +28,24 @@ impl Watch {
         })
     }
 
-    /// Resolves when there is a reason to look at the name: a message has come since it last did, one may have been missed, or nothing was heard
-    /// for as long as a waiter is silent between two heartbeats.
+    /// Resolves when the name should be looked at: a message has arrived since the last call, one may have been
+    /// missed, or no message has arrived for a third of the waiter ttl, which is the time between two heartbeats of a
+    /// waiter.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the client is.
+    /// [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a reason that was not told is told by the next call.
+    /// Cancel safe: a reason that this call did not report is reported by the next.
     pub async fn changed(&mut self) -> Result<()> {
         let (engine, messages) = (&self.engine, &mut self.messages);
         let clock = &engine.requester.clock;
         let heartbeat = clock.now().after(engine.settings.waiter_ttl / 3);
         let told = async {
             if messages.changed().await.is_err() {
-                // Nobody tells any more; the clock does.
+                // No more messages can arrive; only the timer is left.
                 std::future::pending::<()>().await;
             }
         };

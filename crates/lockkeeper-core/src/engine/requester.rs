@@ -102,7 +102,7 @@ impl Requester {
         split.is_some_and(|split| self.clock.now().since(split) < past)
     }
 
-    /// What its server is called, if that has a name or an address.
+    /// The server's name or address, if it has one.
     pub(crate) fn server(&self) -> Option<String> {
         let name = self.store_name.as_deref().map(str::to_owned);
         name.or_else(|| Some(self.store.address()).filter(|address| !address.is_empty()))

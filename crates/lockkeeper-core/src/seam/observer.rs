@@ -137,7 +137,7 @@ impl AcquisitionOutcome {
         Self::Failed,
     ];
 
-    /// One word of lower case, with underscores: fit for a label of a metric.
+    /// Returns the reason as one lower-case word with underscores, suitable as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -198,7 +198,7 @@ pub enum LeaseEvent {
     /// The lease was lost.
     #[non_exhaustive]
     Lost {
-        /// Why.
+        /// Why it was lost.
         reason: LossReason,
         /// How long it was held, from the send of the granting request.
         held: Duration,

@@ -1,4 +1,4 @@
-//! What is to be done for a claim, and when, in the words of those who decide it, keep it in order and do it.
+//! What must be done for a claim, and when: shared by the code that decides it, orders it and does it.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use crate::words::moment::Moment;
 /// Claims granted one after the other share a bucket, so that they are renewed together.
 const BUCKET: u64 = 100;
 
-/// Into how many phases the buckets are spread: after everything was due at once, it is not for ever.
+/// The number of phases that the buckets are spread over, so that claims that fell due together do not do so for
+/// ever.
 const PHASES: u64 = 16;
 
 /// A claim's number among those of its client, in the order in which they were made.
 pub(crate) type Number = u64;
 
-/// How soon a claim says again that it lives, counted from the send of the request before.
+/// How soon a claim renews or sends a heartbeat, counted from the send of the request before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
     /// After a request that was answered.
     pub(crate) steady: Duration,
-    /// After one that was not.
+    /// After a request that was not answered.
     pub(crate) hurried: Duration,
 }
 
 impl Pace {
-    /// That of the claim with this number: a little sooner in each phase, by a tenth at most.
+    /// The pace of the claim with this number: a little sooner in each phase, by a tenth at most.
     pub(crate) fn of(self, number: u64) -> Self {
         let phase = u32::try_from(number / BUCKET % PHASES).unwrap_or_default();
         Self {
@@ -33,27 +34,27 @@ impl Pace {
     }
 }
 
-/// What is to be done for a claim, and when.
+/// What must be done for a claim, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Agenda {
-    /// Messages may speak of it: it has been asked for, and has not ended.
+    /// It has been requested and has not ended, so messages may be about it.
     pub(crate) known: bool,
-    /// When the request that keeps it is to be sent; `None` while one is on its way.
+    /// When to send the next request that keeps it alive; `None` while one is unanswered.
     pub(crate) due: Option<Moment>,
-    /// The steady time between two such requests.
+    /// The usual time between two such requests.
     pub(crate) interval: Duration,
-    /// When its time is over.
+    /// When its lease ends.
     pub(crate) deadline: Option<Moment>,
-    /// The server is to be asked now whether it holds.
+    /// The server must be asked now whether it still holds.
     pub(crate) verify: bool,
 }
 
-/// What a message says of a claim.
+/// What a message says about a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Notice {
-    /// It is to leave.
+    /// It is asked to release.
     Revoked,
-    /// The server does not have it any more.
+    /// The server no longer has it.
     Gone,
 }
 

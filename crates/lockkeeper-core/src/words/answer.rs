@@ -1,93 +1,94 @@
-//! What a claim asks of the server, and what it is answered.
+//! The requests of a claim, and the answers to them.
 
 use std::time::Duration;
 
 use crate::words::token::FencingToken;
 
-/// What a claim can ask of the server.
+/// The requests that a claim can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// To be made a holder.
+    /// Make the claim a holder.
     Acquire,
-    /// To be known as alive while it waits in a queue.
+    /// Keep its place in a queue while it waits.
     Heartbeat,
-    /// To have its lease armed again.
+    /// Extend its lease.
     Renew,
-    /// To go on as another claim of its owner, in another mode.
+    /// Replace it by another claim of its owner, in another mode.
     Convert,
-    /// To be released, or withdrawn from a queue.
+    /// Release it, or withdraw it from a queue.
     Release,
 }
 
-/// A reply in the engine's words.
+/// A server's reply, as the engine reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
     /// The claim holds.
     Granted(FencingToken),
-    /// Another claim holds, for as long as this unless it renews; `None` means without end.
+    /// Another claim holds, for this long unless it is renewed; `None` means without end.
     Busy(Option<Duration>),
-    /// Another library's claim holds, for as long as this; nobody will be told of its end.
+    /// Another library's claim holds, for this long; no message will report its end.
     Foreign(Option<Duration>),
-    /// The server may have lost claims: it grants nothing for as long as this.
+    /// The server may have lost claims, and grants nothing for this long.
     Quarantined(Duration),
-    /// Nothing keeps the claim from its name, but it is to hold together with others, and one of them is kept out.
+    /// This claim's own name is free, but it was requested together with other names, and one of those is not.
     Free,
     /// The claim waits in the queue.
     Waiting {
-        /// At this place, counted from one.
+        /// Its place in the queue, counted from 1.
         place: u64,
-        /// Of the first: for how long no holder's lease ends unless it is renewed, if it ends at all.
+        /// For the first waiter: how long until the first holder's lease ends if it is not renewed, if any lease ends
+        /// at all.
         left: Option<Duration>,
     },
-    /// The queue holds as many as it may.
+    /// The queue is full, at this length.
     QueueFull(u64),
-    /// The claim would wait for another one of its own owner.
+    /// The claim would wait for another claim of its own owner.
     WouldDeadlock,
-    /// The claim asks for more than there is at all: so much.
+    /// The claim asks for more permits than this limit.
     OverLimit(u32),
     /// There is nothing to hold: the work of the name is done, or has failed.
     Stored,
-    /// The server has more to do: the same is to be asked again at once.
+    /// The server has more to do: send the same request again at once.
     More,
-    /// The name is inflated: another script is to be run at once.
+    /// The name is inflated: run another script at once.
     Inflated,
-    /// The claim holds and its lease has been armed.
+    /// The claim holds, and its lease has been extended.
     Renewed,
-    /// The claim holds, and the next token on this server is larger than the one that was written back.
+    /// The claim holds, and the next token on this server will be larger than the token that was written back.
     Raised,
-    /// The claim holds, for as long as this.
+    /// The claim holds, for this long.
     Held(Duration),
-    /// The claim held and is gone.
+    /// The claim held, and has been released.
     Released {
-        /// False if the server refused to publish: waiters find out by their timers.
+        /// False if the server refused to publish: waiters then find out by their timers.
         told: bool,
         /// How many claims its owner still holds.
         holds: u64,
     },
-    /// The claim held and is gone; nobody else may hold for a while.
+    /// The claim held and has been released; nobody else may hold for a while.
     Cooldown {
-        /// False if the server refused to publish: waiters find out by their timers.
+        /// False if the server refused to publish: waiters then find out by their timers.
         told: bool,
-        /// For how long.
+        /// The rest of the cooldown.
         left: Duration,
     },
-    /// There was nothing to leave.
+    /// There was nothing to release.
     NotHeld {
-        /// How many claims its owner holds.
+        /// How many claims its owner still holds.
         holds: u64,
     },
-    /// The claim holds, is to leave, and is not armed again.
+    /// The claim holds, but is asked to release, and its lease was not extended.
     Revoked,
     /// The claim is not there.
     Gone,
-    /// The name holds another kind's data.
+    /// The name holds data of another kind.
     WrongKind,
 }
 
 impl Answer {
-    /// What it means for a client that asks for the end of another library's hold so often.
+    /// The same answer for a client that polls another library's hold at this interval.
     pub(crate) fn polling_every(self, interval: Duration) -> Self {
         match self {
             Self::Foreign(left) => {

@@ -1,17 +1,17 @@
-//! How a hold ends, and what is left of it.
+//! How a hold ends, and what remains of it.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a holder may believe.
+/// What a holder may assume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseState {
     /// The lock is held.
     Held,
-    /// The lock is still held; the last renewal was not answered and the deadline has not come yet.
+    /// The lock is still held: the last renewal was not answered, but the deadline has not passed.
     Uncertain,
-    /// The lock is no longer held, and was not let go.
+    /// The lock is no longer held, although it was not released.
     Lost(LossReason),
     /// The guard has been released or dropped.
     Released,
@@ -28,7 +28,7 @@ pub enum End {
 }
 
 impl End {
-    /// Why the lease was lost; `None` if it was released.
+    /// Returns why the lease was lost; `None` if it was released.
     pub const fn reason(&self) -> Option<LossReason> {
         match self {
             Self::Released => None,
@@ -37,22 +37,24 @@ impl End {
     }
 }
 
-/// A loss: which part of the grant ended it, and why. Of several locks held together it is the one that was lost; of a lock on
-/// several servers, the part whose reason weighs most: revoked, closed, `max_hold`, gone, expired.
+/// A loss: which part of the grant was lost, and why. For several locks held together it is the one that was lost;
+/// for a lock on several servers, the part whose reason has the highest rank: revoked, closed, `max_hold`, gone,
+/// expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
     /// The name of the lock.
     pub name: String,
-    /// What its server is called: its [name](crate::ClientBuilder::store_name), or its address. `None` of an engine in this
-    /// process that has no name.
+    /// The server's [name](crate::ClientBuilder::store_name), or its address. `None` for an in-process server without
+    /// a name.
     pub server: Option<String>,
     /// Why it was lost.
     pub reason: LossReason,
 }
 
 impl Lost {
-    /// The loss of the lock called `name`, on a server without a name: for a test of your own code, which sets what it needs.
+    /// The loss of the lock called `name`, on a server without a name: for tests of your own code, which can set the
+    /// other fields.
     pub fn new(name: impl Into<String>, reason: LossReason) -> Self {
         Self {
             name: name.into(),
@@ -75,20 +77,20 @@ impl fmt::Display for Lost {
 pub enum LossReason {
     /// The deadline passed: no renewal was answered in time, or the lease was a fixed one.
     Expired,
-    /// The server said that the claim is not there: the key was deleted, also by
+    /// The server reported that the claim is not there: the key was deleted, for example by
     /// [`Client::force_release`](crate::Client::force_release), or the server lost its data.
     Gone,
-    /// Somebody has asked for the lock back, by [`Client::revoke`](crate::Client::revoke). The lock stays taken until the
-    /// guard is gone, or the lease ends on the server.
+    /// Somebody asked for the lock back with [`Client::revoke`](crate::Client::revoke). The lock stays taken until
+    /// the guard is gone or the lease ends on the server.
     Revoked,
-    /// The longest time to hold, which was set for this acquisition, is over.
+    /// The longest time to hold that was set for this acquisition has passed.
     MaxHold,
-    /// The client was closed while the guard lived.
+    /// The client was closed while the guard was alive.
     ClientClosed,
 }
 
 impl LossReason {
-    /// One word of lower case, with underscores: fit for a label of a metric.
+    /// Returns the reason as one lower-case word with underscores, suitable as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -112,21 +114,21 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// What is left of a lock after a release.
+/// The state of a lock after a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock is free, or goes to the next in line.
+    /// The lock is free, or was granted to the next waiter.
     Free,
-    /// The same owner still holds it by this many other claims.
+    /// The same owner still holds it, with this many other claims.
     StillHeld(u64),
-    /// Nobody holds it, and nobody may for this much longer: it was let go before its
+    /// Nobody holds it, but nobody may acquire it for this much longer: it was released before its
     /// [`min_hold`](crate::Acquire::min_hold) was over.
     Kept(Duration),
 }
 
 impl Released {
-    /// What is left of two locks that were held together: what keeps others out for longest.
+    /// The joint state of two locks that were held together: the one that keeps others out for longer.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -139,15 +141,17 @@ impl Released {
     }
 }
 
-/// What [`Client::close`](crate::Client::close) found and did. The default is a client that left nothing behind.
+/// A report of what [`Client::close`](crate::Client::close) found and did. The default is that of a client with
+/// nothing left to release.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseReport {
-    /// Claims that nobody held any more and that the server has confirmed to be gone, since the client was made.
+    /// Claims that nobody held any more and that the server has confirmed to be gone, counted over the whole life of
+    /// the client.
     pub confirmed: usize,
-    /// Leases whose guards were alive: lost to their holders, and held on the server until their ttl ends.
+    /// Leases whose guards were still alive: lost to their holders, and held on the server until their ttl ends.
     pub expiring: usize,
-    /// Claims that nobody held any more, or that were just being acquired or released, and that the server has not
-    /// confirmed to be gone: it did not answer in time, or refused. Those that are there end with their ttl.
+    /// Claims that nobody held any more, or that were being acquired or released, and that the server has not
+    /// confirmed to be gone, because it did not answer in time or refused. If they exist, they end with their ttl.
     pub unconfirmed: usize,
 }

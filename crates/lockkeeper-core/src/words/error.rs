@@ -1,4 +1,4 @@
-//! What can go wrong, in few words.
+//! The errors.
 
 mod constructors;
 
@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
 ///
-/// That a lock is held by somebody else is no error: `try_acquire` answers `None`.
+/// A lock that somebody else holds is not an error for `try_acquire`, which returns `None`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,42 +25,42 @@ pub enum Error {
     #[error("could not {context}: {cause}")]
     #[non_exhaustive]
     Backend {
-        /// What was being done.
+        /// What the client was doing.
         context: String,
-        /// What the store said.
+        /// What the store reported.
         cause: StoreError,
         /// The client library's own error, if there is one.
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
-    /// The client has been closed, or the runtime that it was made on is gone.
+    /// The client is closed, or the runtime that it was built on is gone.
     #[error("the client is closed")]
     Closed,
-    /// A setting, a name or a URL that cannot work; nothing has been touched.
+    /// A setting, a name or a URL is invalid. Nothing was sent or changed.
     #[error("{message}")]
     #[non_exhaustive]
     Config {
-        /// What is wrong and what to do.
+        /// What is wrong and what to do about it.
         message: String,
     },
-    /// There is nothing to hold: the work of the name is done, or has failed and is not to be tried yet. A `Once` makes of it what its
-    /// caller asked for.
+    /// There is nothing to hold: the work of the name is done, or has failed and may not be tried yet. `Once` turns
+    /// this into the result that its caller asked for.
     #[error("the work of {name:?} is done already")]
     #[non_exhaustive]
     Done {
         /// The name.
         name: String,
-        /// What has come of it.
+        /// The stored outcome.
         record: Arc<Record>,
     },
     /// The lease on the lock was lost before it was released.
     #[error("lock {name:?} was lost: {reason}")]
     #[non_exhaustive]
     Lost {
-        /// The lock; of several held together the one that was lost.
+        /// The lock; for several held together, the one that was lost.
         name: String,
-        /// What its server is called, if that has a name or an address.
+        /// The server's name or address, if it has one.
         server: Option<String>,
-        /// Why.
+        /// Why it was lost.
         reason: LossReason,
     },
     /// The guard of this lease has been released or dropped.
@@ -70,7 +70,7 @@ pub enum Error {
         /// The lock.
         name: String,
     },
-    /// The work of this name was asked for with another [fingerprint](Record::fingerprint): the name stands for another request.
+    /// A result is stored for another [fingerprint](Record::fingerprint): the name was used for another request.
     #[error(
         "the work of {name:?} was asked for with another fingerprint: use another name for another request"
     )]
@@ -85,33 +85,34 @@ pub enum Error {
     NotArmed {
         /// The latch.
         name: String,
-        /// Whether it was armed and has ended before it opened: nobody counted it down for its ttl, or the server has lost a part of it.
+        /// Whether it was armed and then ended before it opened: nobody counted it down for its ttl, or the server
+        /// lost a part of it.
         ended: bool,
     },
-    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) asks for had the grant in time. It has been given
-    /// back.
+    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) requires confirmed the grant in time. It
+    /// has been released.
     #[error("lock {name:?} was granted, but {reached} of {wanted} replicas had it in time")]
     #[non_exhaustive]
     NotReplicated {
         /// The lock.
         name: String,
-        /// How many replicas were to have it.
+        /// How many replicas were required.
         wanted: u32,
-        /// How many confirmed that they have it.
+        /// How many confirmed it.
         reached: u64,
     },
-    /// Some members of a multi-lock were not released, the others were. Validity in all of them has ended; releases without answer
-    /// are repeated in the background.
+    /// Some members of a multi-lock were not released; the others were. None of them is valid any more. Unanswered
+    /// releases are repeated in the background.
     #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
     #[non_exhaustive]
     Partial {
-        /// How many there were.
+        /// How many members there were.
         members: usize,
-        /// The names of those that were not released, and why, in the order of the leases.
+        /// The names of the members that were not released, and why, in the order of the leases.
         failures: Vec<(String, Self)>,
     },
-    /// More permits were asked for than the semaphore has: on the server a lower limit stands than this client was given, as long as
-    /// anybody holds or waits.
+    /// More permits were asked for than the semaphore has: the limit on the server is lower than the one that this
+    /// client was given. It stays while anybody holds or waits.
     #[error(
         "semaphore {name:?} has a limit of {limit} now, and more permits were asked for: ask for fewer, or raise it with set_limit"
     )]
@@ -122,22 +123,22 @@ pub enum Error {
         /// Its limit.
         limit: u32,
     },
-    /// The server answered something that no script of ours says; another program uses the same keys or scripts.
+    /// The server's reply was none that our scripts give: another program may use the same keys or scripts.
     #[error("lock {name:?}: {message}")]
     #[non_exhaustive]
     Protocol {
         /// The lock.
         name: String,
-        /// What was answered.
+        /// What the server replied.
         message: String,
     },
-    /// As many wait for the lock as may, by this acquisition's [`max_queue`](crate::Acquire::max_queue).
+    /// The queue already has as many waiters as this acquisition's [`max_queue`](crate::Acquire::max_queue) allows.
     #[error("lock {name:?} has a queue of {length} already")]
     #[non_exhaustive]
     QueueFull {
         /// The lock.
         name: String,
-        /// How many wait.
+        /// How many claims wait.
         length: u64,
     },
     /// The lock did not become free in time.
@@ -146,24 +147,25 @@ pub enum Error {
     Timeout {
         /// The lock.
         name: String,
-        /// How long it was waited for.
+        /// How long the acquisition waited.
         waited: Duration,
-        /// Who held it when the time was over; of several the one with most time left. `None` if nobody did then, if the server did not say within
-        /// 100 ms, or if the time to wait was zero. While many waits of one client end at once, it asks for some of them.
+        /// The holder when the time was over; if there were several, the one with most time left. `None` if nobody
+        /// held it then, if the server did not say within 100 ms, or if the time to wait was zero. When many waits of
+        /// one client end at once, it asks for some of them only.
         holder: Option<Box<Holder>>,
-        /// The place in its queue, counted from one, as last heard; `None` of kinds without a queue.
+        /// The last known place in the queue, counted from 1; `None` for kinds without a queue.
         place: Option<u64>,
     },
-    /// The work of this name has failed, and is not to be tried again for a while, by the wish of whoever did it.
+    /// The work of this name has failed, and its caller asked that it not be tried again for a while.
     #[error("the work of {name:?} has failed and is not to be tried again yet")]
     #[non_exhaustive]
     WorkFailed {
         /// The name.
         name: String,
-        /// When the next may try: so long after this answer.
+        /// How long until the next try is allowed, counted from this answer.
         retry_in: Duration,
     },
-    /// The owner holds the lock in a way that its own acquisition would wait for for ever: it reads, and asked to write.
+    /// The acquisition would wait for its own owner for ever: the owner reads, and asked to write.
     #[error(
         "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
     )]
@@ -172,7 +174,7 @@ pub enum Error {
         /// The lock.
         name: String,
     },
-    /// Another library holds the name, which has no word for being asked to release.
+    /// Another library holds the name, and its holder cannot be asked to release.
     #[error(
         "lock {name:?} is held by another library, which cannot be asked to release it: by {holder}; wait, or take it by force if that holder is dead"
     )]
@@ -214,7 +216,7 @@ fn in_the_way(holder: Option<&Holder>, place: Option<u64>) -> String {
     holder + &place
 }
 
-/// The first failure, which most often is that of all.
+/// The first failure, which is usually the cause of all.
 fn first(failures: &[(String, Error)]) -> String {
     failures
         .first()
@@ -222,8 +224,8 @@ fn first(failures: &[(String, Error)]) -> String {
 }
 
 impl Error {
-    /// Whether the same call may succeed if it is made again: the server was out of reach or not ready, its replicas were, or
-    /// the lock was held for as long as the caller would wait.
+    /// Returns whether the same call may succeed if it is repeated: the server or its replicas could not be reached
+    /// or were not ready, or the lock was held for the whole time that the caller would wait.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Backend { cause, .. } => cause.is_transient(),

@@ -1,4 +1,4 @@
-//! Who holds a name and who waits for it, as the server tells it to whoever asks.
+//! Holders and waiters of a name, as inspection shows them.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,31 +9,34 @@ use crate::words::owner::Owner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The claim, by which [`force_release`](crate::Client::force_release) knows it. Of another library's that is no text which can be
-    /// shown: `hex:` and two digits for each byte. Of Redisson's: `<uuid>:<thread id>`, and `:write` behind it where a
-    /// read-write lock is written.
+    /// The claim, which you can pass to [`force_release`](crate::Client::force_release). If another library's value
+    /// is not printable text, it is shown as `hex:` and two digits for each byte. For Redisson: `<uuid>:<thread id>`,
+    /// followed by `:write` for the writer of a read-write lock.
     pub claim: String,
-    /// Whose claim it is; `None` of another library's.
+    /// The owner of the claim; `None` for another library's.
     pub owner: Option<Owner>,
-    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which need not be the one that holds.
-    /// `None` if it has none.
+    /// The [label](crate::ClientBuilder::label) of the client that made that owner, which may differ from the client
+    /// that holds. `None` if it has none.
     pub label: Option<String>,
-    /// What its acquisition [noted](crate::Acquire::note) of itself, if it is 100 ms old.
+    /// The [note](crate::Acquire::note) of its acquisition, if the claim is at least 100 ms old.
     pub note: Option<String>,
-    /// When it was granted by the server's clock, or some time before if several hold by one token; `None` if its token does not say.
+    /// When it was granted, by the server's clock; if several claims share one token, when that token was drawn.
+    /// `None` if its token is not a time.
     pub since: Option<SystemTime>,
-    /// How long it holds, or keeps the name, unless it is renewed; `None`: without end, as some other libraries have it.
+    /// How long it holds, or is in its cooldown, unless it is renewed; `None`: without end, as with some other
+    /// libraries.
     pub left: Option<Duration>,
-    /// What has become of it.
+    /// The state of the claim.
     pub state: HolderState,
     /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
     pub shared: bool,
-    /// Of a semaphore: how many permits it has. Of a latch, which its last arming holds: how many counts are to come.
+    /// For a semaphore, how many permits it has. For a latch, which is held by the claim that last armed it, how many
+    /// counts are missing.
     pub permits: Option<u32>,
 }
 
 impl Holder {
-    /// A claim that holds alone and of which nothing else is known: for a test of your own code, which sets what it needs.
+    /// A holder with this claim and nothing else: for tests of your own code, which can set the other fields.
     ///
     /// # Examples
     ///
@@ -63,22 +66,22 @@ impl Holder {
     }
 }
 
-/// One claim that waits for a name in a queue.
+/// One claim that waits in the queue of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// The claim.
     pub claim: String,
-    /// Whose claim it is.
+    /// The owner of the claim.
     pub owner: Option<Owner>,
     /// The [label](crate::ClientBuilder::label) of the client that made that owner. `None` if it has none.
     pub label: Option<String>,
-    /// What its acquisition [noted](crate::Acquire::note) of itself, if it is 100 ms old.
+    /// The [note](crate::Acquire::note) of its acquisition, if the claim is at least 100 ms old.
     pub note: Option<String>,
 }
 
 impl Waiter {
-    /// A claim that waits and of which nothing else is known: for a test of your own code, which sets what it needs.
+    /// A waiter with this claim and nothing else: for tests of your own code, which can set the other fields.
     pub fn new(claim: impl Into<String>) -> Self {
         let claim = claim.into();
         Self {
@@ -90,15 +93,16 @@ impl Waiter {
     }
 }
 
-/// What has become of a claim.
+/// The state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HolderState {
     /// It holds.
     Held,
-    /// It holds, has been told to leave, and is not renewed.
+    /// It holds, but has been asked to release, and is not renewed.
     Revoked,
-    /// It has left before its shortest time to hold was over, and keeps everybody out for the rest.
+    /// It was released before its [`min_hold`](crate::Acquire::min_hold) was over, and keeps everybody out for the
+    /// rest of it.
     Cooldown,
 }
 

@@ -1,8 +1,8 @@
-//! What kinds of locks are called.
+//! Names of lock kinds.
 
 use std::fmt;
 
-/// A kind of lock, by the word that stands in logs and on the server.
+/// A kind of lock, named by the word that appears in logs and on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(&'static str);
 
@@ -12,7 +12,7 @@ impl Kind {
         Self(word)
     }
 
-    /// The word.
+    /// Returns that word.
     pub const fn as_str(self) -> &'static str {
         self.0
     }

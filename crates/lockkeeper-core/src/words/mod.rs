@@ -1,4 +1,4 @@
-//! The words that everything else is said in: names, owners, tokens, answers, endings, errors.
+//! The words that everything else uses: names, owners, tokens, answers, endings, errors.
 
 pub(crate) mod agenda;
 pub(crate) mod answer;

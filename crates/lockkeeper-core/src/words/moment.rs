@@ -3,29 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A point of local time, good for comparing with others of the same [`Clock`](crate::clock::Clock) only.
+/// A point of local time, only comparable with others of the same [`Clock`](crate::clock::Clock).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// The moment that lies `elapsed` after the clock's own beginning.
+    /// The moment `elapsed` after the clock's own beginning.
     pub const fn from_elapsed(elapsed: Duration) -> Self {
         Self(elapsed)
     }
 
-    /// This moment plus `later`; the end of time instead of an overflow.
+    /// Returns this moment plus `later`; the end of time instead of an overflow.
     #[must_use]
     pub const fn after(self, later: Duration) -> Self {
         Self(self.0.saturating_add(later))
     }
 
-    /// This moment minus `earlier`; the beginning of time instead of an overflow.
+    /// Returns this moment minus `earlier`; the beginning of time instead of an overflow.
     #[must_use]
     pub const fn before(self, earlier: Duration) -> Self {
         Self(self.0.saturating_sub(earlier))
     }
 
-    /// How long ago `earlier` was at this moment; zero if it lies ahead.
+    /// Returns how long ago `earlier` was at this moment; zero if it is later than this moment.
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -7,15 +7,15 @@ use crate::words::error::{Error, Result};
 use crate::words::owner::ClaimId;
 use crate::words::slot::{hash_tag, number_behind, slot_of};
 
-/// The longest name, bytes: keys of this size still compare and hash fast, and longer ones are mistakes.
+/// The longest name, in bytes: keys of this size still compare and hash fast, and a longer one is a mistake.
 const LONGEST: usize = 1024;
 
-/// Where derived keys begin. A main key may not begin so, or two names could share a key.
+/// The prefix of derived keys. A main key may not have it, or two names could share a key.
 pub(crate) const DERIVED: &str = "lockkeeper.";
 
-/// The name of a lock: what the user calls it, and the main key it lives under, `<namespace>:<name>`.
+/// The name of a lock: what the user calls it, and the main key that it is stored under, `<namespace>:<name>`.
 ///
-/// All keys of a name lie in one slot of a cluster. Names that hold the same Redis hash tag (`{…}`) lie together.
+/// All keys of a name are in one slot of a cluster. Names with the same Redis hash tag (`{…}`) share a slot.
 ///
 /// # Examples
 ///
@@ -33,18 +33,19 @@ pub(crate) const DERIVED: &str = "lockkeeper.";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     main: Arc<str>,
-    /// Where in `main` the user's part begins.
+    /// Where the user's part of `main` begins.
     user: usize,
     slot: u16,
 }
 
 impl Name {
-    /// The name `name` in `namespace`; an empty namespace makes the name itself the main key.
+    /// The name `name` in `namespace`. With an empty namespace the name itself is the main key.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the name is empty; if the name or the namespace is longer than 1,024 bytes; if it has braces other than those of one hash
-    /// tag; if the namespace has a colon or a brace in it; or if the main key could be taken for a derived key.
+    /// [`Error::Config`] if the name is empty; if the name or the namespace is longer than 1,024 bytes; if the name
+    /// has braces other than those of one hash tag; if the namespace has a colon or a brace in it; or if the main key
+    /// could be mistaken for a derived key.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
         check_namespace(namespace)?;
         if name.is_empty() {
@@ -83,7 +84,7 @@ impl Name {
         })
     }
 
-    /// The name that lives under this main key.
+    /// The name that has this main key.
     pub(crate) fn of_main(namespace: &str, main: &str) -> Option<Self> {
         let name = match namespace {
             "" => main,
@@ -92,64 +93,65 @@ impl Name {
         Self::new(namespace, name).ok()
     }
 
-    /// What the user calls the lock.
+    /// Returns what the user calls the lock.
     pub fn as_str(&self) -> &str {
         &self.main[self.user..]
     }
 
-    /// The main key.
+    /// Returns the main key.
     pub fn main(&self) -> &str {
         &self.main
     }
 
-    /// Whether other libraries may use the name too: one of the empty namespace.
+    /// Whether other libraries may use the name too: a name in the empty namespace.
     pub(crate) const fn is_shared(&self) -> bool {
         self.user == 0
     }
 
-    /// A derived key or channel: `lockkeeper.<part>:{<main>}`. If the main key has a hash tag of its own, that goes first,
-    /// and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either lies in the main key's slot,
-    /// and of all that is there `:{<namespace>:` is in the keys of this namespace alone.
+    /// Returns a derived key or channel: `lockkeeper.<part>:{<main>}`. If the main key has a hash tag of its own, the
+    /// tag comes first and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either form is
+    /// in the main key's slot, and `:{<namespace>:` occurs in derived keys of this namespace only.
     ///
-    /// It is made anew for each request that names it. A lease that is held and renewed names its main key alone, and
-    /// there may be a hundred thousand of those: what they do not keep is memory saved.
+    /// It is built anew for each request that needs it. A held lease renews with its main key alone, and there may be
+    /// a hundred thousand of those, so not storing derived keys saves memory.
     pub fn part(&self, part: &str) -> String {
         self.key(part).to_string()
     }
 
-    /// The same, to be written where it is to stand.
+    /// The same, for writing straight into its destination.
     pub(crate) const fn key<'a>(&'a self, part: &'a str) -> Key<'a> {
         Key::Part(self, part)
     }
 
-    /// The channel on which the waiters of this name are told to look.
+    /// Returns the channel of the messages that tell waiters of this name to ask again.
     pub fn wakes(&self) -> String {
         self.part("wake")
     }
 
-    /// What the channels begin with on which clients are told of the grants of this name.
+    /// Returns the prefix of the channels on which clients are notified of grants of this name.
     pub fn grants(&self) -> String {
         self.part("grant")
     }
 
-    /// The counter from which the name draws its tokens: one for all names of a slot whose main keys have the same text before their
-    /// first colon. Of a namespace that is not empty this is the namespace: no other one's rights reach its counters.
+    /// Returns the key of the counter from which the name draws its tokens. All names of a slot share it if their
+    /// main keys have the same text before the first colon, which for a namespace that is not empty is the namespace.
+    /// So the rights of one namespace do not reach the counters of another.
     pub fn counter(&self) -> String {
         Key::Counter(self).to_string()
     }
 
-    /// The slot of a cluster in which all keys of the name lie.
+    /// The slot of a cluster that holds all keys of the name.
     pub(crate) const fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// The tombstone of a release that overtook an acquire of this claim.
+    /// Returns the key of the tombstone for a release that overtook an acquire of this claim.
     pub fn tombstone(&self, claim: &ClaimId) -> String {
         Key::Tombstone(self, claim).to_string()
     }
 }
 
-/// A key or a channel of a name, written where it is displayed.
+/// A key or a channel of a name, formatted on demand.
 #[derive(Clone, Copy)]
 pub(crate) enum Key<'a> {
     Main(&'a Name),
@@ -184,8 +186,8 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// With a colon, namespace `a` and name `b:c` would be namespace `a:b` and name `c`. With a brace, the patterns of keys that a
-/// user of one namespace is allowed would allow keys of another.
+/// With a colon, namespace `a` and name `b:c` would be the same as namespace `a:b` and name `c`. With a brace, the
+/// key patterns that one namespace's user is allowed would also match keys of another namespace.
 fn check_namespace(namespace: &str) -> Result<()> {
     if namespace.contains([':', '{', '}']) {
         return Err(Error::config(format!(
@@ -202,7 +204,7 @@ fn check_namespace(namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// A text as a part of a pattern: what stands for something there stands for itself.
+/// Escapes a text for use in a pattern, so that its special characters match literally.
 pub(crate) fn in_pattern(text: &str) -> String {
     let mut pattern = String::new();
     for character in text.chars() {
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Whether the patterns `<namespace>:*` or `lockkeeper.*:{<namespace>:*` are of this key.
+    /// Whether the patterns `<namespace>:*` or `lockkeeper.*:{<namespace>:*` match this key.
     fn allowed(namespace: &str, key: &str) -> bool {
         let derived = key.strip_prefix(DERIVED);
         key.starts_with(&format!("{namespace}:"))
@@ -308,7 +310,7 @@ mod tests {
             (neighbour, other) in (any_namespace(), any_name()),
         ) {
             prop_assume!((&namespace, &one) != (&neighbour, &other));
-            // Names in the empty namespace are keys as they are, also those of another one.
+            // Names in the empty namespace are used as keys unchanged, and can be those of another namespace.
             prop_assume!(namespace == neighbour || !(namespace.is_empty() || neighbour.is_empty()));
             if let (Ok(one), Ok(other)) = (Name::new(&namespace, &one), Name::new(&neighbour, &other)) {
                 for key in keys(&one) {
@@ -323,7 +325,7 @@ mod tests {
             neighbour in any_namespace(),
         ) {
             prop_assume!(!namespace.is_empty());
-            // Nobody lives in a namespace that is refused.
+            // A namespace that is refused has no names.
             let neighbour = check_namespace(&neighbour).map_or_else(|_| String::new(), |()| neighbour);
             if let Ok(name) = Name::new(&namespace, &name) {
                 for key in keys(&name).into_iter().chain([name.counter()]) {

@@ -10,8 +10,8 @@ use crate::words::error::{Error, Result};
 
 /// A logical holder, `<client uuid>:<number>`.
 ///
-/// A task is not an owner and neither is a thread: async work moves between threads. Clones and copies of an `Owner` are
-/// the same holder. It can be written as text and read back, also by another process.
+/// An owner is neither a task nor a thread: async work moves between threads. Clones and copies of an `Owner` are the
+/// same holder. It can be written as text and read back, even by another process.
 ///
 /// # Examples
 ///
@@ -33,12 +33,13 @@ impl Owner {
         Self { client, number }
     }
 
-    /// Whose claim this is, as [inspection](crate::Client::inspect) shows it; `None` of another library's.
+    /// Returns the owner of this claim, as [inspection](crate::Client::inspect) shows it; `None` for another
+    /// library's claim.
     pub fn of_claim(claim: &str) -> Option<Self> {
         claim.split_once('/')?.0.parse().ok()
     }
 
-    /// Whether both were made by one [client](crate::Client).
+    /// Returns whether both were made by the same [client](crate::Client).
     pub fn shares_client_with(self, other: Self) -> bool {
         self.client() == other.client()
     }
@@ -75,7 +76,8 @@ impl FromStr for Owner {
     }
 }
 
-/// One acquisition by one owner, `<owner>/<64 random bits in hex>`. One guard is one claim, and a claim lives once.
+/// One acquisition by one owner, `<owner>/<64 random bits in hex>`. One guard stands for one claim, and a claim id is
+/// never used again.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId {
     text: Arc<str>,
@@ -83,10 +85,10 @@ pub struct ClaimId {
 }
 
 impl ClaimId {
-    /// A claim of `owner`, told from its others by `random`.
+    /// A claim of `owner`; `random` distinguishes it from the owner's other claims.
     pub fn new(owner: Owner, random: u64) -> Self {
         let mut text = String::with_capacity(80);
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{owner}/{random:016x}");
         Self {
             text: text.into(),
@@ -94,7 +96,7 @@ impl ClaimId {
         }
     }
 
-    /// Who claims.
+    /// Returns the owner of the claim.
     pub const fn owner(&self) -> Owner {
         self.owner
     }
@@ -104,7 +106,7 @@ impl ClaimId {
         Arc::clone(&self.text)
     }
 
-    /// The claim as it is written on the server.
+    /// Returns the claim as it is written on the server.
     pub fn as_str(&self) -> &str {
         &self.text
     }

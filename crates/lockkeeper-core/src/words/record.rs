@@ -1,4 +1,4 @@
-//! What has come of work that is done once.
+//! The stored outcome of work that is done once.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,29 +6,30 @@ use std::time::{Duration, SystemTime};
 use crate::words::owner::Owner;
 use crate::words::token::FencingToken;
 
-/// What has come of the work of a name, as the server keeps it.
+/// The outcome of the work of a name, as the server stores it.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// What the work has made; `None` if it has failed.
+    /// The result of the work; `None` if it failed.
     pub value: Option<Vec<u8>>,
     /// The claim that did the work.
     pub claim: String,
-    /// Whose claim it was; `None` if somebody else's hand has written it.
+    /// The owner of the claim; `None` if another program wrote it.
     pub owner: Option<Owner>,
     /// The fencing token that the work was done with.
     pub token: FencingToken,
     /// When the server stored it, by its clock.
     pub at: SystemTime,
-    /// For how long the server keeps it from when it was asked; `None`: without end, as somebody else's hand may have made it.
+    /// How long the server still keeps it, counted from its answer; `None`: without end, which another program may
+    /// have set.
     pub left: Option<Duration>,
-    /// The SHA-256 of what the work was asked for, in hex; empty if nothing was said.
+    /// The SHA-256, in hex, of what the work was asked for; empty if no fingerprint was given.
     pub fingerprint: String,
 }
 
 impl Record {
-    /// What the claim has made with this token, stored now and kept without end; `None` if it has failed. For a test of your own
-    /// code, which sets what it needs.
+    /// The outcome of work by this claim with this token, stored now and kept without end; a `value` of `None` means
+    /// that it failed. For tests of your own code, which can set the other fields.
     ///
     /// # Examples
     ///
@@ -52,13 +53,13 @@ impl Record {
         }
     }
 
-    /// Whether the work has failed.
+    /// Returns whether the work failed.
     pub const fn is_failure(&self) -> bool {
         self.value.is_none()
     }
 }
 
-/// Never what the work has made: that may be of any size, and nobody else's business.
+/// Never shows the result, which may be large or confidential.
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")

@@ -1,26 +1,26 @@
-//! The rules of access lists that a namespace needs.
+//! The access rules (ACL) that a namespace needs.
 
 use std::sync::Arc;
 
 use crate::words::name;
 use crate::words::store_error::StoreError;
 
-/// The rules of `ACL SETUSER` that let a user have the locks of one namespace, and no key of another's.
+/// The rules for `ACL SETUSER` that allow a user the locks of one namespace, and no key of another.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) keys: String,
-    /// Of the channels of names.
+    /// For the channels of names.
     pub(crate) names: String,
 }
 
-/// The rule of the channels on which clients are told of their claims.
+/// The rule for the channels on which clients are notified about their claims.
 pub(crate) const CLIENTS: &str = "&lockkeeper.client:*";
 
 impl Rules {
     pub(crate) fn of(namespace: &str) -> Self {
         let derived = name::DERIVED;
         if namespace.is_empty() {
-            // Its main keys are what the user calls them, and so may be anything.
+            // Its main keys are the names themselves, and so can be anything.
             return Self {
                 keys: format!("~{derived}* and the names themselves"),
                 names: format!("&{derived}*"),
@@ -33,7 +33,8 @@ impl Rules {
         }
     }
 
-    /// The error, which says what to do if it is about a missing right. The server names a command, and neither keys nor channels.
+    /// The error with advice about the missing right, if that is its cause. The server's message names a command, but
+    /// no keys or channels.
     pub(crate) fn advise(&self, error: StoreError) -> StoreError {
         match error.code() {
             Some("NOPERM") => {
@@ -44,12 +45,12 @@ impl Rules {
         }
     }
 
-    /// What to do about a `NOPERM` of this text; `None` if it is about something else.
+    /// What to do about a `NOPERM` error with this text; `None` if the text is unknown.
     fn remedy(&self, text: &str) -> Option<Arc<str>> {
         let Self { keys, names } = self;
         let remedy = match text {
             _ if text.contains("channel") => format!("allow the user {names} {CLIENTS}"),
-            // Before the command, which that of a script mentions too.
+            // Checked before "command", because the message about a script's keys mentions commands too.
             _ if text.contains("key") => {
                 format!("allow the user {keys}, or set the namespace for which it has rights")
             }

@@ -1,12 +1,12 @@
-//! Slots of a cluster: to which one a key belongs, and a short text that belongs to it.
+//! Slots of a cluster: the slot of a key, and a short text with a given slot.
 
 use std::sync::OnceLock;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: u16 = 16384;
 
-/// The slot of a cluster to which a key belongs, a number below 16384. Source: the cluster specification, "Key distribution
-/// model" and "Hash tags".
+/// The cluster slot of a key, a number below 16384. Source: the cluster specification, "Key distribution model" and
+/// "Hash tags".
 ///
 /// ```
 /// use lockkeeper_core::store::slot_of;
@@ -24,15 +24,15 @@ fn hashed(text: &str) -> u16 {
     CRC.checksum(text.as_bytes()) % SLOTS
 }
 
-/// What Redis hashes instead of the whole key: the text between the first `{` and the next `}`, unless it is empty.
+/// The part of the key that Redis hashes: the text between the first `{` and the next `}`, unless it is empty.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The smallest number of six digits that belongs to this slot when it is written behind `prefix`: a hash tag for keys of the slot. Every
-/// client must come to the same one.
+/// The smallest number of six digits that hashes to this slot when it is written after `prefix`: a hash tag for keys
+/// of the slot. Every client must find the same one.
 pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32 {
     static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {
@@ -48,7 +48,8 @@ pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32
         }
         numbers.into_iter().flatten().collect()
     });
-    // The checksum is linear: that of a text is that of its beginning, followed by zeros, combined with that of its end.
+    // The checksum is linear: the checksum of a text is that of its beginning followed by zeros, combined with that
+    // of its end.
     let mut beginning = CRC.digest();
     for text in prefix.into_iter().chain(["\0\0\0\0\0\0"]) {
         beginning.update(text.as_bytes());
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_slot_function_is_the_one_of_redis() {
-        // CLUSTER KEYSLOT of redis-server 7.0.
+        // From CLUSTER KEYSLOT of redis-server 7.0.
         assert_eq!(slot_of("foo"), 12182);
         assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
         assert_eq!(slot_of("somekey"), 11058);
@@ -77,7 +78,7 @@ mod tests {
                 assert_eq!(slot_of(&format!("lockkeeper.fence:{{{tag}}}")), slot);
             }
         }
-        // The smallest, by trying one after the other.
+        // The smallest one, found by trying one number after the other.
         let first = (0..).find(|number| slot_of(&format!("shop:{number:06}")) == 77);
         assert_eq!(first, Some(number_behind(["shop", ":"], 77)));
     }

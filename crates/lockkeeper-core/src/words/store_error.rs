@@ -4,22 +4,22 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// The number of one request, unlike that of any other request of the same client.
+/// The number of one request, unique among the requests of one client.
 pub type Request = u64;
 
 /// What is known about a request that got no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It did not reach the server and never will.
+    /// It did not reach the server, and never will.
     NotSent,
-    /// It may have been executed, be executed later, or never.
+    /// It may have been executed, may be executed later, or never.
     Unknown,
-    /// The server answered with an error instead of executing it to its end.
+    /// The server answered with an error and did not execute it to its end.
     Refused,
 }
 
-/// Why a store could not do what it was asked.
+/// The reason why a store could not run a request.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     outcome: Outcome,
@@ -40,7 +40,7 @@ impl StoreError {
         }
     }
 
-    /// Nobody knows whether the request was executed.
+    /// The request may or may not have been executed.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Unknown,
@@ -50,7 +50,7 @@ impl StoreError {
         }
     }
 
-    /// The server's error reply, whole: its first word is the code.
+    /// The server's complete error reply: its first word is the error code.
     pub fn refused(message: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Refused,
@@ -60,14 +60,14 @@ impl StoreError {
         }
     }
 
-    /// Keeps the client library's own error behind this one.
+    /// Keeps the client library's own error as the source of this one.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What is known about the request.
+    /// Returns what is known about the request.
     pub const fn outcome(&self) -> Outcome {
         self.outcome
     }
@@ -77,12 +77,13 @@ impl StoreError {
         self.source.clone()
     }
 
-    /// What happened, without saying again what is known about the request; an error reply as the server sent it.
+    /// Returns what happened, without the outcome; for an error reply, the text that the server sent.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The code word of the server's error reply (`NOPERM`, `READONLY`, …); `None` if the server did not answer.
+    /// Returns the error code of the server's error reply (`NOPERM`, `READONLY`, …); `None` if the server did not
+    /// answer.
     pub fn code(&self) -> Option<&str> {
         match self.outcome {
             Outcome::Refused => self.message.split_whitespace().next(),
@@ -90,25 +91,25 @@ impl StoreError {
         }
     }
 
-    /// Says what to do about it.
+    /// Adds advice about what to do.
     pub(crate) fn with_remedy(mut self, remedy: Option<Arc<str>>) -> Self {
         self.remedy = remedy;
         self
     }
 
-    /// Whether the server does not know the script: it has executed nothing.
+    /// Returns whether the server does not know the script, and so has executed nothing.
     pub fn is_noscript(&self) -> bool {
         self.code() == Some("NOSCRIPT")
     }
 
-    /// Whether the server refused this very request, so that a part of it may pass: it is not about the server's state,
-    /// but for `TRYAGAIN`, which is about several keys at once.
+    /// Whether the server refused this particular request, so that parts of it may succeed alone. True for errors
+    /// that are not about the server's state, and for `TRYAGAIN`, which is about requests with several keys.
     pub(crate) fn blames_request(&self) -> bool {
         self.outcome == Outcome::Refused
             && (!self.is_transient() || self.code() == Some("TRYAGAIN"))
     }
 
-    /// Whether the same request may well succeed later: nobody answered, or the server is not ready just now.
+    /// Returns whether the same request may succeed later: there was no answer, or the server is not ready now.
     pub fn is_transient(&self) -> bool {
         match self.code() {
             None => true,
@@ -142,7 +143,8 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// A text that a server may have chosen, its control characters escaped: they could rewrite a terminal or forge lines of a log.
+/// A text that may come from a server, with its control characters escaped: they could rewrite a terminal or forge
+/// log lines.
 struct Printable<'a>(&'a str);
 
 impl fmt::Display for Printable<'_> {

@@ -3,32 +3,33 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// How old a token is at most.
+/// The oldest age of a token that is taken as a time.
 const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// A fencing token: the number given with a grant; larger means later.
+/// A fencing token: a number given with a grant; a larger number means a later grant.
 ///
-/// Tokens of a name increase between any two grants that exclude one another. They are about the server's time in
+/// Tokens of a name increase between any two grants that exclude each other. They are close to the server's time in
 /// microseconds, below 2^53 until the year 2255, and so fit a signed 64-bit integer in any database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// No script draws a token from here on, where Lua can no longer count in ones.
+    /// Scripts draw tokens below this number only: from here on Lua cannot count in ones.
     pub(crate) const END: Self = Self(1 << 53);
 
-    /// The token that reads as this number.
+    /// The token with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number to hand to the resource.
+    /// Returns the number to pass to the resource.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// When it was drawn, by the server's clock; a little later than that if one that was as large had been drawn before. `None` if that is
-    /// more than ten years before now, or after: a token that somebody chose by hand is no time.
+    /// Returns when the token was drawn, by the server's clock; a little later than that if an equal or larger token
+    /// had been drawn before. `None` if that is more than ten years before now, or in the future: a token chosen by
+    /// hand is not a time.
     pub fn time(self) -> Option<SystemTime> {
         let drawn = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(self.0))?;
         let ago = drawn.elapsed().ok()?;
@@ -45,7 +46,7 @@ impl From<FencingToken> for u64 {
 /// For databases without unsigned numbers: `UPDATE … SET token = $1 WHERE token <= $1`.
 impl From<FencingToken> for i64 {
     fn from(token: FencingToken) -> Self {
-        // Tokens that a server has given are below 2^53.
+        // Tokens from a server are below 2^53.
         Self::try_from(token.0).unwrap_or(Self::MAX)
     }
 }

@@ -45,7 +45,7 @@ impl Texts {
 
     /// Adds one, as it is displayed.
     pub fn push(&mut self, item: impl Display) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(self.buffer, "{item}");
         self.ends.push(self.buffer.len());
     }

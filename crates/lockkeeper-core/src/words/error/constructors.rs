@@ -1,4 +1,4 @@
-//! Every error, to be made: by kinds and stores, and by users in the tests of what they do about it.
+//! Constructors for every error: for kinds and stores, and for users who test their error handling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::words::store_error::StoreError;
 
 /// # Making errors
 ///
-/// For a test of what your code does about an error. [`Error::Closed`] is made as it is, and a loss also by a [`Lost`].
+/// For tests of how your code handles an error. [`Error::Closed`] needs no constructor, and a [`Lost`] can be turned
+/// into an error too.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,7 +34,7 @@ use crate::words::store_error::StoreError;
 /// assert!(matches!(lost, Error::Lost { reason: LossReason::Expired, .. }));
 /// ```
 impl Error {
-    /// An [`Error::Backend`]: the store failed when it was to `context`, as in "acquire lock".
+    /// An [`Error::Backend`]: the store failed while doing `context`, for example "acquire lock".
     pub fn backend(context: impl Into<String>, cause: StoreError) -> Self {
         Self::Backend {
             context: context.into(),
@@ -42,14 +43,14 @@ impl Error {
         }
     }
 
-    /// An [`Error::Config`] that says what is wrong and what to do.
+    /// An [`Error::Config`] that says what is wrong and what to do about it.
     pub fn config(message: impl Into<String>) -> Self {
         Self::Config {
             message: message.into(),
         }
     }
 
-    /// An [`Error::Done`]: the work of `name` has come to this.
+    /// An [`Error::Done`]: this is the stored outcome of the work of `name`.
     pub fn done(name: impl Into<String>, record: Record) -> Self {
         Self::Done {
             name: name.into(),
@@ -57,17 +58,17 @@ impl Error {
         }
     }
 
-    /// An [`Error::Lost`], of a server without a name.
+    /// An [`Error::Lost`], on a server without a name.
     pub fn lost(name: impl Into<String>, reason: LossReason) -> Self {
         Lost::new(name, reason).into()
     }
 
-    /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or was overtaken by another hold of its owner.
+    /// An [`Error::NotHeld`]: the guard of lock `name` is gone, or a later hold of its owner has replaced it.
     pub fn not_held(name: impl Into<String>) -> Self {
         Self::NotHeld { name: name.into() }
     }
 
-    /// An [`Error::Mismatch`]: `name` stands for another request.
+    /// An [`Error::Mismatch`]: `name` was used for another request.
     pub fn mismatch(name: impl Into<String>) -> Self {
         Self::Mismatch { name: name.into() }
     }
@@ -78,7 +79,7 @@ impl Error {
         Self::NotArmed { name, ended }
     }
 
-    /// An [`Error::NotReplicated`]: so many of the replicas that were wanted had the grant.
+    /// An [`Error::NotReplicated`]: only `reached` of the `wanted` replicas confirmed the grant.
     pub fn not_replicated(name: impl Into<String>, wanted: u32, reached: u64) -> Self {
         Self::NotReplicated {
             name: name.into(),
@@ -87,18 +88,18 @@ impl Error {
         }
     }
 
-    /// An [`Error::Partial`]: of so many members these were not released, and why.
+    /// An [`Error::Partial`]: of `members` members these were not released, and why.
     pub const fn partial(members: usize, failures: Vec<(String, Self)>) -> Self {
         Self::Partial { members, failures }
     }
 
-    /// An [`Error::OverLimit`]: the semaphore `name` has fewer permits than were asked for.
+    /// An [`Error::OverLimit`]: more permits of the semaphore `name` were asked for than its limit.
     pub fn over_limit(name: impl Into<String>, limit: u32) -> Self {
         let name = name.into();
         Self::OverLimit { name, limit }
     }
 
-    /// An [`Error::Protocol`]: the server said of lock `name` what no script of ours says.
+    /// An [`Error::Protocol`]: the server's reply about lock `name` was none that our scripts give.
     pub fn protocol(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Protocol {
             name: name.into(),
@@ -106,20 +107,20 @@ impl Error {
         }
     }
 
-    /// An [`Error::Protocol`]: the server answered this, which no script of ours says.
+    /// An [`Error::Protocol`]: the server replied with this, which none of our scripts does.
     #[doc(hidden)]
     pub fn unexpected(name: impl Into<String>, answer: &str) -> Self {
         Self::protocol(name, format!("an unexpected answer, {answer}"))
     }
 
-    /// An [`Error::QueueFull`]: so many wait for the lock `name` already.
+    /// An [`Error::QueueFull`]: `length` claims already wait for the lock `name`.
     pub fn queue_full(name: impl Into<String>, length: u64) -> Self {
         let name = name.into();
         Self::QueueFull { name, length }
     }
 
-    /// An [`Error::Timeout`]: the lock `name` was waited for so long. Nobody is known to hold it, unless [`held_by`](Self::held_by)
-    /// says so.
+    /// An [`Error::Timeout`]: the acquisition of the lock `name` waited for this long. Its holder is unknown until
+    /// you add one with [`held_by`](Self::held_by).
     pub fn timeout(name: impl Into<String>, waited: Duration) -> Self {
         Self::Timeout {
             name: name.into(),
@@ -129,7 +130,7 @@ impl Error {
         }
     }
 
-    /// Says of an [`Error::Timeout`] who held the lock when the time was over; any other error stays as it is.
+    /// Adds the holder to an [`Error::Timeout`]; any other error is returned unchanged.
     #[must_use]
     pub fn held_by(mut self, by: Holder) -> Self {
         if let Self::Timeout { holder, .. } = &mut self {
@@ -138,7 +139,7 @@ impl Error {
         self
     }
 
-    /// Says of an [`Error::Timeout`] at which place in the queue the acquisition stood; any other error stays as it is.
+    /// Adds the place in the queue to an [`Error::Timeout`]; any other error is returned unchanged.
     #[must_use]
     pub const fn at_place(mut self, at: u64) -> Self {
         if let Self::Timeout { place, .. } = &mut self {
@@ -147,7 +148,7 @@ impl Error {
         self
     }
 
-    /// An [`Error::WorkFailed`]: the work of `name` may be tried in so long.
+    /// An [`Error::WorkFailed`]: the work of `name` may be tried again after `retry_in`.
     pub fn work_failed(name: impl Into<String>, retry_in: Duration) -> Self {
         Self::WorkFailed {
             name: name.into(),
@@ -168,7 +169,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::WrongKind`]: the key of `name` holds something else than a lock of this kind.
+    /// An [`Error::WrongKind`]: the key of `name` holds something other than a lock of this kind.
     pub fn wrong_kind(name: impl Into<String>, kind: &'static str, key: impl Into<String>) -> Self {
         Self::WrongKind {
             name: name.into(),
