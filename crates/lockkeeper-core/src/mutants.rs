@@ -20,7 +20,7 @@ macro_rules! defects {
         }
 
         impl Mutant {
-            /// All there are.
+            /// All of them.
             pub const EVERY: &[Self] = &[$(Self::$name),*];
 
             /// What it does, as a sentence.

@@ -1,8 +1,10 @@
-//! An acquisition under way: stage after stage, each while the ones before are held. Most have one stage, with one claim. The names of
-//! a stage of several are asked for together, and where that is in vain, acquired one after the other like stages of their own.
+//! An acquisition in progress: stage after stage, each while the earlier ones are held. Most have one stage with one
+//! claim. A stage of several names first asks for all of them together; if that fails, it acquires them one after the
+//! other, like stages of their own.
 //!
-//! What is lost while the rest is collected makes it begin again, with new claims. The claims and the duty to release them
-//! exist before the first byte is sent, so a future that is dropped at any await holds nothing for longer than one ttl.
+//! If something is lost while the rest is acquired, the acquisition starts again with new claims. The claims, and the
+//! duty to release them, exist before the first byte is sent, so a future that is dropped at any await point holds
+//! nothing for longer than one ttl.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,40 +29,42 @@ use crate::words::holder::Holder;
 use crate::words::moment::Moment;
 use crate::words::owner::ClaimId;
 
-/// For how long an acquisition that has waited in vain waits for its place in the queue to be gone before it says so: whoever
-/// is told of the timeout shall not see the place be granted. Long against a healthy round trip, short against a wait.
+/// How long an acquisition that has timed out waits for the withdrawal of its claim before it returns the error, so
+/// that the claim is not granted after the caller was told of the timeout. Long compared with a healthy round trip,
+/// short compared with a wait.
 const WITHDRAWAL: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Acquisition {
     pub(super) stages: Vec<Arc<Stage>>,
-    /// The stage under way, or the one of its names that is acquired by itself.
+    /// The current stage, or the one of its names that is being acquired by itself.
     under_way: Arc<Stage>,
-    /// Its claims; new ones each time they are spent, none before the first request.
+    /// Its claims: replaced by new ones when they are used up, empty before the first request.
     pub(super) claims: Vec<Unreleased>,
-    /// Since when it is under way, by its own clock.
+    /// When the current stage began, by its own clock.
     pub(super) stage_began: Moment,
-    /// Which of its names is waited for.
+    /// The index of the name that it waits for.
     pub(super) awaited: usize,
-    /// Why the last request had no answer that says who holds; `None` if it had.
+    /// Why the last request did not tell who holds; `None` if it did.
     pub(super) trouble: Option<Error>,
-    /// How long the last round took, of several servers.
+    /// How long the last round took, for a lock on several servers.
     pub(super) took: Duration,
-    /// What the stages before hold.
+    /// What the earlier stages hold.
     held: Vec<Hold>,
-    /// How long nobody else may hold once all is held, and how many replicas are to have it.
+    /// How long nobody else may hold once everything is held, and how many replicas must have it.
     pub(super) min_hold: Option<Duration>,
     pub(super) replicas: u32,
-    /// `None`: for ever.
+    /// `None`: without limit.
     pub(super) wait: Option<Duration>,
     started: Moment,
     pub(super) told: Told,
-    /// Dropped after the claims, whose releases are posted: closing waits for both.
+    /// Dropped after the claims, which post their releases: closing waits for both.
     _passes: Vec<Pass>,
 }
 
 impl Acquisition {
-    /// Everything is checked here that can be checked before anything is sent. One that does not wait stands in no queue.
+    /// Checks everything that can be checked before anything is sent. An acquisition that does not wait joins no
+    /// queue.
     pub(super) fn new(
         plan: &Plan,
         options: Options,
@@ -130,15 +134,15 @@ impl Acquisition {
         self.stages[0].clock().now().since(self.started)
     }
 
-    /// It has ended so. Only the first end is told.
+    /// Reports how the acquisition ended. Only the first end is reported.
     pub(super) fn is_over(&mut self, outcome: AcquisitionOutcome) {
         if self.told.is_heard() {
             self.told.end(outcome, self.waited());
         }
     }
 
-    /// Asks for each stage once; `None` if another claim holds one of the names. Then nothing is held that a server could be
-    /// told to release.
+    /// Asks for each stage once; `None` if another claim holds one of the names. Then nothing is held that a server
+    /// could be asked to release.
     pub(super) async fn once(&mut self) -> Result<Option<Hold>> {
         let closed = until_closed(&self.stages);
         tokio::select! {
@@ -177,7 +181,7 @@ impl Acquisition {
         self.complete().map(Some)
     }
 
-    /// Waits until all is held, or until the time to wait is over.
+    /// Waits until everything is held, or until the time to wait is over.
     pub(super) async fn wait(&mut self) -> Result<Hold> {
         let Some(waited) = self.wait else {
             let closed = until_closed(&self.stages);
@@ -203,7 +207,8 @@ impl Acquisition {
             () = sleep_until_some(&clock, Some(deadline)) => None,
         };
         match complete {
-            // What is granted counts when replicas have it, however long the wait was to be: the lock is held meanwhile.
+            // A grant counts once replicas have it, even if that takes longer than the time to wait: the lock is held
+            // meanwhile.
             Some(Ok(hold)) => {
                 let closed = until_closed(&self.stages);
                 tokio::select! {
@@ -214,7 +219,8 @@ impl Acquisition {
             }
             Some(Err(error)) => Err(error),
             None => {
-                // Nobody may hold it: the server has not said so for some time. It will not say either that a place is gone.
+                // It is not known that somebody holds the lock: the server has not answered for some time. So it will
+                // not confirm a withdrawal either.
                 let silent = self.trouble.is_some();
                 let own = self.claims.iter().flat_map(|it| &it.parts);
                 let own: Vec<ClaimId> = own.map(|part| part.id.clone()).collect();
@@ -233,7 +239,7 @@ impl Acquisition {
         }
     }
 
-    /// Takes stage after stage. A loss on the way begins again, with new claims.
+    /// Acquires stage after stage. A loss on the way starts again with new claims.
     async fn until_complete(&mut self) -> Result<Hold> {
         self.departed(None).await;
         loop {
@@ -250,7 +256,7 @@ impl Acquisition {
         }
     }
 
-    /// Takes stage after stage; false if a loss was in the way.
+    /// Acquires stage after stage; returns false if a loss stopped it.
     async fn all_stages(&mut self) -> Result<bool> {
         let mut stages: VecDeque<Arc<Stage>> = self.stages.iter().cloned().collect();
         while let Some(stage) = stages.pop_front() {
@@ -269,13 +275,13 @@ impl Acquisition {
         Ok(true)
     }
 
-    /// Waits until the stage is held; `None` if it is of several names that one script does not bring now.
+    /// Waits until the stage is held; `None` if it has several names and one script cannot acquire all of them now.
     async fn until_granted_or_apart(&mut self, stage: &Stage) -> Result<Option<Hold>> {
         if !stage.is_of_several() {
             return self.until_granted().await.map(Some);
         }
         if stage.is_crowded() {
-            // Nobody overtakes those of this client who poll one of the names.
+            // Do not overtake waiters of this client that poll one of the names.
             return Ok(None);
         }
         match self.look(None).await? {
@@ -294,7 +300,7 @@ impl Acquisition {
         self.under_way = stage;
     }
 
-    /// All that is held, as one hold.
+    /// Joins everything that is held into one hold.
     fn complete(&mut self) -> Result<Hold> {
         let mut held = std::mem::take(&mut self.held);
         let several = held.len() > 1 || self.stages[0].names().len() > 1;
@@ -307,8 +313,8 @@ impl Acquisition {
         }
     }
 
-    /// Releases what the stages before hold, and waits until the servers have confirmed it, for no longer than a release may
-    /// take.
+    /// Releases what the earlier stages hold, and waits for the servers to confirm it, for no longer than a release
+    /// may take.
     async fn give_back(&mut self) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty()
@@ -327,9 +333,9 @@ impl Acquisition {
         }
     }
 
-    /// Waits until what these clients have given up of the names is released, so that nothing of their own is in the way: for
-    /// `longest` each, or for one request's timeout. What takes longer, on a server that is silent for example, is left to the
-    /// acquisition itself.
+    /// Waits until this client's own pending releases of the names are done, so that it does not compete with itself:
+    /// for `longest` each, or for one request's timeout. Releases that take longer, for example on a silent server,
+    /// are left to the acquisition.
     async fn departed(&self, longest: Option<Duration>) {
         let left: Vec<_> = self.stages.iter().filter(|it| it.is_being_left()).collect();
         if !left.is_empty() {
@@ -337,7 +343,7 @@ impl Acquisition {
         }
     }
 
-    /// The time to wait is over: says what for, or why nobody knows.
+    /// The time to wait is over: builds the error that says what it waited for, or why that is not known.
     fn timeout(&mut self, waited: Duration, holder: Option<Holder>, place: Option<u64>) -> Error {
         self.trouble.take().unwrap_or_else(|| Error::Timeout {
             name: self.under_way.name(self.awaited),
@@ -347,8 +353,8 @@ impl Acquisition {
         })
     }
 
-    /// Who holds what was waited for, other than by these claims, if the server says so soon and this client has not too much to ask. Of
-    /// several servers none knows that for all.
+    /// Who holds the lock that was waited for, apart from these claims, if the server answers soon and this client is
+    /// not asking too much already. A lock on several servers has no single server that knows.
     async fn in_the_way(&self, own: &[ClaimId]) -> Option<Holder> {
         let stage = &self.under_way;
         if stage.quorum.is_some() {
@@ -370,7 +376,7 @@ impl Drop for Acquisition {
     }
 }
 
-/// Resolves when so many clients are closed that one of the stages cannot be acquired any more.
+/// Resolves when so many clients are closed that one of the stages can no longer be acquired.
 fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<> {
     match stages {
         [stage] if stage.quorum.is_none() => stage.first().engine.until_closed().left_future(),
@@ -392,7 +398,7 @@ async fn is_closed(stage: Arc<Stage>) {
     }
 }
 
-/// Resolves when one of them has ended; never if there is none.
+/// Resolves when one of the holds has ended; never if there is none.
 fn first_ended(held: &[Hold]) -> impl Future<Output = ()> + Send + use<> {
     let ended: Vec<_> = held.iter().map(|hold| hold.ended()).collect();
     async move {

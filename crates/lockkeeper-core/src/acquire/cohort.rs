@@ -1,4 +1,4 @@
-//! Waiting in the line of a cohort: claims of one client that hand a name over among themselves, see
+//! Waiting in the local queue of a cohort: claims of one client that hand a name over among themselves, see
 //! [`registry::cohort`](crate::registry::cohort).
 
 use std::pin::pin;
@@ -11,11 +11,11 @@ use crate::grant::hold::Hold;
 use crate::seam::clock::sleep_until;
 use crate::words::token::FencingToken;
 
-/// A claim that stands in line. Dropped, it does so no longer.
+/// A claim in the local queue. Dropping this removes it.
 struct InLine<'a>(&'a Arc<Part>);
 
 impl<'a> InLine<'a> {
-    /// Behind those of its cohort; `None` if there are none.
+    /// Joins the queue behind other claims of its cohort; `None` if there are none.
     fn behind_others(part: &'a Arc<Part>) -> Option<Self> {
         part.requester.claims.arrive(part).then(|| {
             part.change(|claim| claim.stand_in_line(true));
@@ -25,7 +25,7 @@ impl<'a> InLine<'a> {
 }
 
 impl InLine<'_> {
-    /// Waits until the name is handed over; `None` if the claim has to ask.
+    /// Waits until the name is handed over; `None` if the claim must ask the server itself.
     async fn granted(&self) -> Option<FencingToken> {
         let part = self.0;
         let end = part.now().after(part.terms.waiter_ttl);
@@ -33,7 +33,7 @@ impl InLine<'_> {
             let mut changed = pin!(part.changed().notified());
             changed.as_mut().enable();
             let now = part.now();
-            // Before it is looked whether it holds: whoever may ask knows what has come of a handover.
+            // Checked before whether it holds: once a claim may ask, the outcome of its handover is known.
             let may_ask = part.requester.claims.may_ask(part, now >= end);
             let token = part.change(|claim| claim.take(now));
             if may_ask || token.is_some() {
@@ -56,10 +56,10 @@ impl Drop for InLine<'_> {
 }
 
 impl Acquisition {
-    /// Waits in the line of the cohort, if others of it ask, wait or hold, for one waiter ttl at most: until the name is handed over to this
-    /// claim, or `None` if it is to ask itself.
+    /// Waits in the local queue of the cohort if others of it ask, wait or hold, for one waiter ttl at most. Returns
+    /// a hold if the name is handed over to this claim, or `None` if it must ask the server itself.
     pub(super) async fn in_line(&mut self, stage: &Stage, told: &mut bool) -> Option<Hold> {
-        // What replicas confirm, or what a bounded queue takes in, begins with a request of its own.
+        // Replica confirmation and a bounded queue both need a request of the claim's own.
         let terms = &stage.first().terms;
         if !terms.in_cohort || self.replicas > 0 || terms.queue_limit.is_some() {
             return None;
@@ -67,7 +67,7 @@ impl Acquisition {
         let part = self.only_claim(stage)?;
         let line = InLine::behind_others(&part)?;
         self.tell_waiting(stage, told);
-        // In a box of its own: whoever finds the name free need not carry the room for this.
+        // Boxed, so that an acquisition that finds the name free is not larger because of this future.
         let token = Box::pin(line.granted()).await;
         drop(line);
         match token {
@@ -77,7 +77,7 @@ impl Acquisition {
             }
             None => {
                 if part.predecessor().is_some() {
-                    // A handover in vain was asked for with this claim, and may yet be executed.
+                    // A failed handover named this claim, and may still be executed.
                     self.claims.clear();
                 }
                 None

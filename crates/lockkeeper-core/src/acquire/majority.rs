@@ -1,4 +1,4 @@
-//! One lock on several independent servers, a majority of which decides.
+//! One lock on several independent servers, decided by a majority of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,23 +11,24 @@ use crate::seam::protocol::Protocol;
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 
-/// The same name on several servers, each with a client of its own and, once it is acquired, a claim of its own, all of one id.
-/// Clones are the same lock.
+/// The same name on several servers. Each has its own client and, once the lock is acquired, its own claim; all
+/// claims have one id. Clones are the same lock.
 #[derive(Clone)]
 pub struct Majority {
     pub(super) targets: Arc<[Target]>,
     pub(super) quorum: Quorum,
-    /// The longest ttl that anybody uses.
+    /// The longest ttl in use.
     pub(super) longest: Duration,
 }
 
 impl Majority {
-    /// A lock called `name` on the servers of these engines; `protocol` makes its kind's protocol of the checked name and the
-    /// longest ttl that anybody uses, which is the longest of the clients' own.
+    /// A lock called `name` on the servers of these engines; `protocol` makes its kind's protocol from the checked
+    /// name and the longest ttl in use, which here is the longest of the clients' own.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] unless the clients are odd in number, three or more and each another one, or for a bad name.
+    /// [`Error::Config`] unless there is an odd number of at least three clients, all of them different; and for an
+    /// invalid name.
     pub(crate) fn of<P: Protocol>(
         engines: &[&Arc<Engine>],
         name: &str,
@@ -60,7 +61,7 @@ impl Majority {
         })
     }
 
-    /// The same lock where the longest ttl that anybody uses is this one.
+    /// Returns the same lock with this as the longest ttl in use.
     #[must_use]
     pub fn longest_ttl<P: Protocol>(
         &self,
@@ -80,9 +81,9 @@ impl Majority {
         self.targets.iter()
     }
 
-    /// What the lock is called.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &str {
-        // There are three or more.
+        // There are at least three targets.
         self.targets[0].name()
     }
 }

@@ -1,4 +1,4 @@
-//! Acquiring: the builders, and the one loop by which every acquisition waits.
+//! Acquiring: the builders, and the one loop in which every acquisition waits.
 
 mod acquisition;
 mod cohort;
@@ -33,22 +33,25 @@ use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// An acquisition that waits for its turn. Await it to start; nothing happens before.
+/// An acquisition that waits for its turn. Await it to start it; nothing happens before.
 ///
-/// To spawn it, or to poll it by hand, make a future of it: `tokio::spawn(lock.acquire().into_future())`.
+/// To spawn it or poll it by hand, turn it into a future: `tokio::spawn(lock.acquire().into_future())`.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropping the future at any point gives up every claim, those that hold and those that ask. What had been
-/// granted unseen is released in the background; at worst it ends with its ttl. The place among this client's waiters is lost.
+/// Cancel safe: dropping the future at any point gives up every claim, whether it holds or still asks. A grant that
+/// your code has not seen is released in the background; at worst it ends with its ttl. The place among this client's
+/// waiters is lost.
 ///
-/// A future that is kept and no longer polled does not keep the lock. Its place in a queue ends when the time of
-/// [`wait_for`](Self::wait_for) is over, and a grant that it does not take is handed on after one waiter ttl.
+/// If the future is kept but no longer polled, it does not block the lock. Its place in a queue ends when the time of
+/// [`wait_for`](Self::wait_for) is over, and a grant that it does not take goes to the next waiter after one waiter
+/// ttl.
 ///
 /// # Guards of the same client
 ///
-/// A guard that is dropped releases its lock in the background. An acquisition of the same name by the same client waits
-/// for that release first, for no longer than one request may take, so that it does not find its own client in the way.
+/// Dropping a guard releases its lock in the background. An acquisition of the same name by the same client first
+/// waits for that release, for at most the time of one request, so that a client does not find its own old hold in
+/// the way.
 ///
 /// # Examples
 ///
@@ -92,13 +95,13 @@ pub struct Waits;
 #[non_exhaustive]
 pub struct Tries;
 
-/// An acquisition that takes the lock now or not at all; `None` means that somebody else holds it, or one of several; of a lock
-/// on several servers also that rivals asked at the same moment and nobody got a majority. Everything else is as for
-/// [`Acquire`].
+/// An acquisition that takes the lock now or not at all. `None` means that somebody else holds it, or one of several
+/// locks; for a lock on several servers it can also mean that several callers asked at the same moment and none got a
+/// majority. Everything else is as for [`Acquire`].
 pub type TryAcquire<G> = Acquire<G, Tries>;
 
 impl<G, W> Acquire<G, W> {
-    /// An acquisition of what this plan says.
+    /// An acquisition of this plan.
     pub fn new(plan: impl Into<Plan>) -> Self {
         Self {
             plan: plan.into(),
@@ -108,22 +111,25 @@ impl<G, W> Acquire<G, W> {
         }
     }
 
-    /// Acquires for this owner; without it, for a new one. Of several locks, those that have no owner of their own.
+    /// Acquires for this owner instead of a new one. With several locks, it applies to those that have no owner of
+    /// their own.
     pub const fn owner(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(*owner);
         self
     }
 
-    /// Length of the lease, whole milliseconds (default: the client's; of a lock on several servers, the shortest of the clients'). It is renewed as long as the guard lives.
+    /// Sets the length of the lease in whole milliseconds (default: the client's ttl; for a lock on several servers,
+    /// the shortest of the clients' ttls). It is renewed while the guard lives.
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Says for whom or what this is, to people who [inspect](crate::Client::inspect) the name while it waits or holds, and to those
-    /// whose wait for it [times out](crate::Error::Timeout). At most 256 bytes without control characters; more is
-    /// [`Error::Config`](crate::Error::Config). It is written in the background when the claim is 100 ms old, and forgotten when it
-    /// ends, or ten minutes after the client was closed before: what is shorter costs the server nothing.
+    /// Sets a note that says what this acquisition is for. People see it when they [inspect](crate::Client::inspect)
+    /// the name while this claim waits or holds, and in the [timeout](crate::Error::Timeout) of others who wait for
+    /// it. At most 256 bytes without control characters, otherwise [`Error::Config`](crate::Error::Config). It is
+    /// written in the background when the claim is 100 ms old, so a shorter claim costs the server nothing. It is
+    /// deleted when the claim ends; if the client is closed before that, it expires after ten minutes.
     ///
     /// # Examples
     ///
@@ -150,14 +156,14 @@ impl<G, W> Acquire<G, W> {
         self
     }
 
-    /// A fixed lease: it is not renewed and ends after its ttl, whatever the guard does.
+    /// Makes the lease fixed: it is not renewed and ends after its ttl, even while the guard lives.
     pub const fn no_renewal(mut self) -> Self {
         self.options.renewed = false;
         self
     }
 
-    /// Bounds the time of holding: `longest` after the grant was asked for, the lease is lost for
-    /// [`MaxHold`](crate::LossReason::MaxHold), however well it is renewed. Unless the guard is dropped before, the lock
+    /// Limits the time of holding: `longest` after the grant was asked for, the lease is lost with
+    /// [`MaxHold`](crate::LossReason::MaxHold), even if it is renewed. Unless the guard is dropped before, the lock
     /// becomes free up to one ttl later.
     pub const fn max_hold(mut self, longest: Duration) -> Self {
         self.options.max_hold = Some(longest);
@@ -166,13 +172,14 @@ impl<G, W> Acquire<G, W> {
 }
 
 impl<G: SingleServer, W> Acquire<G, W> {
-    /// Keeps the lock from everybody for at least `shortest` after the grant, also when it is released sooner: then it ends
-    /// for its holder at once, and stays taken for the rest ([`Released::Kept`](crate::Released::Kept)). A job that must not
-    /// run twice within a minute, even if it is done in a second or another machine's clock is off, sets a minute. A holder
-    /// that crashes, or whose client is closed, keeps the lock for what is left of its ttl only.
+    /// Keeps the lock unavailable for at least `shortest` after the grant, even if it is released sooner. An early
+    /// release ends the lease for its holder at once, and the lock stays taken for the rest of the time
+    /// ([`Released::Kept`](crate::Released::Kept)). Use one minute for a job that must not run twice within a minute,
+    /// even if it takes a second or another machine's clock is wrong. If the holder crashes or its client is closed,
+    /// the lock stays unavailable only for the rest of its ttl.
     ///
-    /// More than the ttl of a lease without renewal is [`Error::Config`](crate::Error::Config), and so is more than
-    /// [`max_hold`](Self::max_hold) or a year.
+    /// It is [`Error::Config`](crate::Error::Config) to set more than the ttl of a lease without renewal, more than
+    /// [`max_hold`](Self::max_hold), or more than a year.
     ///
     /// # Examples
     ///
@@ -198,16 +205,18 @@ impl<G: SingleServer, W> Acquire<G, W> {
         self
     }
 
-    /// The grant counts only once `least` replicas of the server, of several locks of each server, have confirmed that they have it; otherwise it is given back,
-    /// and [`Error::NotReplicated`](crate::Error::NotReplicated) says how many had it. Zero, the default, asks for none.
+    /// Requires that `least` replicas of each server involved confirm the grant before it counts. Otherwise the lock
+    /// is released and [`Error::NotReplicated`](crate::Error::NotReplicated) says how many confirmed. Zero, the
+    /// default, requires none.
     ///
-    /// It narrows what a failover can lose, and does not close it: a replica that has not got the grant may be promoted,
-    /// unless all have to have it, and renewals are not waited for. It costs two round trips on a connection of its own. Each
-    /// takes at most a request's timeout, so at most a sixth of the ttl, and trouble with the connection is borne with for
-    /// one more. No wait bounds that: the lock is held meanwhile. [`min_hold`](Self::min_hold) counts from then on. Observers
-    /// are told of the grant when the server gives it, and of its end if it is given back.
+    /// It reduces what a failover can lose, but does not exclude it: a replica without the grant may be promoted,
+    /// unless all replicas must have it, and renewals do not wait for replicas. It costs two round trips on a
+    /// connection of its own. Each takes at most a request's timeout, which is at most a sixth of the ttl, and a
+    /// connection failure is retried for one such timeout more. [`wait_for`](Self::wait_for) does not limit this,
+    /// because the lock is already held. [`min_hold`](Self::min_hold) counts from the confirmation. Observers are
+    /// told of the grant when the server makes it, and of its end if it is released again.
     ///
-    /// The user needs the right to `WAIT`. An engine in this process has no replicas.
+    /// The user needs the right to `WAIT`. An in-process server has no replicas.
     pub const fn min_replicas(mut self, least: u32) -> Self {
         self.options.min_replicas = least;
         self
@@ -215,17 +224,17 @@ impl<G: SingleServer, W> Acquire<G, W> {
 }
 
 impl<G> Acquire<G> {
-    /// Gives up after this long (default: waits for ever), and not earlier, even during an outage. The error is
-    /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had stopped answering. It may
-    /// come up to 100 ms late, while the place in the queue is removed and the server is asked who holds. Zero asks the server once. Without `wait_for`, an
-    /// outage of one ttl fails with `Backend`.
+    /// Gives up after this long (default: never), and not earlier, even during an outage. The error is
+    /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had
+    /// stopped answering. It can come up to 100 ms late, while the claim is withdrawn from the queue and the server
+    /// is asked who holds. Zero asks the server once. Without `wait_for`, an outage of one ttl fails with `Backend`.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.options.wait = Wait::For(longest);
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's time, which tests can pause; make
-    /// it from a `tokio::time::Instant` there.
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's clock,
+    /// which tests can pause; in such tests, make it from a `tokio::time::Instant`.
     ///
     /// # Examples
     ///
@@ -252,9 +261,9 @@ impl<G> Acquire<G> {
 }
 
 impl<G: Queued> Acquire<G> {
-    /// Waits only if at most `most` wait then, this acquisition included; otherwise
-    /// [`Error::QueueFull`](crate::Error::QueueFull) at once. For kinds with a queue; zero is
-    /// [`Error::Config`](crate::Error::Config), for that is to try.
+    /// Waits only if at most `most` claims then wait, including this one; otherwise it fails with
+    /// [`Error::QueueFull`](crate::Error::QueueFull) at once. For kinds with a queue. Zero is
+    /// [`Error::Config`](crate::Error::Config): use `try_acquire` instead.
     pub const fn max_queue(mut self, most: u64) -> Self {
         self.options.max_queue = Some(most);
         self
@@ -262,14 +271,14 @@ impl<G: Queued> Acquire<G> {
 }
 
 impl<G: Guard> Acquire<G> {
-    /// Acquires, runs `work` for as long as the lease lasts, and releases.
+    /// Acquires the lock, runs `work` while the lease lasts, and releases it.
     ///
-    /// When it returns `Ok`, the work was done while the lease was valid.
+    /// When it returns `Ok`, the work was completed while the lease was valid.
     ///
     /// # Errors
     ///
-    /// As for the acquisition, and [`Error::Lost`] if the lease was lost on the way: the work was then stopped at one of its
-    /// awaits. A release that is not confirmed is no error: it is repeated in the background.
+    /// As for the acquisition, and [`Error::Lost`] if the lease was lost on the way: the work was then dropped at one
+    /// of its await points. An unconfirmed release is not an error: it is repeated in the background.
     ///
     /// # Cancel safety
     ///
@@ -302,7 +311,7 @@ impl<G: Guard> Acquire<G> {
 }
 
 impl<G: Guard> TryAcquire<G> {
-    /// As [`Acquire::hold`], if the lock can be had now; `None` if it cannot.
+    /// Like [`Acquire::hold`], if the lock is free now; otherwise `None`.
     ///
     /// # Errors
     ///
@@ -372,22 +381,22 @@ impl<G, W> fmt::Debug for Acquire<G, W> {
 }
 
 impl Hold {
-    /// Takes the lock once more for the same owner, without waiting: the body of every kind's `reenter`.
+    /// Acquires the lock once more for the same owner, without waiting: the implementation of every kind's `reenter`.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] or [`Error::NotHeld`] if this hold has ended, here or on the server: then nothing is held anew.
+    /// [`Error::Lost`] or [`Error::NotHeld`] if this hold has ended, here or on the server; then no new hold exists.
     /// Otherwise as for an acquisition.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives the new claim up; this one stays as it is.
+    /// Cancel safe: dropping the future gives up the new claim; this hold is not affected.
     pub async fn reenter(&self) -> Result<Self> {
         let (part, _) = self.only_part()?;
         self.reenter_as(Arc::clone(&part.protocol)).await
     }
 
-    /// The same in another mode of the name, by another protocol.
+    /// The same in another mode of the name, with another protocol.
     ///
     /// # Errors
     ///
@@ -412,8 +421,8 @@ impl Hold {
         let again = TryAcquire::<Self>::new(target).owner(&self.owner()).await?;
         match again {
             Some(again) if again.fencing_token() == self.fencing_token() => Ok(again),
-            // If another hold has begun since, what this one stands on is over, and what was just taken is given back. But an
-            // owner may also hold by claims of two tokens at a time, where they do not exclude one another.
+            // If another hold has begun since, this hold is over, and what was just acquired is released. But an
+            // owner may also hold with claims of two tokens at once, if those claims do not exclude each other.
             again => {
                 self.verify().await?;
                 again.ok_or_else(|| Error::not_held(self.name()))

@@ -1,4 +1,4 @@
-//! What may be asked of any acquisition, and what follows from it for each claim.
+//! The options of any acquisition, and what they mean for each claim.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::seam::protocol::Protocol;
 use crate::words::error::{Error, Result};
 use crate::words::owner::Owner;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     pub(crate) wait: Wait,
 }
 
-/// Whether this may be noted of a claim: people read it at a glance.
+/// Checks that a note is short printable text: people read it at a glance.
 pub(crate) fn check_note(note: &str) -> Result<()> {
     let length = note.len();
     if length > LONGEST_LABEL {
@@ -38,7 +38,7 @@ pub(crate) fn check_note(note: &str) -> Result<()> {
     Ok(())
 }
 
-/// For how long an acquisition waits.
+/// How long an acquisition waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wait {
     Forever,
@@ -47,7 +47,7 @@ pub(crate) enum Wait {
 }
 
 impl Options {
-    /// To wait for ever, with leases as the client makes them.
+    /// Waits without limit, with the client's default leases.
     pub(crate) const DEFAULT: Self = Self {
         owner: None,
         ttl: None,
@@ -59,7 +59,7 @@ impl Options {
         wait: Wait::Forever,
     };
 
-    /// What that is for a claim by `protocol`, everything checked that can be checked here.
+    /// The terms for a claim of `protocol`. Everything that can be checked here is checked.
     pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
         terms.bound_hold(self.min_hold, self.max_hold)?;
@@ -72,7 +72,7 @@ impl Options {
 }
 
 impl Wait {
-    /// For how long from now on; `None`: for ever.
+    /// The limit of the wait, from now on; `None`: without limit.
     pub(crate) fn longest(self) -> Option<Duration> {
         match self {
             Self::Forever => None,

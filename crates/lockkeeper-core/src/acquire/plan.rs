@@ -1,4 +1,4 @@
-//! What an acquisition is to acquire: targets, in stages.
+//! What an acquisition acquires: targets, in stages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::words::kind::Kind;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// One name of one kind on one client: what every kind of lock wraps, and one of several that are acquired together. Clones are
-/// the same lock.
+/// One name of one kind on one client. Every kind of lock wraps one, and it can be acquired together with others.
+/// Clones are the same lock.
 ///
-/// A name that cannot be one is reported by the first acquisition, so that making a lock never fails.
+/// An invalid name is reported by the first acquisition, so that making a lock never fails.
 #[derive(Clone)]
 pub struct Target {
     pub(crate) engine: Arc<Engine>,
@@ -24,7 +24,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A lock called `name`; `protocol` makes its kind's protocol of the checked name.
+    /// A lock called `name`; `protocol` makes its kind's protocol from the checked name.
     pub(crate) fn of<P: Protocol>(
         engine: &Arc<Engine>,
         name: &str,
@@ -50,13 +50,13 @@ impl Target {
         }
     }
 
-    /// The same name on the same client by another protocol, of another mode for example.
+    /// Returns the same name on the same client with another protocol, for example for another mode.
     #[must_use]
     pub fn by<P: Protocol>(&self, protocol: impl FnOnce(Name) -> P) -> Self {
         self.by_checked(|name| Ok(protocol(name)))
     }
 
-    /// The same by a protocol that cannot be made of all that its user may say; what is wrong is reported by the first acquisition.
+    /// Like `by`, for a protocol that can fail to be made; the first acquisition reports the error.
     #[must_use]
     pub fn by_checked<P: Protocol>(&self, protocol: impl FnOnce(Name) -> Result<P>) -> Self {
         let by = |ours: &Arc<dyn Protocol>| match protocol(ours.name().clone()) {
@@ -70,30 +70,30 @@ impl Target {
         }
     }
 
-    /// Acquires it for `owner`, whoever the others that are acquired with it are acquired for.
+    /// Acquires this member for `owner`, whatever owner the other members have.
     #[must_use]
     pub const fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(*owner);
         self
     }
 
-    /// Whom it is to be acquired for; `None`: whoever the acquisition is for.
+    /// Returns the member's own owner; `None`: it is acquired for the owner of the acquisition.
     pub const fn own_owner(&self) -> Option<Owner> {
         self.owner
     }
 
-    /// What the lock is called; empty if it has no name that could be one.
+    /// Returns the name of the lock; empty if the name is invalid.
     pub fn name(&self) -> &str {
         self.protocol
             .as_ref()
             .map_or("", |protocol| protocol.name().as_str())
     }
 
-    /// Its main key.
+    /// Returns its main key.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) for a bad name.
+    /// [`Error::Config`](crate::Error::Config) for an invalid name.
     pub fn key(&self) -> Result<&str> {
         Ok(self.protocol()?.name().main())
     }
@@ -116,7 +116,7 @@ impl Target {
         Ok(self.protocol()?.mode())
     }
 
-    /// The group of its main key: one script may name keys of one group.
+    /// Returns the group of its main key: a script may name keys of one group only.
     ///
     /// # Errors
     ///
@@ -125,12 +125,12 @@ impl Target {
         Ok(self.engine.requester.store.group(self.key()?))
     }
 
-    /// What its server is called, if it has a [name](crate::ClientBuilder::store_name).
+    /// Returns the [name](crate::ClientBuilder::store_name) of its server, if it has one.
     pub fn store_name(&self) -> Option<Arc<str>> {
         self.engine.settings.store_name.clone()
     }
 
-    /// A number that all targets of one client have, and no others.
+    /// Returns a number that all targets of one client share, and no others.
     pub fn client(&self) -> u128 {
         self.engine.id.as_u128()
     }
@@ -151,22 +151,23 @@ impl fmt::Debug for Target {
     }
 }
 
-/// What is acquired, and how much of it is needed.
+/// What to acquire, and how much of it is needed.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Plan {
     /// One lock on one server.
     One(Target),
-    /// All of several: stage after stage, while the earlier ones are held. The targets of one stage are of one client and one group: one
-    /// script takes all of them while they are free, and where it finds one taken, they are acquired one after the other. The order
-    /// of all targets must be the same for everybody, or they wait for one another for ever.
+    /// All of several locks: stage after stage, while the earlier stages are held. The targets of one stage have one
+    /// client and one group. One script acquires all of them if they are free; if it finds one held, they are
+    /// acquired one after the other. The order of all targets must be the same for everybody, or callers wait for
+    /// each other for ever.
     All(Arc<[Vec<Target>]>),
     /// One lock on a majority of several servers.
     Majority(Majority),
 }
 
 impl Plan {
-    /// All of these, stage after stage.
+    /// All of these targets, stage after stage.
     pub fn all(stages: Arc<[Vec<Target>]>) -> Self {
         Self::All(stages)
     }

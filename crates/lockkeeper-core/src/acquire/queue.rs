@@ -1,4 +1,4 @@
-//! Waiting in a queue on the server: the claim stands in it, says that it is alive, and is told when it is granted.
+//! Waiting in a queue on the server: the claim stands in it, sends heartbeats, and is notified of its grant.
 
 use std::fmt::Write as _;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::words::error::Result;
 use crate::words::store_error::StoreError;
 
 impl Stage {
-    /// Where this client is told of the grants of its claims.
+    /// The channel on which this client is notified of grants of its claims.
     fn grants(&self) -> String {
         let seat = self.first();
         let mut channel = String::with_capacity(seat.protocol.name().main().len() + 64);
@@ -30,8 +30,8 @@ impl Stage {
 }
 
 impl Acquisition {
-    /// Where this client hears of grants anyhow, that of a claim which is about to stand in the queue may overtake the answer
-    /// that says to wait for it: it is expected from now on.
+    /// Called before a claim joins the queue on a name for which this client already receives grants: the message of
+    /// its grant may arrive before the reply that says to wait, so it is expected from now on.
     pub(super) fn expect_grant(stage: &Stage) -> Option<Subscription> {
         if !stage.queues() {
             return None;
@@ -40,9 +40,9 @@ impl Acquisition {
         engine.subscriptions.keep_hearing(&stage.grants())
     }
 
-    /// Waits for the grant of the claim that stands in the queue; `None` if it has lost its place, because the server has not
-    /// heard of it for too long or has lost its data: a new claim goes to the end of the queue. With a `subscription` from before
-    /// it was put there no message can have been missed.
+    /// Waits for the grant of the claim that stands in the queue. `None` if it has lost its place, because its
+    /// heartbeats did not arrive for too long or the server lost its data: then a new claim joins at the end of the
+    /// queue. With a `subscription` from before the claim joined, no message can have been missed.
     pub(super) async fn in_queue(
         &mut self,
         stage: &Stage,
@@ -68,7 +68,7 @@ impl Acquisition {
                 && engine.subscriptions.hears(&channel)
                 && !mutant!(NoHeartbeatAfterSubscribing)
             {
-                // What happened between the answer and the subscription was told to nobody.
+                // Nobody was told of what happened between the reply and the subscription.
                 let now = part.now();
                 part.change(|claim| claim.hurry(now));
                 missed = false;

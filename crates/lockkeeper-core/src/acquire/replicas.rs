@@ -1,4 +1,4 @@
-//! A grant that counts only when replicas have it.
+//! A grant that counts only when enough replicas have it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,17 @@ use crate::schedule::pause::Pauses;
 use crate::words::error::{Error, Result};
 use crate::words::store_error::StoreError;
 
-/// By how much longer each further renewal that is to be confirmed arms the lease: the least that makes a change.
+/// By how much longer each further renewal sets the lease so that replicas have something to confirm: the smallest
+/// change.
 const STEP: Duration = Duration::from_millis(1);
 
 impl Acquisition {
-    /// The hold, once as many replicas of each server have it as are to have it; otherwise it is given back. Until then nobody
-    /// has worked under it, and it keeps the name from nobody when it is given back.
+    /// Returns the hold once enough replicas of each server have it; otherwise it is released. Until then no work has
+    /// run under it, so its release starts no cooldown.
     pub(super) async fn confirmed(&self, hold: Hold) -> Result<Hold> {
         match self.replicas {
             0 => Ok(hold),
-            // In a box of its own: whoever asks for no replicas need not carry the room for this.
+            // Boxed, so that an acquisition without replicas is not larger because of this future.
             _ => Box::pin(self.confirmed_by_replicas(hold)).await,
         }
     }
@@ -39,7 +40,7 @@ impl Acquisition {
             hold.ensure_held()?;
             for (part, engine) in parts() {
                 part.change(|claim| claim.set_confirmed(true));
-                // Whoever closes from here on finds a hold that is somebody's.
+                // From here on, closing the client finds a hold that has a holder.
                 drop(engine.enter()?);
                 if let Some(shortest) = self.min_hold {
                     part.change(|claim| claim.cool_down_for(shortest, part.now()));
@@ -48,13 +49,13 @@ impl Acquisition {
             return Ok(hold);
         };
         tracing::debug!(%error, "given back");
-        // What is not confirmed in time is released in the background.
+        // A release that is not confirmed in time continues in the background.
         let timeout = self.stage().first().terms.timeout;
         let _ = tokio::time::timeout(timeout, hold.release()).await;
         Err(error)
     }
 
-    /// Waits until enough replicas have the part. Asks again for a while if it gets no answer.
+    /// Waits until enough replicas have the part. Asks again for a while if there is no answer.
     async fn reached(&self, part: &Arc<Part>) -> Result<()> {
         let name = || part.name().to_owned();
         let failed = |error| {
@@ -79,7 +80,7 @@ impl Acquisition {
                     });
                 }
                 Ok((Verdict::Renewed, Err(trouble))) => trouble,
-                // The name was inflated meanwhile, which the claim now knows.
+                // The name was inflated meanwhile, and the claim now knows it.
                 Ok((Verdict::More, _)) => continue,
                 Ok((Verdict::Lost(reason), _)) => return Err(part.lost(reason).into()),
                 Ok((verdict, _)) => {
@@ -88,7 +89,7 @@ impl Acquisition {
                     let name = name();
                     return Err(Error::Protocol { name, message });
                 }
-                // The heartbeat that the grant has overtaken; its answer comes soon.
+                // A heartbeat is still unanswered, because the grant came by message; its answer comes soon.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {
                     StoreError::not_sent("another request of the claim got no answer")
                 }

@@ -1,4 +1,4 @@
-//! A round over real servers: what [`quorum`](crate::quorum) decides is carried out here.
+//! A round on real servers: carries out what [`quorum`](crate::quorum) decides.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,22 +23,22 @@ use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::store_error::StoreError;
 
-/// The longest extra wait after a name was said to be free, so that rivals do not ask all at once. A round of theirs is over
-/// in less than that, unless the servers are far away: then it is as long as two rounds.
+/// The longest extra wait after a name was reported free, so that competing callers do not all ask at once. Their
+/// rounds take less than this, unless the servers are far away: then the wait is as long as two rounds.
 const JITTER: Duration = Duration::from_millis(20);
 
 /// A round that granted nothing.
 struct Missed {
     failure: Failure,
-    /// Which servers grant nothing for now.
+    /// The servers that grant nothing for now.
     shut: Vec<usize>,
-    /// What each server failed with.
+    /// The failure of each server.
     troubles: Vec<Option<StoreError>>,
     /// The servers on which the name holds something else.
     foreign: Vec<usize>,
 }
 
-/// What a server's answer means to the round, and what to tell of it if it is a failure.
+/// What a server's answer means for the round, and the error to report if it is a failure.
 fn reading(outcome: std::result::Result<Verdict, Failed>) -> (Reply, Option<StoreError>) {
     let failed = |trouble: StoreError| (Reply::Failed, Some(trouble));
     match outcome {
@@ -87,7 +87,7 @@ impl Seat {
 }
 
 impl Acquisition {
-    /// Asks every server once, by a claim that has not been before.
+    /// Asks every server once, with a new claim.
     pub(super) async fn ask_servers(
         &mut self,
         stage: &Stage,
@@ -95,7 +95,7 @@ impl Acquisition {
         once: bool,
     ) -> Result<Asked> {
         let asked = self.round(stage, quorum).await;
-        // That of the round before is told if the wait ends while this one is under way.
+        // If the wait ends during this round, the error of the previous round must not be reported.
         self.trouble = None;
         let missed = match asked {
             Ok(hold) => return Ok(Asked::Granted(hold)),
@@ -109,7 +109,8 @@ impl Acquisition {
             rivals: false,
         };
         match missed.failure {
-            // Rivals stood in each other's way; else somebody holds, and the servers know until when.
+            // Either competing callers blocked each other, or somebody holds the lock and the servers know until
+            // when.
             Failure::Contended(Some(until)) if until <= now => {
                 let rivals = true;
                 Ok(Asked::Busy(Busy {
@@ -122,7 +123,7 @@ impl Acquisition {
                 let error = missed.error(stage, quorum);
                 match failure {
                     _ if !error.is_transient() => Err(error),
-                    // Servers that have just been started will not have run for long a moment later.
+                    // Servers that have just started are still quarantined a moment later.
                     Failure::Unreachable(Some(_)) if once => Err(error),
                     Failure::Unreachable(Some(until)) => {
                         let busy = busy(Some(until));
@@ -138,7 +139,7 @@ impl Acquisition {
         }
     }
 
-    /// An extra wait of one who asks several servers.
+    /// An extra wait for a caller that asks several servers.
     pub(super) fn jitter(&self, stage: &Stage) -> Duration {
         if stage.quorum.is_none() {
             return Duration::ZERO;
@@ -148,14 +149,14 @@ impl Acquisition {
         Duration::from_micros(stage.first().engine.random() % most)
     }
 
-    /// One round. Whatever comes of it, the claim is released on every server that does not take part in a grant, also on those
-    /// that did not answer.
+    /// Runs one round. Whatever its outcome, the claim is released on every server that does not take part in a
+    /// grant, including those that did not answer.
     async fn round(&mut self, stage: &Stage, quorum: Quorum) -> std::result::Result<Hold, Missed> {
         let (seats, first) = (&stage.seats, stage.first());
         let id = first.engine.claim(first.owner);
         let asked_at = seats.iter().map(|seat| seat.engine.requester.clock.now());
         let asked_at: Vec<Moment> = asked_at.collect();
-        // What was granted to this client by these servers all of them have been told.
+        // All of these servers have been told the tokens of the grants that this client has seen.
         let seen = seats
             .iter()
             .map(|seat| seat.floors().of(seat.protocol.name()));
@@ -177,7 +178,7 @@ impl Acquisition {
                 server: seat.server.clone(),
             }
         };
-        // Kept where they are dropped, and released, if this future is.
+        // If this future is dropped, these are dropped too, and so released.
         let armed: Vec<Unreleased> = seats.iter().map(arm).collect();
         let part = |place: usize| &armed[place].parts[0];
         let clock = Arc::clone(stage.clock());
@@ -201,7 +202,7 @@ impl Acquisition {
             let until = match round.step(clock.now()) {
                 Step::Wait(until) => until,
                 Step::WriteBack(token, behind) => {
-                    // Who has not answered by now does not take part.
+                    // A server that has not answered by now does not take part.
                     asked.clear();
                     raised.extend(behind.into_iter().map(|place| raise(place, token)));
                     continue;
@@ -264,7 +265,7 @@ impl Acquisition {
 }
 
 impl Missed {
-    /// What to tell whoever asked, if a round is not tried again.
+    /// The error for the caller, if the round is not tried again.
     fn error(&self, stage: &Stage, quorum: Quorum) -> Error {
         let foreign = quorum.is_prevented(self.foreign.len());
         let foreign = self.foreign.first().filter(|_| foreign);

@@ -1,4 +1,4 @@
-//! One stage of an acquisition: what is asked for together, and what the answers say.
+//! One stage of an acquisition: what is asked for together, and what the replies mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,75 +27,76 @@ use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// How many requests an acquisition that does not wait sends at most: one, and one more if it got no answer.
+/// How many requests an acquisition that does not wait sends at most: one, and one more if the first got no answer.
 pub(super) const TRIES: u32 = 2;
 
-/// A request to one of several servers may take at most this part of the lease: a round has two of them, and what they take is
-/// lost to the holder.
+/// A request to one of several servers may take at most this part of the lease: a round needs two of them, and that
+/// time is lost to the holder.
 const REQUESTS_PER_TTL: u32 = 10;
 
-/// One name, on whose server and for whom.
+/// One name, with its server and its owner.
 #[derive(Clone)]
 pub(super) struct Seat {
     pub(super) engine: Arc<Engine>,
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) owner: Owner,
     pub(super) terms: Terms,
-    /// What errors call the server, where there are several.
+    /// The server's name in errors, if there are several servers.
     pub(super) server: Option<Arc<str>>,
 }
 
-/// What is asked for together: one name, several by one script, or one on a majority of servers.
+/// What is asked for together: one name, several names by one script, or one name on a majority of servers.
 pub(super) struct Stage {
     pub(super) seats: Vec<Seat>,
     pub(super) quorum: Option<Quorum>,
-    /// For how long the servers may be out of reach: for one ttl, because no lease of this client would have outlived that, and
-    /// in any case for as long as the caller would wait.
+    /// How long the servers may be unreachable: one ttl, because no lease of this client could outlive that, or the
+    /// caller's time limit if it is longer.
     pub(super) patience: Duration,
-    /// What is noted of its claims.
+    /// The note for its claims.
     pub(super) note: Option<Arc<str>>,
-    /// Others were in the way: until it is acquired its client may be polling its names.
+    /// Others hold the lock: until it is acquired, other acquisitions of its client may be polling its names.
     pub(super) contended: AtomicBool,
 }
 
-/// What an attempt to acquire a stage has brought.
+/// The outcome of an attempt to acquire a stage.
 pub(super) enum Asked {
     Granted(Hold),
     /// Others hold.
     Busy(Busy),
-    /// Of several names one can be had, if at all, only by itself: they are to be acquired one after the other.
+    /// One script cannot acquire these names together: acquire them one after the other.
     Apart,
     /// The claim stands in the queue.
     Waiting,
     /// There is nothing to hold: the work of the name is done, or has failed.
     Done(Arc<Record>),
-    /// Nobody knows, or nobody may hold: to be asked again. The error is for one who does not.
+    /// Unknown, or nobody may hold now: ask again. The error is for an acquisition that does not.
     Again {
         error: Error,
-        /// Too few have answered, with which patience has an end.
+        /// Too few servers have answered, which is not waited for without end.
         silent: bool,
     },
 }
 
-/// Who is in the way.
+/// What is in the way.
 pub(super) struct Busy {
-    /// The seats that are taken, and perhaps until when.
+    /// The seats that are held by others, and until when, if known.
     pub(super) seats: Vec<(usize, Option<Moment>)>,
-    /// When the stage may be free, as far as that is known.
+    /// When the stage may be free, as far as known.
     pub(super) until: Option<Moment>,
-    /// Rivals asked at the same moment, and nobody holds.
+    /// Other callers asked at the same moment, and nobody holds.
     pub(super) rivals: bool,
 }
 
 impl Busy {
-    /// The first seat that is taken.
+    /// The first seat that is held by others.
     pub(super) fn first(&self) -> usize {
         self.seats.first().map_or(0, |(seat, _)| *seat)
     }
 }
 
 impl Stage {
-    /// The stages of a plan; and how long nobody else may hold once all of it is held, where no single claim can see to that.
+    /// The stages of a plan; and how long nobody else may hold once everything is held, if no single claim can ensure
+    /// that.
     pub(super) fn of_plan(
         plan: &Plan,
         options: &Options,
@@ -133,7 +134,7 @@ impl Stage {
                 let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));
                 let mut seat = Seat::new(target, shared, &options, &mut owners)?;
                 if several || options.min_replicas > 0 {
-                    // A part that is given back is not kept from anybody; the whole is, once it is complete.
+                    // A part that is released early starts no cooldown; only the complete hold does.
                     seat.terms.min_hold = None;
                 }
                 seat.terms.wait_until =
@@ -185,7 +186,7 @@ impl Stage {
         self.seats.len() == 1 || self.seats.iter().all(joint)
     }
 
-    /// Whether others of its clients poll one of its names, and are not to be overtaken.
+    /// Whether other acquisitions of its clients poll one of its names and must not be overtaken.
     pub(super) fn is_crowded(&self) -> bool {
         let crowded = |seat: &Seat| {
             let protocol = &seat.protocol;
@@ -201,7 +202,7 @@ impl Stage {
         self.quorum.is_none() && self.seats.len() > 1
     }
 
-    /// What is agreed for the next claim of this seat.
+    /// The terms of the next claim of this seat.
     pub(super) fn terms(&self, seat: &Seat) -> Terms {
         let subscriptions = &seat.engine.subscriptions;
         let polled = seat.protocol.queue().is_none()
@@ -214,11 +215,11 @@ impl Stage {
     }
 
     pub(super) fn first(&self) -> &Seat {
-        // A stage has at least one.
+        // A stage has at least one seat.
         &self.seats[0]
     }
 
-    /// The names that it acquires.
+    /// The names of the stage.
     pub(super) fn names(&self) -> Vec<&str> {
         let names = self.seats.iter().map(|seat| seat.protocol.name().as_str());
         names
@@ -259,13 +260,14 @@ impl Stage {
         }
     }
 
-    /// Whether its clients are leaving one of its names.
+    /// Whether its clients have pending releases of one of its names.
     pub(super) fn is_being_left(&self) -> bool {
         let left = |seat: &Seat| seat.engine.releaser.departing(&[seat.protocol.name()]);
         self.seats.iter().any(|seat| left(seat).is_some())
     }
 
-    /// Waits until what its clients have given up of its names is released, for `longest` each or for one request's timeout. Of several servers a majority is enough.
+    /// Waits until its clients' pending releases of its names are done, for `longest` each or for one request's
+    /// timeout. For several servers a majority is enough.
     pub(super) async fn departed(&self, longest: Option<Duration>) {
         let departing = self.seats.iter().map(async |seat| {
             let longest = longest.unwrap_or(seat.terms.timeout);
@@ -283,7 +285,7 @@ impl Stage {
         }
     }
 
-    /// Whether its claim stands in a queue on the server.
+    /// Whether its claim waits in a queue on the server.
     pub(super) fn queues(&self) -> bool {
         self.seats.len() == 1 && self.first().protocol.queue().is_some()
     }
@@ -294,7 +296,7 @@ impl Stage {
         seat.map_or_else(String::new, |seat| seat.protocol.name().to_string())
     }
 
-    /// What an acquisition returns when there is nothing to hold.
+    /// The error when there is nothing to hold.
     pub(super) fn done(&self, record: Arc<Record>) -> Error {
         let name = self.name(0);
         Error::Done { name, record }
@@ -323,7 +325,8 @@ impl Stage {
         }
     }
 
-    /// New claims for seats that one script asks for. They exist, with the duty to release them, before anything is sent.
+    /// New claims for seats that one script asks for. They exist, with the duty to release them, before anything is
+    /// sent.
     pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
         let arm = |seat: &Seat| {
@@ -343,7 +346,7 @@ impl Stage {
         }
     }
 
-    /// What the answers to one request for all seats say together.
+    /// What the answers to one request for all seats mean together.
     pub(super) fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
         let (mut tokens, mut busy) = (Vec::new(), Vec::new());
         let (mut spent, mut apart) = (false, false);
@@ -361,7 +364,7 @@ impl Stage {
                     let name = self.name(seat);
                     return Err(Error::QueueFull { name, length });
                 }
-                // The claims lived once; what they may still hold is released as they are dropped.
+                // A claim id is used once; what these claims may still hold is released when they are dropped.
                 Ok(Verdict::Stale) => spent = true,
                 Ok(Verdict::WrongKind) => return Err(self.wrong_kind(seat)),
                 Ok(Verdict::WouldDeadlock) => {
@@ -405,7 +408,7 @@ impl Stage {
     }
 }
 
-/// What several answers say together.
+/// What several answers mean together.
 pub(super) enum Read {
     Granted(Vec<FencingToken>),
     Busy(Vec<(usize, Option<Duration>)>),
@@ -435,7 +438,7 @@ impl Seat {
     }
 }
 
-/// New owners, one of each client.
+/// New owners, one for each client.
 #[derive(Default)]
 struct Owners(Vec<(u128, Owner)>);
 
@@ -468,7 +471,7 @@ fn check_queue_limit(stages: &[Arc<Stage>], limit: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// What errors call the server at this place of the list, counted from one.
+/// The name in errors of the server at this place of the list, counted from 1.
 fn label(number: usize, engine: &Engine) -> Arc<str> {
     let address = engine.requester.store.address();
     match address.is_empty() {

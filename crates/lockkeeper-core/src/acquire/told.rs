@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::acquire::stage::{Seat, Stage};
 use crate::seam::observer::{AcquisitionEvent, AcquisitionOutcome};
 
-/// The names of an acquisition whose observers are to be told how it ends; none if nobody observes.
+/// The names of an acquisition whose observers must be told how it ends; empty if nobody observes.
 #[derive(Default)]
 pub(super) struct Told(Vec<Name>);
 
@@ -29,7 +29,8 @@ impl Name {
 }
 
 impl Told {
-    /// Tells that an acquisition of these stages begins. Of several servers the first one's client tells.
+    /// Reports that an acquisition of these stages begins. For several servers, the observer of the first client is
+    /// told.
     pub(super) fn begin(stages: &[Arc<Stage>]) -> Self {
         let mut told = Vec::new();
         for stage in stages {
@@ -49,12 +50,12 @@ impl Told {
         Self(told)
     }
 
-    /// Whether anybody is to be told of an end that has not been told.
+    /// Whether an observer must still be told of the end.
     pub(super) const fn is_heard(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// The acquisition waits for this name.
+    /// Reports that the acquisition waits for this name.
     pub(super) fn waits(&mut self, seat: &Seat) {
         let is_it = |it: &&mut Name| {
             let same = Arc::ptr_eq(&it.seat.engine, &seat.engine);
@@ -66,7 +67,7 @@ impl Told {
         }
     }
 
-    /// The acquisition has ended.
+    /// Reports that the acquisition has ended.
     pub(super) fn end(&mut self, outcome: AcquisitionOutcome, took: Duration) {
         for name in self.0.drain(..) {
             let waited = name.waits;

@@ -1,8 +1,9 @@
-//! Waiting for one's turn to ask again: a place among the local waiters for the name that is in the way; of a lock on several
-//! servers, a place for each.
+//! Waiting for the turn to ask again: a place in the local queue of the name that others hold; for a lock on several
+//! servers, one place for each.
 //!
-//! Messages from so many servers that a majority may be free are reason to ask. One from a single server seldom is: of a minority
-//! that a holder does not have, waiters take and release claims in vain, and each release is told to all of them.
+//! With several servers, ask again only when enough of them have sent messages that a majority may be free. A message
+//! from a single server seldom means that: competing callers take and release claims on a minority in vain, and every
+//! release is told to all waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,46 +22,48 @@ use crate::words::moment::Moment;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// How long messages of some servers wait for those of the others, at most: whoever holds releases all of them, one after the
-/// other, and a round between would find the rest held. When all have told, nothing is waited for, unless there is a crowd.
+/// How long messages of some servers wait for those of the others, at most: a holder releases all servers one after
+/// the other, and a round in between would find the rest still held. If all have told, there is no such wait, unless
+/// there is a crowd.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// For how long after rivals have kept a claim from a majority its client takes it that there is a crowd: those who are told together do
-/// not ask together then. Many hand-overs of a contended lock, and soon over when the crowd is gone.
+/// How long a client assumes that there is a crowd after competing callers have kept a claim from a majority: waiters
+/// that are told together then do not ask together. It covers many hand-overs of a contended lock, and is over soon
+/// after the crowd is gone.
 const CROWD: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// See the module documentation.
 pub(super) enum Turn {
-    /// At the one server.
+    /// On one server.
     One(Place),
-    /// At every server.
+    /// On every server.
     Majority(Watch),
 }
 
-/// Places among the local waiters of all servers.
+/// Places in the local queues of all servers.
 pub(super) struct Watch {
     quorum: Quorum,
-    /// `None`: the server does not allow to wait there.
+    /// `None`: this server does not allow its user to subscribe.
     places: Vec<Option<Place>>,
-    /// Whose turn has come since the last round.
+    /// The servers whose turn has come since the last round.
     looking: Vec<bool>,
-    /// Which servers granted nothing in the last round, because others held or they were quarantined.
+    /// The servers that granted nothing in the last round, because others held or they were quarantined.
     shut: Vec<bool>,
-    /// Before a round for which there is reason on fewer servers than a majority.
+    /// The pauses before a round for which fewer servers than a majority give a reason.
     doubts: Pauses,
-    /// Jitter comes from here.
+    /// The source of jitter.
     random: fastrand::Rng,
-    /// When to ask whatever is said, by the first server's clock.
+    /// When to ask even without messages, by the first server's clock.
     look_at: Option<Moment>,
 }
 
 impl Turn {
-    /// A turn behind those of this client who wait already and are not to be overtaken; `None` if there are none.
+    /// A turn behind waiters of this client that must not be overtaken; `None` if there are none.
     pub(super) fn behind_others(stage: &Stage) -> Option<Self> {
         stage.is_crowded().then(|| Self::new(stage, None))
     }
 
-    /// The turn after one that was used in vain, or the first.
+    /// The turn after one that was used in vain, or the first turn.
     pub(super) fn after(turn: Option<Self>, stage: &Stage, busy: &Busy) -> Self {
         let mut turn = match turn {
             Some(Self::One(place)) => {
@@ -99,21 +102,21 @@ impl Turn {
         }
     }
 
-    /// The servers were out of reach for too long: everybody who waits here and has no more patience gives up.
+    /// The servers were unreachable for too long: all waiters here whose patience is over give up.
     pub(super) fn unreachable(&self, error: &StoreError) {
         if let Self::One(place) = self {
             place.unreachable(error);
         }
     }
 
-    /// There is nothing to wait for any more: everybody who waits here is told.
+    /// There is nothing to wait for any more: all waiters here are told.
     pub(super) fn done(&self, record: &Arc<Record>) {
         if let Self::One(place) = self {
             place.done(record);
         }
     }
 
-    /// This waiter holds, for as long as the lease if nothing else happens.
+    /// This waiter holds, at least for the rest of its lease.
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
             Self::One(place) => {
@@ -154,8 +157,8 @@ impl Watch {
         }
     }
 
-    /// Whether a majority may be free if these servers have told of a change since the last round. Of one that does not allow
-    /// to wait there nobody knows.
+    /// Whether a majority may be free if these servers have reported a change since the last round. A server that
+    /// does not allow its user to subscribe may always be free.
     fn may_be_free(&self, told: &[usize]) -> bool {
         let shut = |number: &usize| {
             self.shut[*number] && self.places[*number].is_some() && !told.contains(number)
@@ -164,9 +167,9 @@ impl Watch {
         !self.quorum.is_prevented(shut)
     }
 
-    /// Waits until it is this waiter's turn to ask: a majority has told, or the time is over for which others hold; or, after a
-    /// pause that grows from time to time, fewer have told and a majority may be free. If only some have told, or there is a
-    /// crowd, it waits a moment longer.
+    /// Waits until it is this waiter's turn to ask: a majority has sent messages, or the holders' leases are over;
+    /// or, after a pause that grows each time, fewer have sent messages and a majority may be free. If only some
+    /// have, or there is a crowd, it waits a moment longer.
     async fn turn(&mut self, stage: &Stage) -> Result<()> {
         let clock = Arc::clone(stage.clock());
         let turns = self.places.iter().enumerate();
@@ -177,7 +180,7 @@ impl Watch {
         let (mut told, mut refused) = (Vec::new(), Vec::new());
         let mut pause = None;
         while !self.quorum.is_reached(told.len()) {
-            // With nobody left to hear of it there is no other reason to ask.
+            // If no server is left to hear from, there is no other reason to ask.
             let may_be_free = !told.is_empty() && self.may_be_free(&told);
             if pause.is_none() && (may_be_free || turns.is_empty()) {
                 pause = Some(clock.now().after(self.doubts.next()));
@@ -239,7 +242,7 @@ impl Watch {
         self.look_at = busy.until;
     }
 
-    /// This waiter holds, for so long if nothing else happens.
+    /// This waiter holds, for this long if nothing else happens.
     fn granted(self, stage: &Stage, remaining: Duration) {
         for (seat, place) in stage.seats.iter().zip(self.places) {
             if let Some(place) = place {

@@ -1,4 +1,4 @@
-//! The one loop by which every acquisition waits: ask, wait for the turn to ask again, ask again.
+//! The one loop in which every acquisition waits: ask, wait for the turn to ask again, ask again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +22,19 @@ use crate::words::error::{Error, Result};
 const JITTER_MICROS: u64 = 50_000;
 
 impl Acquisition {
-    /// Asks, and waits for its turn to ask again, until all that belongs to the stage is held.
+    /// Asks, and waits for its turn to ask again, until everything in the stage is held.
     pub(super) async fn until_granted(&mut self) -> Result<Hold> {
         let stage = self.stage();
         let mut told = false;
         if let Some(hold) = self.in_line(&stage, &mut told).await {
             return Ok(hold);
         }
-        // Whoever waits already asks for all of this client: nobody overtakes them, unless they may wait for it.
+        // If others of this client wait already, they ask for all. Nobody overtakes them, except an acquisition whose
+        // owner already holds.
         let mut turn = Turn::behind_others(&stage);
         loop {
             if stage.queues() && self.is_too_late(&stage) {
-                // The caller, who bounds the wait, says so.
+                // The caller limits the wait and reports the end.
                 std::future::pending::<()>().await;
             }
             if let Some(turn) = &mut turn {
@@ -85,7 +86,7 @@ impl Acquisition {
         end.is_some_and(|end| stage.clock().now() >= end)
     }
 
-    /// Tells, once, that the acquisition waits.
+    /// Reports, once, that the acquisition waits.
     pub(super) fn tell_waiting(&mut self, stage: &Stage, told: &mut bool) {
         if std::mem::replace(told, true) {
             return;
@@ -99,7 +100,7 @@ impl Acquisition {
         }
     }
 
-    /// The claim of a stage with one seat, armed if there is none.
+    /// The claim of a stage with one seat, made if there is none.
     pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<Part>> {
         if self.claims.is_empty() {
             self.claims.push(stage.arm());
@@ -107,9 +108,9 @@ impl Acquisition {
         self.claims.first().and_then(Unreleased::first).cloned()
     }
 
-    /// Asks until somebody knows. Gives up after `tries` requests, or when patience with the servers has run out.
+    /// Asks until there is an answer. Gives up after `tries` requests, or when patience with the servers has run out.
     ///
-    /// In a box of its own: a waiter need not carry the room for a request as long as it waits.
+    /// Boxed: a waiting acquisition need not have room for a request all the time.
     pub(super) fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Asked>> {
         Box::pin(self.ask_until_answered(tries))
     }
@@ -117,7 +118,7 @@ impl Acquisition {
     async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Asked> {
         let stage = self.stage();
         let clock = Arc::clone(stage.clock());
-        // With one server from the first request on; with several from when too few answer.
+        // With one server, counted from the first request; with several, from when too few answer.
         let mut patience = stage
             .quorum
             .is_none()
@@ -147,7 +148,7 @@ impl Acquisition {
                     return Err(error);
                 }
                 if let Some(end) = too_late {
-                    // A wait lasts as long as was said.
+                    // A wait lasts as long as the caller said.
                     if tries.is_none() {
                         sleep_until(&clock, end).await;
                     }
@@ -164,13 +165,13 @@ impl Acquisition {
         }
     }
 
-    /// Asks the one server once, for all seats by one script.
+    /// Asks the one server once, for all seats, with one script.
     async fn ask_server(&mut self, stage: &Stage) -> Result<Asked> {
         if !stage.can_be_asked_for_together() {
             return Ok(Asked::Apart);
         }
         let engine = Arc::clone(&stage.first().engine);
-        // Kept where they are dropped, and released, if this future is.
+        // If this future is dropped, these are dropped too, and so released.
         if self.claims.is_empty() {
             self.claims.push(stage.arm());
         }
@@ -188,7 +189,7 @@ impl Acquisition {
         let needs = parts.len();
         self.trouble = None;
         if let ([Ok(Verdict::Stored)], Some(record)) = (&outcomes[..], record) {
-            // A copy of the request that was given up may yet be executed.
+            // A copy of the abandoned request may still be executed.
             self.claims.clear();
             return Ok(Asked::Done(Arc::new(record)));
         }
@@ -204,7 +205,7 @@ impl Acquisition {
                 let nothing_there =
                     parts.all(|part| part.claim().release_needed() == ReleaseNeeded::None);
                 if needs > 1 && !nothing_there {
-                    // Of a request that was given up these claims may hold a part, which must not outlast the wait.
+                    // The abandoned request may have acquired these claims in part; they must not outlive the wait.
                     self.claims.clear();
                 }
                 let now = stage.clock().now();

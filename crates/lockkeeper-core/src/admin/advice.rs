@@ -1,25 +1,25 @@
-//! What should be known about a server before locks are kept on it, and what to do.
+//! What to know about a server before locks are kept on it, and what to do.
 
 use crate::admin::listing::ServerFacts;
 
-/// The oldest versions that have what the scripts need.
+/// The oldest versions that support what the scripts need.
 const OLDEST: [(&str, [u64; 2]); 2] = [("redis", [6, 2]), ("valkey", [7, 2])];
 
-/// What should be known about a server, in one sentence; see [`ServerFacts::advice`].
+/// One fact to know about a server, in one sentence; see [`ServerFacts::advice`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advice {
-    /// What it is about: `server`, `role`, `eviction`, `persistence`.
+    /// The topic: `server`, `role`, `eviction` or `persistence`.
     pub about: &'static str,
-    /// Whether locks do not work there. Otherwise they do, and may be forgotten.
+    /// Whether locks do not work on this server. Otherwise they work, but may be lost.
     pub grave: bool,
-    /// What is so, and what to do.
+    /// What is wrong, and what to do about it.
     pub text: String,
 }
 
 impl ServerFacts {
-    /// What should be known about a server like this; nothing about what it does not say. Clients log it as warnings when they
-    /// connect, and `lockkeeper doctor` shows it.
+    /// Returns advice about a server with these facts; facts that the server does not report give none. Clients log
+    /// it as warnings when they connect, and `lockkeeper doctor` shows it.
     ///
     /// # Examples
     ///
@@ -80,7 +80,7 @@ impl ServerFacts {
     }
 }
 
-/// Whether a version like `redis 6.0.16` is below the oldest; not if it cannot be read.
+/// Whether a version such as `redis 6.0.16` is older than the oldest supported one; false if it cannot be parsed.
 fn is_too_old(version: &str) -> bool {
     let Some((program, number)) = version.split_once(' ') else {
         return false;

@@ -1,12 +1,12 @@
-//! Patterns as Redis' `SCAN` and `KEYS` read them: `*`, `?`, `[a-c]`, `[^x]`, and `\` before what stands for itself.
+//! Patterns as Redis' `SCAN` and `KEYS` read them: `*`, `?`, `[a-c]`, `[^x]`, and `\` before a literal character.
 
 /// Whether all of `text` matches.
 ///
-/// A `*` that took too little is tried again with one byte more. Only the last one is: what stands before it has matched as
-/// early as it can. So the time is at most the product of both lengths.
+/// If a `*` matched too little, it is tried again with one byte more. Only the last `*` is: what stands before it has
+/// matched as early as it can. So the time is at most the product of both lengths.
 #[must_use]
 pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    // What stands behind the last `*`, and where in the text it was tried last.
+    // The rest of the pattern after the last `*`, and where in the text it was last tried.
     let mut last_star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', behind @ ..] = pattern {
@@ -29,7 +29,8 @@ pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// What is left of a pattern, which does not begin with `*`, behind the element that matches `byte`; `None` if none does.
+/// The rest of a pattern, which does not begin with `*`, after the element that matches `byte`; `None` if it does not
+/// match.
 fn step(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (matched, rest) = match pattern {
         [] => return None,
@@ -41,8 +42,8 @@ fn step(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     matched.then_some(rest)
 }
 
-/// Whether `byte` is in the set that begins behind the bracket, and what stands behind the set. One that is not closed ends
-/// with the pattern.
+/// Whether `byte` is in the set that begins after the bracket, and the rest of the pattern after the set. A set that
+/// is not closed ends with the pattern.
 fn in_set(set: &[u8], byte: u8) -> (bool, &[u8]) {
     let (inverted, mut rest) = match set {
         [b'^', rest @ ..] => (true, rest),
@@ -119,7 +120,7 @@ mod tests {
             let pattern = "*a".repeat(40) + "*b";
             tell.send(matches(pattern.as_bytes(), "a".repeat(1000).as_bytes()))
         });
-        // Tried in every combination, it would take longer than the sun lasts.
+        // Trying every combination would take longer than the sun will last.
         assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(false));
     }
 }

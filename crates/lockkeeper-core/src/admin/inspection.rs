@@ -1,5 +1,5 @@
-//! What is done to a name from outside, by people and tools rather than by holders: inspecting it, asking for it back,
-//! taking it by force. It works on names of every kind.
+//! What people and tools, not holders, do with a name: inspect it, ask its holders to release it, take it by force.
+//! This works on names of every kind.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::words::record::Record;
 use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
 
-/// How often a question is sent at most. It may be repeated: run twice, each has the effect of once.
+/// How often a question is sent at most. It may be repeated: run twice, each has the same effect as once.
 const TRIES: usize = 2;
 
-/// What is wanted of a name, as its errors say it.
+/// What is asked about a name, as errors name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
     Inspect,
@@ -31,12 +31,12 @@ pub(super) enum Question {
     Queue,
     Limit,
     Record,
-    /// What only this kind is asked.
+    /// A request that only this kind has.
     OfKind(Kind, &'static str),
 }
 
 impl Question {
-    /// What failed, before the word "lock".
+    /// What failed, placed before the word "lock" in the error.
     const fn doing(self) -> &'static str {
         match self {
             Self::Inspect => "inspect",
@@ -49,7 +49,7 @@ impl Question {
         }
     }
 
-    /// What a key of another shape is no lock of.
+    /// The kind in the error for a key of another type.
     const fn kind(self) -> &'static str {
         match self {
             Self::Revoke => "revocable",
@@ -67,25 +67,24 @@ impl Question {
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// The kind of the lock; `None` if nobody holds or keeps it, for a free name has no kind. Of other libraries: `foreign` of a value
-    /// that they wrote, `redisson` of a hash of Redisson's.
+    /// The kind of the lock; `None` if nobody holds it and it is not in its cooldown, because a free name has no
+    /// kind. For other libraries: `foreign` for a value that they wrote, `redisson` for a hash of Redisson's.
     pub kind: Option<String>,
-    /// The fencing token of those who hold. `None` if nobody does, if it is a latch, if another library holds, or if there is none that
-    /// all share: reads that began inside a write and went on after it have that of the write.
+    /// The fencing token of the holders. `None` if nobody holds, if it is a latch, if another library holds, or if
+    /// the holders do not all share one: reads that began inside a write and outlived it have the token of the write.
     pub token: Option<FencingToken>,
-    /// Who holds, or keeps others out: the claims, the one with most time left first.
+    /// The claims that hold or keep others out, the one with most time left first.
     pub holders: Vec<Holder>,
-    /// Of a semaphore that anybody holds: how many permits there are. Of a latch: how many counts open it.
+    /// For a semaphore that is held: how many permits there are. For a latch: how many counts open it.
     pub limit: Option<u32>,
-    /// How many wait. Of kinds without a queue: how many clients listen for a wake, however many wait in each, and for up
-    /// to 5 s after the last has stopped waiting. `None` if the server does not say; Valkey 9.1 says a wrong number when exactly
-    /// eight clients listen.
+    /// How many claims wait. For kinds without a queue: how many clients listen for a wake, however many waiters each
+    /// has, and for up to 5 s after the last one has stopped waiting. `None` if the server does not say. Valkey 9.1
+    /// reports a wrong number when exactly eight clients listen.
     pub waiters: Option<u64>,
 }
 
 impl Inspection {
-    /// What inspection shows of a name that nobody holds, and for which nobody waits: for a test of your own code, which sets what
-    /// it needs.
+    /// The inspection of a name that nobody holds or waits for: for tests of your own code, which can set the fields.
     ///
     /// # Examples
     ///
@@ -112,12 +111,12 @@ impl Inspection {
     }
 }
 
-/// Looks at a name, and asks who its holders are.
+/// Inspects a name, and asks for the labels and notes of its holders.
 pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
     described(engine, name, look(engine, name).await?).await
 }
 
-/// What was seen, with what its holders say of themselves.
+/// Adds the labels and notes of the holders to an inspection.
 pub(super) async fn described(
     engine: &Engine,
     name: &Name,
@@ -131,13 +130,13 @@ pub(super) async fn described(
     Ok(seen)
 }
 
-/// Looks at a name alone.
+/// Inspects a name without labels and notes.
 pub(super) async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
     let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
     seen_by(engine, name, item).await
 }
 
-/// The same by another script.
+/// The same with another script.
 pub(super) async fn seen_by(
     engine: &Engine,
     name: &Name,
@@ -152,13 +151,13 @@ pub(super) async fn seen_by(
     seen.ok_or_else(|| unexpected(name, &reply))
 }
 
-/// The keys of all that stands under a name, and of who waits.
+/// The keys of everything that is stored under a name, and of its waiters.
 fn keys_of(name: &Name) -> [String; 4] {
     let [holders, queue, state] = ["holders", "queue", "state"].map(|part| name.part(part));
     [name.main().to_owned(), holders, queue, state]
 }
 
-/// Who waits for a name in a queue, in order, `most` at most.
+/// The first `most` waiters for a name, in queue order.
 pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Waiter>> {
     let claims = waiting_claims(engine, name, most).await?;
     let owned = claims.iter().map(|it| (Owner::of_claim(it), it.as_str()));
@@ -171,7 +170,7 @@ pub(crate) async fn waiters(engine: &Engine, name: &Name, most: u32) -> Result<V
     Ok(claims.iter().map(|it| waiter(it)).collect())
 }
 
-/// The claims that wait, in order.
+/// The claims that wait, in queue order.
 async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<String>> {
     let Some(last) = most.checked_sub(1) else {
         return Ok(Vec::new());
@@ -192,7 +191,8 @@ async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<S
     Ok(claims.map(str::to_owned).collect())
 }
 
-/// Who holds a name, other than by the claims of `own`, as far as that is told within so long: half of it is for who that is.
+/// Who holds a name, apart from the claims in `own`, if the server says so within this time; half of it is for the
+/// holder's label and note.
 pub(crate) async fn in_the_way(
     engine: &Engine,
     protocol: &dyn Protocol,
@@ -212,7 +212,7 @@ pub(crate) async fn in_the_way(
     Some(holder)
 }
 
-/// The owners of those who wait for a name in a queue, in order, `most` at most.
+/// The owners of the first `most` waiters for a name, in queue order.
 pub(crate) async fn waiting_owners(engine: &Engine, name: &Name, most: u32) -> Result<Vec<Owner>> {
     let claims = waiting_claims(engine, name, most).await?;
     Ok(claims.iter().filter_map(|it| Owner::of_claim(it)).collect())
@@ -251,18 +251,18 @@ fn found(name: &Name, reply: &Reply) -> Option<Inspection> {
     })
 }
 
-/// What stands for the kind of another library's lock: a value of which nothing is known, or a hash of Redisson's.
+/// The kind shown for another library's lock: an unknown value, or a hash of Redisson's.
 const FOREIGN: &str = "foreign";
 const REDISSON: &str = "redisson";
 
-/// The kind of what a name holds, as the server tells it.
+/// The kind of what a name holds, as the server reports it.
 fn kind_of(told: &str) -> String {
     let kind = Some(told).filter(|told| !told.is_empty());
     kind.unwrap_or(FOREIGN).to_owned()
 }
 
-/// What a claim is called by people and by [`force_release`]: as it is, or if it is no text that can be shown, as other libraries have it,
-/// by the digits of its bytes.
+/// The text by which people and [`force_release`] know a claim: the claim itself, or if it is not printable text, as
+/// with other libraries, its bytes in hex.
 fn name_of(claim: &[u8]) -> String {
     match std::str::from_utf8(claim) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
@@ -302,13 +302,13 @@ fn holder(fields: &Value) -> Option<Holder> {
     })
 }
 
-/// Tells who holds a name to let it go; how many claims were told.
+/// Asks the holders of a name to release it; returns how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
     let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
     revoke_by(engine, name, item).await
 }
 
-/// The same by another script.
+/// The same with another script.
 pub(super) async fn revoke_by(
     engine: &Engine,
     name: &Name,
@@ -329,7 +329,7 @@ pub(super) async fn revoke_by(
         .ok_or_else(|| unexpected(name, &reply))
 }
 
-/// That another library holds a name, if one does.
+/// The error that another library holds a name, if one does.
 async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
     let seen = match look(engine, name).await {
         Err(Error::WrongKind { .. }) => return Ok(None),
@@ -340,7 +340,7 @@ async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
     Ok(holder.map(|holder| Error::foreign(seen.name, holder)))
 }
 
-/// Takes a name from whoever holds it beside `claim`; whether that claim had a part in it.
+/// Takes a name from all claims that hold it together with `claim`; returns whether that claim was one of them.
 pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
     let item = || {
         let args = [claim.to_owned(), name.part("wake")];
@@ -349,7 +349,7 @@ pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> 
     force_release_by(engine, name, claim, &name.part("wake"), item).await
 }
 
-/// The same by another script, which wakes those who wait on `channel`.
+/// The same with another script, which wakes the waiters on `channel`.
 pub(super) async fn force_release_by(
     engine: &Engine,
     name: &Name,
@@ -366,7 +366,7 @@ pub(super) async fn force_release_by(
             Ok(true)
         }
         (Status::NotHeld, None) => Ok(false),
-        // By itself, or by the request that got no answer.
+        // It ended by itself, or the unanswered request removed it.
         (Status::NotHeld, Some(doubt)) => Err(backend(name, Question::Force, doubt)),
         _ => Err(unexpected(name, &reply)),
     }
@@ -391,8 +391,8 @@ pub(super) async fn ask(
     Ok((reply, doubt))
 }
 
-/// Puts a question until it is answered, but `TRIES` times at most. Beside the answer: why a request before the last got none,
-/// if it may have been executed. Closing the client stops it: it has no claim that would be left for.
+/// Sends a question until it is answered, at most `TRIES` times. Besides the answer it returns why an earlier request
+/// got none, if that one may have been executed. Closing the client stops it: a question has no claim to release.
 pub(crate) async fn put(
     engine: &Engine,
     item: impl Fn() -> ScriptCall,
@@ -428,8 +428,8 @@ pub(super) fn unexpected(name: &Name, reply: &Reply) -> Error {
     Error::unexpected(name.as_str(), reply.status().as_str())
 }
 
-/// How many wait in the queue of a name, and where in it a waiting acquisition of `owner` stands, counted from one: the
-/// first one of those that this client has.
+/// How many claims wait in the queue of a name, and the place, counted from 1, of the first waiting acquisition of
+/// `owner` by this client.
 pub(crate) async fn queue(
     engine: &Engine,
     protocol: &dyn Protocol,
@@ -458,7 +458,7 @@ pub(crate) async fn queue(
     Ok((length, first))
 }
 
-/// What has come of work that is done once; `forget` deletes it, if it has that token.
+/// The stored outcome of work that is done once; `forget` deletes it if it has that token.
 pub(crate) async fn record(
     engine: &Engine,
     protocol: &dyn Protocol,
@@ -479,7 +479,7 @@ pub(crate) async fn record(
     }
 }
 
-/// Asks what only this kind is asked, in a request of no claim.
+/// Sends a request that only this kind has and that belongs to no claim.
 pub(crate) async fn of_kind(
     engine: &Engine,
     protocol: &dyn Protocol,

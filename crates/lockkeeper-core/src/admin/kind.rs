@@ -1,17 +1,18 @@
-//! What is done to a lock of a kind that is known: by the scripts of all kinds, or by its own if another library holds such names too.
+//! What people and tools do with a lock of a known kind: with the scripts of all kinds, or with its own if another
+//! library can hold such names too.
 
 use crate::admin::inspection::{self, Inspection};
 use crate::engine::Engine;
 use crate::seam::protocol::Protocol;
 use crate::words::error::Result;
 
-/// Looks at a lock, and asks who its holders are.
+/// Inspects a lock, and asks for the labels and notes of its holders.
 pub(crate) async fn inspect(engine: &Engine, protocol: &dyn Protocol) -> Result<Inspection> {
     let seen = look(engine, protocol).await?;
     inspection::described(engine, protocol.name(), seen).await
 }
 
-/// Looks at a lock alone.
+/// Inspects a lock without labels and notes.
 pub(super) async fn look(engine: &Engine, protocol: &dyn Protocol) -> Result<Inspection> {
     let name = protocol.name();
     match protocol.foreign() {
@@ -20,7 +21,7 @@ pub(super) async fn look(engine: &Engine, protocol: &dyn Protocol) -> Result<Ins
     }
 }
 
-/// Tells who holds a lock to let it go; how many claims were told.
+/// Asks the holders of a lock to release it; returns how many claims were told.
 pub(crate) async fn revoke(engine: &Engine, protocol: &dyn Protocol) -> Result<u64> {
     let name = protocol.name();
     match protocol.foreign() {
@@ -29,7 +30,7 @@ pub(crate) async fn revoke(engine: &Engine, protocol: &dyn Protocol) -> Result<u
     }
 }
 
-/// Takes a lock from whoever holds it beside `claim`; whether that claim had a part in it.
+/// Takes a lock from all claims that hold it together with `claim`; returns whether that claim was one of them.
 pub(crate) async fn force_release(
     engine: &Engine,
     protocol: &dyn Protocol,

@@ -1,4 +1,4 @@
-//! What a server has and is: the names that hold something, and what the server says of itself.
+//! Listing: the names that are in use, and what the server reports about itself.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,21 +15,22 @@ use crate::words::error::{Error, Result};
 use crate::words::name;
 use crate::words::name::Name;
 
-/// At how many keys the server looks for one page: some 100 µs, in which nobody else is served.
+/// How many keys the server examines for one page: this takes some 100 µs, during which it serves nobody else.
 const PAGE: &str = "500";
 
-/// The names that match a pattern and hold something, page by page; made by [`Client::names`](crate::Client::names).
+/// The names that match a pattern and are in use, page by page; made by [`Client::names`](crate::Client::names).
 ///
-/// The server is never kept for longer than a page of some hundred keys takes. A name that holds something all the while is
-/// found; one that begins or ends to meanwhile may be. So may one that several held, or waited for, and all of whom have died, for
-/// up to 20 minutes or the longest of their leases. A page may be empty, and a name may be on several. Of a cluster, the servers
-/// that shared the keys at first are asked one after the other, and a name that wanders from one to another meanwhile may be missed.
+/// One page occupies the server only for as long as some hundred keys take. A name that is in use during the whole
+/// listing is found; one that comes into use or becomes free meanwhile may or may not be. A name whose several
+/// holders or waiters have all died can be listed for up to 20 minutes, or for the longest of their leases. A page
+/// may be empty, and a name may be on several pages. In a cluster, the servers that had the keys at the start are
+/// asked one after the other, so a name that moves from one to another meanwhile may be missed.
 pub struct Names {
     engine: Arc<Engine>,
     pattern: String,
-    /// The pattern of the keys.
+    /// The pattern for keys.
     keys: String,
-    /// The servers that are still to be asked; the one of now last.
+    /// The servers that are still to be asked; the current one last.
     servers: Vec<u32>,
     cursor: String,
 }
@@ -45,17 +46,17 @@ impl Names {
         }
     }
 
-    /// The next page; `None` after the last.
+    /// Returns the next page; `None` after the last.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the server refuses or does not answer: asked again, it goes on from there.
-    /// [`Error::Config`] if the pattern ends within brackets or behind a backslash, before anything is sent.
-    /// [`Error::Closed`] if the client is.
+    /// [`Error::Backend`] if the server refuses or does not answer: call it again to continue from there.
+    /// [`Error::Config`] if the pattern ends inside brackets or after a backslash, before anything is sent.
+    /// [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the page is asked for again.
+    /// Cancel safe: the next call asks for the same page again.
     ///
     /// # Examples
     ///
@@ -105,8 +106,8 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Whether a pattern ends within brackets or behind a backslash. Redis bears with that, but what is put behind it would be
-/// read as a part of it.
+/// Whether a pattern ends inside brackets or after a backslash. Redis accepts that, but would read what is appended
+/// to it as part of the pattern.
 fn is_unfinished(pattern: &str) -> bool {
     let mut rest = pattern.as_bytes();
     let mut bracket = false;
@@ -124,7 +125,7 @@ fn is_unfinished(pattern: &str) -> bool {
     }
 }
 
-/// The pattern of the main keys: what stands for something in a namespace stands for itself.
+/// The pattern for main keys, with the namespace's special characters escaped.
 fn whole_keys(namespace: &str, pattern: &str) -> String {
     let mut whole = name::in_pattern(namespace);
     if !namespace.is_empty() {
@@ -133,22 +134,22 @@ fn whole_keys(namespace: &str, pattern: &str) -> String {
     whole + pattern
 }
 
-/// What a server is; see [`Client::server_facts`](crate::Client::server_facts). What it does not say is `None`: not every user may ask, and the embedded
-/// engine has nothing to say.
+/// Facts about a server; see [`Client::server_facts`](crate::Client::server_facts). A fact that the server does not
+/// report is `None`: not every user may ask, and an in-process server reports none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// Program and version, as in `redis 7.0.15` or `valkey 8.0.1`.
+    /// The program and its version, for example `redis 7.0.15` or `valkey 8.0.1`.
     pub version: Option<String>,
-    /// What it forgets when its memory is full; anything but `noeviction` forgets locks.
+    /// The eviction policy (`maxmemory-policy`); any policy but `noeviction` can delete locks.
     pub eviction: Option<String>,
-    /// `master`, or `slave` of a replica.
+    /// `master`, or `slave` for a replica.
     pub role: Option<String>,
-    /// How many bytes of memory it may use; 0: as many as there are.
+    /// The memory limit in bytes; 0: no limit.
     pub max_memory: Option<u64>,
-    /// Whether it writes an append-only file; without it, a restart forgets locks.
+    /// Whether it writes an append-only file; without one, a restart loses locks.
     pub append_only: Option<bool>,
-    /// What its clock showed when it was asked.
+    /// The server's clock when it was asked.
     pub clock: SystemTime,
 }
 
@@ -168,7 +169,7 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
 }
 
 impl ServerFacts {
-    /// Reads what `INFO` says of a server whose clock shows this: for a test of your own code, too.
+    /// Reads the output of `INFO` of a server whose clock shows this time; also for tests of your own code.
     ///
     /// # Examples
     ///

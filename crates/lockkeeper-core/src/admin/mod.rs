@@ -1,4 +1,4 @@
-//! What people and tools do to locks from outside: look, list, ask for rights and advice.
+//! What people and tools do with locks: inspect, list, check rights, give advice.
 
 pub(crate) mod advice;
 #[doc(hidden)]

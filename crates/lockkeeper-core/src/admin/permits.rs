@@ -8,20 +8,20 @@ use crate::seam::protocol::Protocol;
 use crate::seam::store::Value;
 use crate::words::error::{Error, Result};
 
-/// How many permits of a semaphore there are and how many are held, as long as anybody holds or waits.
+/// The limit of a semaphore and how many of its permits are held, while anybody holds or waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
-    /// How many there are.
+    /// The limit.
     pub limit: u32,
-    /// How many are held: more than the limit, if that was lowered.
+    /// How many permits are held: more than the limit, if the limit was lowered.
     pub held: u32,
-    /// How many claims wait for some.
+    /// How many claims wait for permits.
     pub waiters: u64,
 }
 
 impl Permits {
-    /// So many permits, of which so many are held, and so many claims that wait: for a test of your own code.
+    /// A limit, a number of held permits and a number of waiters: for tests of your own code.
     pub const fn new(limit: u32, held: u32, waiters: u64) -> Self {
         Self {
             limit,
@@ -31,7 +31,7 @@ impl Permits {
     }
 }
 
-/// Asks for the permits of a semaphore, or says that there are so many from now on; `None` if nobody holds and nobody waits.
+/// Asks for the permits of a semaphore, or sets its limit; `None` if nobody holds or waits.
 pub(crate) async fn limit(
     engine: &Engine,
     protocol: &dyn Protocol,

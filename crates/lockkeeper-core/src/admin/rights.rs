@@ -1,4 +1,4 @@
-//! What a server lets its user do, and whether that is what locks need.
+//! The rights that a server gives its user, and whether they are enough for locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::words::rules::CLIENTS;
 /// How many commands the script asks about for the key.
 const COMMANDS_ABOUT_KEYS: usize = 6;
 
-/// The question, without the engine: it keeps no client alive.
+/// The question, without the engine, so that it keeps no client alive.
 pub(crate) struct Question {
     requester: Arc<Requester>,
     timeout: Duration,
-    /// Of any name, the same for all.
+    /// The main key of an arbitrary name, always the same.
     main: String,
-    /// Channels, and the patterns of the rules that allow them.
+    /// Channels, and the patterns of the rules that would allow them.
     channels: [(String, String); 3],
 }
 
@@ -43,7 +43,7 @@ impl Question {
         })
     }
 
-    /// Asks, and reads the answer.
+    /// Asks the server and reads the answer.
     pub(crate) async fn put(&self) -> Result<Vec<String>> {
         let item = || {
             let channels = self.channels.iter().map(|(channel, _)| channel);
@@ -78,7 +78,7 @@ impl Question {
                 }
             }
         }
-        // Who may do nothing at all with this key may be one for other names.
+        // A user that may do nothing with this key may be one for other names.
         if about_keys.len() < COMMANDS_ABOUT_KEYS {
             rules.extend(about_keys);
         }
@@ -87,7 +87,7 @@ impl Question {
         Some(rules)
     }
 
-    /// Asks, and logs a warning if something is missing.
+    /// Asks the server, and logs a warning if something is missing.
     pub(crate) async fn warn(self) {
         let server = self.requester.store.address();
         match self.put().await {

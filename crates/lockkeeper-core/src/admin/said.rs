@@ -1,4 +1,4 @@
-//! What clients have said of themselves and of their claims: labels and notes, for people who look.
+//! Labels of clients and notes of claims, for people who inspect.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::words::error::Result;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// How many claims of one client are asked about by one script.
+/// How many claims of one client one script asks about.
 const ASKED_TOGETHER: usize = 100;
 
-/// What clients have said of themselves, and of their claims: what stands under their keys.
+/// The labels and notes that are stored under the keys of clients and claims.
 #[derive(Debug)]
 pub(super) struct Said {
     namespace: String,
@@ -25,7 +25,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// What was said by the clients of these claims. Each client is asked about once for a hundred claims.
+    /// The labels and notes of these claims. Each client is asked about once for a hundred claims.
     pub(super) async fn by(
         engine: &Engine,
         name: &Name,
@@ -78,7 +78,7 @@ impl Said {
     }
 }
 
-/// A label as far as a client may write one: what is longer was written by somebody else.
+/// A label, cut to the length that a client may write: longer ones come from somebody else.
 fn as_label(text: &str) -> String {
     if text.len() <= LONGEST_LABEL {
         return text.to_owned();

@@ -13,7 +13,7 @@ use crate::words::token::FencingToken;
 /// and the next heartbeat finds the grant.
 const REMEMBERED: usize = 16;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     /// How long after the send of the named request a grant may be believed in: the waiter's ttl less a margin.

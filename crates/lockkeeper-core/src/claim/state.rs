@@ -77,7 +77,7 @@ pub enum Verdict {
     Stored,
     /// A message says that the claim was granted, so long ago that only an answer can be believed: a heartbeat is to be sent now.
     Recheck,
-    /// The lease goes on.
+    /// The lease was renewed.
     Renewed,
     /// The lease has been lost.
     Lost(LossReason),

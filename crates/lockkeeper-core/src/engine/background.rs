@@ -1,7 +1,7 @@
-//! The background releaser: releases claims that were given up without waiting for the answer, such as those of a guard that
-//! was dropped.
+//! The background releaser: releases claims whose release nobody waits for, such as those of a guard that was
+//! dropped.
 //!
-//! It tries for one ttl, then the claim has ended by itself.
+//! It tries for one ttl; after that the claim has expired by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::schedule::pause::Pauses;
 use crate::words::error::Error;
 use crate::words::moment::Moment;
 
-/// How many first attempts are on their way to one server at once; more would only wait in the client library.
+/// How many first attempts may be unanswered on one server at once; more would only queue in the client library.
 const ABREAST: usize = 256;
 
-/// How many repeated attempts are on their way to one server at once: those that it keeps waiting while it is dead do not
-/// keep others.
+/// How many repeated attempts may be unanswered on one server at once, so that attempts that hang on a dead server do
+/// not delay others.
 const REPEATED_ABREAST: usize = 64;
 
-/// Bounds what is on its way to one server.
+/// Limits the unanswered attempts on one server.
 #[derive(Debug)]
 struct Bounds {
     first: Semaphore,
@@ -41,7 +41,7 @@ impl Default for Bounds {
     }
 }
 
-/// The task's part of the counts: when it ends, nothing is open any more, however it ended.
+/// The task's part of the counts: when the task ends, for whatever reason, nothing is open any more.
 struct Working(Arc<Counts>);
 
 impl Drop for Working {
@@ -53,8 +53,8 @@ impl Drop for Working {
 }
 
 impl Posts {
-    /// Releases all that is posted until every handle is gone and every claim is settled. Dropping the future gives up what
-    /// is open.
+    /// Releases everything that is posted until every handle is gone and every claim is settled. Dropping the future
+    /// abandons what is open.
     pub(crate) fn release_all(
         self,
         requester: Arc<Requester>,
@@ -80,7 +80,7 @@ async fn run(
             Some((left, unconfirmed)) = releases.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
                 Some(Post { open, until, departure }) => {
-                    // Servers come and go; those of which nothing is on its way are forgotten with the releases.
+                    // Servers come and go: a server without an open release is forgotten.
                     if releases.is_empty() {
                         bounds.clear();
                     }
@@ -102,7 +102,8 @@ async fn run(
     }
 }
 
-/// Releases until answered or until it is of no use any more; how many the server has confirmed, and how many not.
+/// Releases until answered or until it is pointless; returns how many releases the server has confirmed, and how many
+/// not.
 async fn release(
     requester: &Requester,
     subscriptions: &Subscriptions,
@@ -115,7 +116,7 @@ async fn release(
     let mut bound = &bounds.first;
     loop {
         let attempts = {
-            // An error means that the semaphore is closed, which nobody does.
+            // An error means that the semaphore was closed, which never happens.
             let _permit = bound.acquire().await;
             attempt_all(subscriptions, &open.0).await
         };

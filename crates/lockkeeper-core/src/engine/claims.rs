@@ -1,8 +1,9 @@
-//! The claims of one client that messages may speak of or for which something is to be done: an index over their
-//! [agendas](Agenda), and what comes by messages.
+//! The claims of one client that messages may be about, or for which something must be done: an index over their
+//! [agendas](Agenda), and the handling of messages.
 //!
-//! A claim and its place here change together: whoever [changes](Part::change) a claim lets the index follow while the claim is
-//! locked. So the order of locks is claim before index, and nothing here looks into a claim with the index locked.
+//! A claim and its entry here change together: code that [changes](Part::change) a claim updates the index while the
+//! claim is locked. So the lock order is claim before index, and nothing here locks a claim while the index is
+//! locked.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -21,11 +22,11 @@ use crate::words::moment::Moment;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     index: Mutex<Index>,
-    /// Rung when something is to be done before everything else.
+    /// Notified when something must be done sooner than everything else.
     pub(super) bell: Notify,
 }
 
@@ -34,13 +35,13 @@ struct Index {
     known: BTreeMap<Arc<str>, Arc<Part>>,
     schedule: Schedule<Arc<Part>>,
     cohorts: Cohorts<Arc<Part>>,
-    /// What the renewer sleeps for; `None`: until the bell rings.
+    /// When the renewer will wake up; `None`: only when it is notified.
     armed: Option<Moment>,
     /// There was nothing to do when the renewer last looked, and nothing has come since.
     idle: bool,
 }
 
-/// What is to be done at a moment.
+/// What must be done at a moment.
 pub(super) struct Work {
     pub(super) overdue: Vec<Arc<Part>>,
     pub(super) due: Vec<Arc<Part>>,
@@ -52,8 +53,8 @@ impl Claims {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agenda of this claim, which is locked, has changed; `can_hand_over` says that it has been let go just now and another one
-    /// of its cohort may take its place. Who of its cohort is to be told to ask.
+    /// The agenda of this claim, which is locked, has changed. `can_hand_over`: it has just ended and another claim
+    /// of its cohort may take its place. Returns the claim of its cohort that must be told to ask.
     pub(super) fn follow(
         &self,
         part: &Arc<Part>,
@@ -95,21 +96,22 @@ impl Claims {
         called
     }
 
-    /// A claim that has asked for nothing stands in line in its cohort, if one of that asks, waits or holds.
+    /// A claim that has not asked yet joins the local queue of its cohort, if another claim of the cohort asks, waits
+    /// or holds. Returns whether it did.
     pub(crate) fn arrive(&self, part: &Arc<Part>) -> bool {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.arrive(part.main(), part.number, Arc::clone(part))
     }
 
-    /// Whether a claim stands in its line no longer, and is to ask if it was granted nothing.
+    /// Whether a claim has left its local queue and, if it was granted nothing, must ask the server.
     pub(crate) fn may_ask(&self, part: &Part, impatient: bool) -> bool {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.may_ask(part.main(), part.number, impatient)
     }
 
-    /// A claim that stands in line gives up.
+    /// A claim in the local queue gives up.
     pub(crate) fn give_up(&self, part: &Part) {
         let called = {
             let mut index = self.index();
@@ -118,14 +120,14 @@ impl Claims {
         tell(called);
     }
 
-    /// The claim has let go, and hands over from now on: to whom.
+    /// The claim has ended and begins its handover; returns the claim that it hands over to.
     pub(super) fn begin_handover(&self, part: &Part) -> Option<Arc<Part>> {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.begin(part.main(), part.number)
     }
 
-    /// The handover of the claim has come to its end.
+    /// The handover of the claim is over.
     pub(super) fn end_handover(&self, part: &Part) {
         let called = {
             let mut index = self.index();
@@ -134,7 +136,7 @@ impl Claims {
         tell(called);
     }
 
-    /// What is to be done at `now`. The index changes as it is done.
+    /// What must be done at `now`. The index changes as it is done.
     pub(super) fn work(&self, now: Moment) -> Work {
         let index = self.index();
         Work {
@@ -144,8 +146,9 @@ impl Claims {
         }
     }
 
-    /// The renewer is about to sleep, and says until when at most. If claims have come since the last look, it looks again soon even
-    /// with none left: locks that are taken and let go in quick succession would else wake it each time.
+    /// The renewer is about to sleep, until this moment at the latest. If claims have come since it last looked, it
+    /// looks again soon even if none are left: otherwise locks that are acquired and released in quick succession
+    /// would wake it each time.
     pub(super) fn arm(&self, soon: Moment, also: Option<Moment>) -> Option<Moment> {
         let mut index = self.index();
         let next = index.schedule.next();
@@ -155,7 +158,7 @@ impl Claims {
         index.armed
     }
 
-    /// Every claim, in the order in which they were made.
+    /// Every claim, in the order of creation.
     fn all(&self) -> Vec<Arc<Part>> {
         let mut all: Vec<_> = self.index().known.values().cloned().collect();
         all.sort_unstable_by_key(|part| part.number);
@@ -166,7 +169,7 @@ impl Claims {
         self.index().known.get(claim).cloned()
     }
 
-    /// Whether the index says of this claim what its agenda says.
+    /// Whether the index agrees with the agenda of this claim.
     #[cfg(feature = "shuttle")]
     pub(super) fn is_in_step(&self, part: &Part) -> bool {
         let agenda = part.claim().agenda();
@@ -175,12 +178,12 @@ impl Claims {
         known == agenda.known && index.schedule.has(part.number, agenda)
     }
 
-    /// Whether there is none.
+    /// Whether there is no claim.
     pub(crate) fn is_empty(&self) -> bool {
         self.index().known.is_empty()
     }
 
-    /// The claims of `owner` that may come to wait for `name`.
+    /// The claims of `owner` that wait for `name`, or may come to.
     pub(crate) fn waiting(&self, name: &Name, owner: &Owner) -> Vec<String> {
         let mut all = self.all();
         all.retain(|part| {
@@ -189,7 +192,8 @@ impl Claims {
         all.iter().map(|part| part.id.to_string()).collect()
     }
 
-    /// A claim has been released and no message told who was granted: those of this client that wait for the name ask.
+    /// A claim has been released, and no message says who was granted the name: the claims of this client that wait
+    /// for it must ask.
     pub(super) fn may_be_granted(&self, name: &Name) {
         for part in self.all() {
             if part.protocol.name() == name && part.claim().may_wait() {
@@ -199,7 +203,7 @@ impl Claims {
         }
     }
 
-    /// A message has told of a grant.
+    /// A message reports a grant.
     pub(crate) fn granted(&self, grant: Grant<'_>) {
         let Some(part) = self.find(grant.claim) else {
             return;
@@ -219,14 +223,14 @@ impl Claims {
         }
     }
 
-    /// A message has said this of a claim.
+    /// A message reports this about a claim.
     pub(crate) fn notice(&self, claim: &str, notice: Notice) {
         if let Some(part) = self.find(claim) {
             part.change(|claim| claim.notice(notice));
         }
     }
 
-    /// From now on this client hears what is said of the claims of `client`'s owners; before that it may have missed something.
+    /// From now on this client receives messages about claims of `client`'s owners; it may have missed earlier ones.
     pub(crate) fn hears(&self, client: Uuid) {
         for part in self.all() {
             if part.id.owner().client() == client {
@@ -235,7 +239,8 @@ impl Claims {
         }
     }
 
-    /// Messages may have been missed and the server may be another: every request that keeps a claim goes out now.
+    /// Messages may have been missed, or the server may be another one: every request that keeps a claim alive is due
+    /// now.
     pub(crate) fn all_due(&self) {
         for part in self.all() {
             let now = part.now();
@@ -243,8 +248,8 @@ impl Claims {
         }
     }
 
-    /// The client closes: ends or gives up what is here. None of it is told yet: with one that is lost, those that are held with it
-    /// are let go.
+    /// The client closes: every claim here is ended or given up. The observers and grants are not told yet, because
+    /// the loss of one claim also ends those that are held with it.
     pub(super) fn close(&self) -> Vec<(Arc<Part>, Changed<Passed>)> {
         let all = self.all().into_iter();
         all.map(|part| {
@@ -256,7 +261,7 @@ impl Claims {
     }
 }
 
-/// Lets a claim that stands in line look again.
+/// Notifies a claim in a local queue to check again.
 fn tell(part: Option<Arc<Part>>) {
     if let Some(part) = part {
         part.changed().notify_waiters();

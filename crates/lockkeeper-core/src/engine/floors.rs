@@ -1,9 +1,11 @@
-//! What a client knows of the tokens of its server.
+//! What a client knows about its server's tokens.
 //!
-//! The largest that it has seen, by slot, as the server's counters are: no later grant may go below one of them, not even on a new
-//! primary that has lost the counter; and a counter that somebody has spoilt reaches no other.
+//! The largest token it has seen in each slot, because the server has a counter for each slot. No later grant may be
+//! below it, even on a new primary that has lost the counter. A counter that somebody has corrupted affects only its
+//! own slot.
 //!
-//! And how far they are ahead of the client's own clock, by which it guesses the next one. A wrong guess costs a round trip.
+//! It also knows how far tokens are ahead of the client's own clock, and guesses the next token from that. A wrong
+//! guess costs a round trip.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,42 +16,42 @@ use crate::words::moment::Moment;
 use crate::words::name::Name;
 use crate::words::token::FencingToken;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Floors {
     seen: Mutex<HashMap<u16, u64>>,
-    /// In µs, counted from the moment at which the token was asked for; 0 if no token was.
+    /// In µs, counted from when the token was asked for; 0 if there was no token yet.
     lead: AtomicU64,
 }
 
 impl Floors {
-    /// The largest token seen of any name in the slot of this one; 0 if there was none.
+    /// The largest token seen for any name in this name's slot; 0 if there was none.
     pub(crate) fn of(&self, name: &Name) -> u64 {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&name.slot()).copied().unwrap_or(0)
     }
 
-    /// A token of this name was seen.
+    /// Notes a token of this name.
     pub(crate) fn saw(&self, name: &Name, token: FencingToken) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let floor = seen.entry(name.slot()).or_insert(0);
         *floor = token.get().max(*floor);
     }
 
-    /// The server has given `token`, having been asked for `proposal` at that moment. One that it has followed tells nothing about
-    /// its clock.
+    /// The server gave `token` when asked for `proposal` at that moment. If it followed the proposal, the token says
+    /// nothing about the server's clock.
     pub(crate) fn gave(&self, token: FencingToken, proposal: u64, asked: Moment) {
         let lead = token.get().saturating_sub(micros(asked));
         if token.get() > proposal {
-            // The longer a request has taken, the larger the token: the longest is what the next ones should be above.
+            // The longer a request takes, the larger its token: the next proposals should be above the longest one.
             self.lead.fetch_max(lead, Ordering::Relaxed);
         } else if token.get() < proposal {
-            // So far ahead that the server has not followed.
+            // So far ahead that the server did not follow it.
             self.lead.store(lead, Ordering::Relaxed);
         }
     }
 
-    /// The token that the server will have for a request sent now; `None` before it has given any.
+    /// The token that the server is expected to give to a request sent now; `None` before it has given any.
     pub(crate) fn next(&self, now: Moment) -> Option<u64> {
         let lead = self.lead.load(Ordering::Relaxed);
         (lead > 0).then(|| lead.saturating_add(micros(now)))
@@ -78,7 +80,7 @@ mod tests {
         assert_eq!(floors.next(at(5)), None);
         gave(1_050, 1, 10);
         assert_eq!(floors.next(at(20)), Some(1_060));
-        // A proposal that was followed says nothing.
+        // A proposal that was followed says nothing about the clock.
         gave(1_500, 1_500, 20);
         assert_eq!(floors.next(at(30)), Some(1_070));
         // A request that took longer, and one that was faster.

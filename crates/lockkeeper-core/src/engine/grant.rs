@@ -1,8 +1,8 @@
-//! Grants: `needs` of their parts must be valid. A lock on one server is 1 of 1, several locks held together are n of n, a lock
-//! on several servers is the majority of them.
+//! Grants: `needs` of their parts must be valid. A lock on one server needs 1 of 1, several locks held together n of
+//! n, and a lock on several servers a majority.
 //!
-//! What becomes of the rest when a grant is lost is one rule: its remaining parts are not renewed any more, and released when
-//! the guard is gone. Until then whoever works under it has time to stop.
+//! One rule says what happens to the rest when a grant is lost: its remaining parts are no longer renewed, and are
+//! released when the guard is gone. Until then the work under the guard has time to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,21 +21,21 @@ use crate::words::token::FencingToken;
 pub(crate) struct Grant {
     needs: usize,
     parts: Box<[(Arc<Part>, FencingToken)]>,
-    /// What it is called, if its parts have several names.
+    /// Its name, if its parts have several names.
     pub(crate) names: Option<Box<str>>,
-    /// The guard has released it before it was lost.
+    /// The guard was released before the grant was lost.
     released: AtomicBool,
-    /// How it was lost, once somebody has seen that.
+    /// How it was lost, once somebody has noticed.
     lost: OnceLock<Lost>,
-    /// Notified when a part comes to another phase.
+    /// Notified when a part changes its phase.
     pub(crate) changed: Notify,
 }
 
 impl Grant {
-    /// A grant of these parts, each with its token, of which so many are needed.
+    /// A grant of these parts, each with its token; `needs` of them must be valid.
     pub(crate) fn new(needs: usize, parts: Vec<(Arc<Part>, FencingToken)>) -> Arc<Self> {
         let names = match &parts[..] {
-            // On several servers one lock has claims of one id.
+            // The parts of one lock on several servers have the same claim id.
             [(first, _), rest @ ..] if rest.iter().any(|(part, _)| part.id != first.id) => {
                 let mut names: Vec<&Part> = parts.iter().map(|(part, _)| &**part).collect();
                 names.dedup_by(|one, other| one.id == other.id);
@@ -72,25 +72,25 @@ impl Grant {
         self.parts.iter().map(|(part, _)| part)
     }
 
-    /// The part at this place; of an unknown place the first.
+    /// The part at this index; the first if there is no such part.
     pub(crate) fn part(&self, place: usize) -> &Arc<Part> {
         // A grant has at least one part.
         &self.parts.get(place).unwrap_or(&self.parts[0]).0
     }
 
-    /// The token of the part at this place.
+    /// The token of the part at this index.
     pub(crate) fn token(&self, place: usize) -> FencingToken {
         self.parts.get(place).unwrap_or(&self.parts[0]).1
     }
 
-    /// The guard is about to end its parts: unless the lease was lost before, it counts as released.
+    /// The guard is about to end its parts: unless the lease was lost before, the grant counts as released.
     pub(crate) fn release(&self) {
         if self.end().is_none() {
             self.released.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How it has ended; `None` while it is valid. Compares clocks, so it is right even if no task ran in time.
+    /// How it ended; `None` while it is valid. It compares clocks, so it is correct even if no task ran in time.
     pub(crate) fn end(&self) -> Option<End> {
         if let Some(lost) = self.lost.get() {
             return Some(End::Lost(lost.clone()));
@@ -103,20 +103,20 @@ impl Grant {
             false => self.worst_loss(),
         };
         Some(match lost {
-            // Others may be lost by and by. The first who sees it decides what is told.
+            // More parts may be lost later. The first caller to notice decides which loss is reported.
             Some(lost) => End::Lost(self.lost.get_or_init(|| lost).clone()),
             None => End::Released,
         })
     }
 
-    /// How many of its parts are as `what` says.
+    /// How many of its parts match `what`.
     pub(crate) fn count(&self, what: impl Fn(Validity) -> bool) -> usize {
         let parts = self.parts();
         parts.filter(|part| what(part.validity().0)).count()
     }
 
-    /// Which part ended it, and why; `None` if none was lost. Parts can be lost for several reasons; a word to the holder says
-    /// more than a silence.
+    /// Which part was lost, and why; `None` if none was. If parts were lost for several reasons, a notice to the
+    /// holder counts more than an expiry.
     fn worst_loss(&self) -> Option<Lost> {
         let weight = |reason: LossReason| match reason {
             LossReason::Revoked => 4,
@@ -129,7 +129,7 @@ impl Grant {
             Validity::Ended(Ending::Lost(reason)) => Some((part, reason)),
             _ => None,
         });
-        // The first of those that weigh most.
+        // The first of those with the highest rank.
         let worst = lost.reduce(|worst, next| match weight(next.1) > weight(worst.1) {
             true => next,
             false => worst,
@@ -137,8 +137,8 @@ impl Grant {
         worst.map(|(part, reason)| part.lost(reason))
     }
 
-    /// For how long it is valid if nothing else happens, and by which clock: its deadline is the `needs`-th largest of those of
-    /// its parts. `None` if it is over.
+    /// How long it stays valid if nothing else happens, and the part whose clock measures that: its deadline is the
+    /// `needs`-th largest of its parts' deadlines. `None` if it has ended.
     pub(crate) fn decisive(&self) -> Option<(Duration, &Arc<Part>)> {
         let left = self.parts().filter_map(|part| {
             let (validity, deadline) = part.validity();
@@ -150,7 +150,7 @@ impl Grant {
         left.into_iter().nth(self.needs - 1)
     }
 
-    /// How it ends, when it has ended.
+    /// Waits until it has ended; returns how.
     pub(crate) async fn ended(&self) -> End {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -159,7 +159,7 @@ impl Grant {
                 return end;
             }
             let Some((left, part)) = self.decisive() else {
-                // It has ended since the look before.
+                // It has ended since the last check.
                 return self.end().unwrap_or(End::Released);
             };
             let clock = &part.requester.clock;

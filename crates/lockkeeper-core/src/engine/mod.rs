@@ -44,14 +44,14 @@ use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::owner::{ClaimId, Owner};
 
-/// How long the store may take to say goodbye to the server: for that it needs one round trip.
+/// How long the store may take to disconnect from the server: it needs one round trip.
 const TAKING_LEAVE: Duration = Duration::from_secs(1);
 
-/// How many acquisitions of a client ask at once who held, when their time is over: that many waits end together is no reason to
-/// ask a busy server more.
+/// How many acquisitions of a client may ask for the holder at once when they time out: many waits that end together
+/// are no reason to load a busy server.
 const LOOKS: usize = 16;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) requester: Arc<Requester>,
@@ -60,20 +60,20 @@ pub(crate) struct Engine {
     pub(crate) releaser: Releaser,
     pub(crate) settings: Settings,
     pub(crate) id: Uuid,
-    /// Bounds how many acquisitions whose time is over ask at once who held.
+    /// Limits how many acquisitions that have timed out ask for the holder at once.
     pub(crate) looks: Semaphore,
     owners: AtomicU64,
     parts: AtomicU64,
     random: Mutex<fastrand::Rng>,
     passes: Arc<Passes>,
-    /// No new work.
+    /// No new work is accepted.
     closed: Arc<Switch>,
-    /// No work at all.
+    /// All work is over.
     finished: Arc<Switch>,
 }
 
-/// Closes the client when one of its tasks ends, however that comes: calls must fail then instead of waiting for ever.
-/// It happens when the runtime of the client is shut down while another one still uses it.
+/// Closes the client when one of its tasks ends for any reason, because calls must then fail and not wait for ever.
+/// That happens when the client's runtime is shut down while another runtime still uses the client.
 struct CloseWithTask(Arc<Switch>);
 
 impl Drop for CloseWithTask {
@@ -82,7 +82,7 @@ impl Drop for CloseWithTask {
     }
 }
 
-/// Runs a task until it ends or `end` says so.
+/// Runs a task until it ends or `end` is set.
 async fn until(end: Arc<Switch>, task: impl Future<Output = ()>, _guard: CloseWithTask) {
     tokio::select! {
         biased;
@@ -165,7 +165,7 @@ impl Engine {
         Name::new(&self.settings.namespace, name)
     }
 
-    /// A number for jitter and claims.
+    /// A random number for jitter and claim ids.
     pub(crate) fn random(&self) -> u64 {
         self.random
             .lock()
@@ -173,7 +173,7 @@ impl Engine {
             .u64(..)
     }
 
-    /// A claim of `owner` that has not been before.
+    /// A new claim of `owner`.
     pub(crate) fn claim(&self, owner: Owner) -> ClaimId {
         let random = if mutant!(ReuseClaim) {
             0
@@ -183,7 +183,7 @@ impl Engine {
         ClaimId::new(owner, random)
     }
 
-    /// A part for a claim, before anything is sent; one that is to replace another is limited to what that was limited to.
+    /// A part for a claim, before anything is sent. A part that replaces another takes over its limits.
     pub(crate) fn arm(
         &self,
         id: ClaimId,
@@ -201,14 +201,14 @@ impl Engine {
         })
     }
 
-    /// Ends the validity of a claim; from here on nothing but a release is sent for it.
+    /// Ends the validity of a claim; from here on nothing but its release is sent.
     pub(crate) fn end(&self, part: &Arc<Part>) {
         let now = self.requester.clock.now();
         part.change(|claim| claim.end(now));
     }
 
-    /// Waits until what was given up of these names has left them, for no longer than `longest`. What is given up from now on
-    /// is not waited for.
+    /// Waits until the pending releases of these names are done, for no longer than `longest`. Releases that are
+    /// posted from now on are not waited for.
     pub(crate) async fn departed(&self, names: &[&Name], longest: Duration) {
         let Some(last) = self.releaser.departing(names) else {
             return;
@@ -238,7 +238,7 @@ impl Engine {
         self.closed.thrown().await;
     }
 
-    /// The same, or when there is no engine any more.
+    /// The same, or when the engine is gone.
     pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + use<> {
         let closed = Arc::clone(&self.closed);
         async move { closed.thrown().await }
@@ -260,7 +260,7 @@ impl Engine {
         let (confirmed, unconfirmed) = self.releaser.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();
-        // The store's tasks may live on a runtime that nobody drives any more.
+        // The store's tasks may be on a runtime that no longer runs.
         let _ = tokio::time::timeout(TAKING_LEAVE, self.requester.store.close()).await;
         tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
         CloseReport {

@@ -1,4 +1,4 @@
-//! A claim as the engine keeps it: one part of a grant, from before its first request until it is released.
+//! A claim as the engine stores it: one part of a grant, from before its first request until it is released.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,32 +20,32 @@ use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::owner::ClaimId;
 
-/// A claim with all that goes with it, shared by its guard, its leases, the renewer and the releaser.
+/// A claim with all its data, shared by its guard, its leases, the renewer and the releaser.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) number: Number,
     pub(crate) id: ClaimId,
     pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) terms: Terms,
-    /// The claim that this one replaces: that of its owner in another mode, or the one before it in its cohort. Its part lives while
-    /// the conversion is asked for.
+    /// The claim that this one replaces: one of its owner in another mode, or the previous one of its cohort. Its
+    /// part lives while the conversion is in progress.
     predecessor: OnceLock<(ClaimId, Weak<Self>)>,
-    /// The way to its server.
+    /// Sends requests to its server.
     pub(crate) requester: Arc<Requester>,
     claim: Mutex<Claim>,
-    /// Somebody else was in the way when it asked: others of its client may be polling the name.
+    /// Others held the lock when it asked, so other claims of its client may be polling the name.
     polled: AtomicBool,
-    /// What was noted of it, for people.
+    /// Its note, for people.
     pub(crate) note: Option<Arc<str>>,
-    /// The note is shown where people look.
+    /// The note has been written to the server.
     shown: AtomicBool,
-    /// Its place in the queue as last heard, counted from one; 0: none.
+    /// Its last known place in the queue, counted from 1; 0: none.
     place: AtomicU64,
     /// The observer has been told how the lease ended.
     end_told: AtomicBool,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
-    /// Notified when the claim comes to another phase, above all when its validity ends.
+    /// Notified when the claim changes its phase, above all when its validity ends.
     changed: Notify,
 }
 
@@ -68,7 +68,7 @@ impl Part {
             );
         let claim = if protocol.queue().is_some() {
             let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
-            // A message grants for a waiter's ttl; a fixed lease has its own, which only an answer gives.
+            // A grant by message lasts for a waiter ttl; the ttl of a fixed lease comes only with an answer.
             let least = match terms.pace {
                 Some(_) => terms.waiter_ttl / 3,
                 None => Duration::MAX,
@@ -101,22 +101,22 @@ impl Part {
         self
     }
 
-    /// Whether its note is to be shown from now on. True once.
+    /// Whether its note must be written now. True once.
     pub(crate) fn begins_to_show(&self) -> bool {
         !self.shown.swap(true, Ordering::Relaxed)
     }
 
-    /// It has been heard to stand at this place of the queue, counted from one.
+    /// Notes its place in the queue, counted from 1.
     pub(crate) fn stands_at(&self, place: u64) {
         self.place.store(place, Ordering::Relaxed);
     }
 
-    /// Its place in the queue, as last heard.
+    /// Its last known place in the queue.
     pub(crate) fn place(&self) -> Option<u64> {
         Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
     }
 
-    /// The loss of this part for that reason.
+    /// The loss of this part for this reason.
     pub(crate) fn lost(&self, reason: LossReason) -> Lost {
         Lost {
             name: self.name().to_owned(),
@@ -143,24 +143,25 @@ impl Part {
         self.protocol.name().as_str()
     }
 
-    /// The key by which the server knows the name.
+    /// The main key of the name.
     pub(crate) fn main(&self) -> &str {
         self.protocol.name().main()
     }
 
-    /// Tells the client's observer that this has happened.
+    /// Reports this event to the client's observer.
     pub(crate) fn tell(&self, event: LeaseEvent) {
         let audience = &self.requester.audience;
         audience.on_lease(&*self.protocol, &self.id, event);
     }
 
-    /// Tells it how the lease has ended, of which the holder had been told, and how long it was held. Only the first end is told.
+    /// Reports to the observer how a lease ended whose grant was reported, and how long it was held. Only the first
+    /// end is reported.
     pub(crate) fn tell_end(&self, event: impl FnOnce(Duration) -> LeaseEvent) {
         let (granted, told) = {
             let claim = self.claim();
             (claim.granted(), claim.is_told())
         };
-        // Of a grant that nobody has taken nobody was told.
+        // A grant that nobody has taken was not reported.
         if let (Some(granted), true) = (granted, told)
             && !self.end_told.swap(true, Ordering::Relaxed)
         {
@@ -168,12 +169,12 @@ impl Part {
         }
     }
 
-    /// The present moment, by the clock that its deadline is compared with.
+    /// The current moment, by the clock of its deadline.
     pub(crate) fn now(&self) -> Moment {
         self.requester.clock.now()
     }
 
-    /// On the server another limit stands than this client was given: says so, once.
+    /// The limit on the server is not the one that this client was given: reports that, once.
     pub(crate) fn hears_limit(&self, limit: u32) {
         let limited = self.protocol.limited();
         if limited.is_some_and(|limited| limited.hears_limit(limit)) {
@@ -186,30 +187,30 @@ impl Part {
         }
     }
 
-    /// Somebody else was in the way.
+    /// Others held the lock when it asked.
     pub(crate) fn was_refused(&self) {
         self.polled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether others of its client may be polling the name.
+    /// Whether other claims of its client may be polling the name.
     pub(crate) fn is_polled(&self) -> bool {
         self.polled.load(Ordering::Relaxed)
     }
 
-    /// Lets the claim replace `old`, and limits it to what that was limited to.
+    /// Makes the claim replace `old`, and take over its limits.
     pub(crate) fn in_place_of(self, old: &Arc<Self>) -> Self {
         self.lock().succeed(&old.claim());
         self.follow(old);
         self
     }
 
-    /// Lets the claim replace `old`, if it is to replace none yet.
+    /// Makes the claim replace `old`, if it does not replace another yet.
     pub(crate) fn follow(&self, old: &Arc<Self>) {
         let old = (old.id.clone(), Arc::downgrade(old));
         let _ = self.predecessor.set(old);
     }
 
-    /// The claim that this one is converted from, and whether a release of that must leave a tombstone.
+    /// The claim that this one is converted from, and whether its release must leave a tombstone.
     pub(crate) fn predecessor(&self) -> Option<(&ClaimId, bool)> {
         let (id, part) = self.predecessor.get()?;
         let in_doubt = part.upgrade().is_none_or(|old| {
@@ -219,7 +220,7 @@ impl Part {
         Some((id, in_doubt))
     }
 
-    /// The claim is a part of this grant from now on.
+    /// Makes the claim a part of this grant.
     pub(crate) fn join(&self, grant: &Arc<Grant>) {
         *lock(&self.grant) = Arc::downgrade(grant);
     }
@@ -234,20 +235,19 @@ impl Part {
         lock(&self.claim)
     }
 
-    /// The claim as it is now, for a look: it is changed by [`change`](Self::change) alone.
+    /// Locks the claim for reading; only [`change`](Self::change) changes it.
     pub(crate) fn claim(&self) -> Look<'_> {
         Look(self.lock())
     }
 
-    /// Changes the claim by one transition, and its place among the claims of its client with it. Then tells of what has come
-    /// of it.
+    /// Changes the claim by one transition, and its index entry with it. Then reports the effects.
     pub(crate) fn change<T>(self: &Arc<Self>, transition: impl FnOnce(&mut Claim) -> T) -> T {
         let changed = self.change_silently(transition);
         changed.effects.tell(self);
         changed.result
     }
 
-    /// The same, and leaves it to the caller to tell.
+    /// The same, but leaves the report to the caller.
     pub(super) fn change_silently<T>(
         self: &Arc<Self>,
         transition: impl FnOnce(&mut Claim) -> T,
@@ -257,7 +257,7 @@ impl Part {
         let result = transition(&mut claim);
         let moved = claim.phase() != phase;
         let next = claim.agenda();
-        // Also one that was lost before its holder was told of the grant, which he is by this transition.
+        // A claim can be lost before its holder was told of the grant; this transition is the one that tells it.
         let lost = claim.loss();
         let lost = lost.filter(|_| claim.is_told() && (moved || !told));
         let hands_over = agenda.known && !next.known && claim.may_hand_over();
@@ -277,12 +277,13 @@ impl Part {
         }
     }
 
-    /// Notified when the claim is granted and when its validity ends. To miss nothing, call this, then look, then await.
+    /// Notified when the claim is granted and when its validity ends. To miss nothing, call this, then check, then
+    /// await.
     pub(crate) const fn changed(&self) -> &Notify {
         &self.changed
     }
 
-    /// What may be assumed of it now, and until when at most.
+    /// What may be assumed about it now, and until when at most.
     pub(crate) fn validity(&self) -> (Validity, Option<Moment>) {
         let now = self.now();
         let claim = self.claim();
@@ -290,7 +291,7 @@ impl Part {
     }
 }
 
-/// A claim, locked, to be looked at.
+/// A locked claim, for reading.
 pub(crate) struct Look<'a>(MutexGuard<'a, Claim>);
 
 impl Deref for Look<'_> {
@@ -301,21 +302,21 @@ impl Deref for Look<'_> {
     }
 }
 
-/// What came of a transition, and what is to be told of it.
+/// The result of a transition, and the effects to report.
 #[must_use = "others wait to be told"]
 pub(super) struct Changed<T> {
     pub(super) result: T,
     pub(super) effects: Effects,
 }
 
-/// What others are to be told of a transition.
+/// The effects of a transition on others.
 #[must_use = "others wait to be told"]
 pub(super) struct Effects {
-    /// The claim came to another phase.
+    /// The claim changed its phase.
     moved: bool,
-    /// The lease of a holder who had been told of it was lost.
+    /// The lease was lost by a holder that had been told of it.
     lost: Option<LossReason>,
-    /// It is the turn of another one of its cohort.
+    /// It is the turn of this claim of its cohort.
     called: Option<Arc<Part>>,
 }
 

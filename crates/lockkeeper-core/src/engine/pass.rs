@@ -1,18 +1,18 @@
-//! Passes: who must have finished before a client is closed.
+//! Passes: what must finish before a client is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The passes that are out.
+/// Counts the passes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Passes {
     out: AtomicUsize,
     all_returned: Notify,
 }
 
-/// The right to talk to the server until it is dropped.
+/// Permission to send requests until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pass(Arc<Passes>);
 
@@ -23,12 +23,12 @@ impl Passes {
         Pass(Arc::clone(self))
     }
 
-    /// How many are out.
+    /// How many are in use.
     pub(crate) fn out(&self) -> usize {
         self.out.load(Ordering::SeqCst)
     }
 
-    /// Waits until none is out.
+    /// Waits until none is in use.
     pub(crate) async fn all_returned(&self) {
         loop {
             let returned = self.all_returned.notified();

@@ -1,4 +1,4 @@
-//! What is to be released in the background, and who waits until it is.
+//! The releases to be done in the background, and those who wait for them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::seam::observer::LeaseEvent;
 use crate::words::moment::Moment;
 use crate::words::name::Name;
 
-/// Where given-up claims are posted. Posting never waits.
+/// The handle by which claims are posted for release. Posting never waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Releaser {
     inbox: mpsc::UnboundedSender<Post>,
@@ -25,16 +25,16 @@ pub(crate) struct Posts {
     pub(super) counts: Arc<Counts>,
 }
 
-/// Claims to release, by one script if there are several.
+/// Claims to release, with one script if there are several.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) open: Open,
-    /// Until when that is of use.
+    /// Until when releasing them makes sense.
     pub(super) until: Moment,
     pub(super) departure: Departure,
 }
 
-/// Claims whose releases nobody has confirmed. Dropped with some of them, it tells that nobody ever will.
+/// Claims whose release is not confirmed. Those that are left when this is dropped count as never confirmed.
 #[derive(Debug, Default)]
 pub(super) struct Open(pub(super) Vec<Arc<Part>>);
 
@@ -46,14 +46,15 @@ impl Drop for Open {
     }
 }
 
-/// The names whose claims are being released: for each, what is thrown when a posted release is settled, by the number of the post.
+/// The names whose claims are being released. For each, by the number of the post: what is set when that release is
+/// settled.
 #[derive(Debug, Default)]
 struct Departing {
     posts: u64,
     names: BTreeMap<Box<str>, BTreeMap<u64, Arc<Switch>>>,
 }
 
-/// One post on its way. Dropped, it has left, or is given up.
+/// One posted release. When this is dropped, it is done or abandoned.
 #[derive(Debug)]
 pub(super) struct Departure {
     post: u64,
@@ -103,7 +104,7 @@ fn lock(departing: &Mutex<Departing>) -> MutexGuard<'_, Departing> {
     departing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has become of the posted claims.
+/// The outcomes of the posted claims.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     tally: Mutex<Tally>,
@@ -119,7 +120,7 @@ pub(super) struct Tally {
 }
 
 impl Releaser {
-    /// A handle, and where what is posted comes out.
+    /// A handle, and the receiving end of what is posted.
     pub(crate) fn new() -> (Self, Posts) {
         let (inbox, posts) = mpsc::unbounded_channel();
         let counts = Arc::<Counts>::default();
@@ -136,7 +137,7 @@ impl Releaser {
         (handle, posts)
     }
 
-    /// The number of the last post if any of these names is being left.
+    /// The number of the last post, if any of these names has a pending release.
     pub(crate) fn departing(&self, names: &[&Name]) -> Option<u64> {
         let open = lock(&self.departing);
         let is_left = |name: &&Name| open.names.contains_key(name.main());
@@ -144,7 +145,7 @@ impl Releaser {
         departing.then_some(open.posts)
     }
 
-    /// Waits until the name has been left by all that was posted up to this number.
+    /// Waits until all posts up to this number have released the name.
     pub(crate) async fn departed(&self, name: &Name, post: u64) {
         loop {
             let last = {
@@ -164,7 +165,7 @@ impl Releaser {
         }
     }
 
-    /// Releases a claim, or several that one script can release, some time soon. Validity in them must have ended.
+    /// Releases a claim, or several that one script can release, soon. They must no longer be valid.
     pub(crate) fn post(&self, parts: Vec<Arc<Part>>) {
         let ends = parts.iter().map(|it| it.now().after(it.terms.ttl));
         let Some(until) = ends.max() else {
@@ -179,7 +180,7 @@ impl Releaser {
             departure,
         };
         if self.inbox.send(post).is_err() {
-            // The task has ended; the claims end by their ttl.
+            // The task has ended; the claims expire.
             self.counts.settle(0, claims);
         }
     }

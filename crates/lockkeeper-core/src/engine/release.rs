@@ -1,4 +1,4 @@
-//! Releasing: a release is repeated until the server has answered, or until it is of no use any more.
+//! Releasing: a release is repeated until the server has answered, or until it is pointless.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::words::answer::Verb;
 use crate::words::ending::{LossReason, Released};
 use crate::words::error::{Error, Result};
 
-/// What came of one release.
+/// The outcome of one release request.
 pub(crate) enum Attempt {
-    /// The server has answered, or repeating is no use.
+    /// The server has answered, or repeating is pointless.
     Final(Result<Released>),
-    /// It may succeed when it is sent again.
+    /// It may succeed if it is sent again.
     Again(Error),
 }
 
 impl Attempt {
-    /// What has come of it, if it is not repeated.
+    /// The result, if it is not repeated.
     pub(crate) fn result(self) -> Result<Released> {
         match self {
             Self::Final(result) => result,
@@ -31,8 +31,9 @@ impl Attempt {
     }
 }
 
-/// Sends one release for each of several claims whose validity has ended, all by one script if they were acquired so. A claim to whose
-/// name others have come is released by itself, and so is each if the server refuses the script as a whole.
+/// Sends one release for each of several claims that have ended, all in one script if they were acquired in one. A
+/// claim whose name others wait for is released by itself, and so is each claim if the server refuses the whole
+/// script.
 pub(crate) async fn attempt_all(
     subscriptions: &Subscriptions,
     parts: &[Arc<Part>],
@@ -49,7 +50,7 @@ pub(crate) async fn attempt_all(
         .await;
     let refused = |outcome: &std::result::Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
     if outcomes.iter().all(refused) {
-        // By a script that failed half way some have left.
+        // A script that failed half way has released some of them.
         for part in parts {
             part.change(Claim::may_be_released);
         }
@@ -65,13 +66,13 @@ pub(crate) async fn attempt_all(
     join_all(each).await
 }
 
-/// Sends one release for a claim whose validity has ended, or hands over to the next of its cohort.
+/// Sends one release for a claim that has ended, or hands over to the next claim of its cohort.
 pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> Attempt {
     if hand_over(part).await {
         observe_released(part);
         return Attempt::Final(Ok(Released::Free));
     }
-    // It has left with the first answer; more is said as long as those behind it are not served.
+    // The first answer means that it is released; `More` means that the waiters behind it are not yet served.
     let outcome = loop {
         match part.requester.exchange(part, Verb::Release).await {
             Ok(Verdict::More) => {}
@@ -81,7 +82,7 @@ pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> 
     conclude(subscriptions, part, outcome)
 }
 
-/// A handover under way. Dropped, it has come to its end, and the next one looks what has become of it.
+/// A handover in progress. When this is dropped it is over, and the next claim checks its outcome.
 struct Handover<'a>(&'a Part);
 
 impl Drop for Handover<'_> {
@@ -90,7 +91,7 @@ impl Drop for Handover<'_> {
     }
 }
 
-/// Lets the next claim of the cohort take the place of this one, if there is a next; whether it has.
+/// Hands the name over to the next claim of the cohort, if there is one; returns whether it did.
 async fn hand_over(part: &Arc<Part>) -> bool {
     let Some(next) = part.requester.claims.begin_handover(part) else {
         return false;
@@ -102,7 +103,7 @@ async fn hand_over(part: &Arc<Part>) -> bool {
     matches!(outcome, Ok(Verdict::Granted(_)))
 }
 
-/// What came of a release, told to whom it concerns.
+/// Reports the outcome of a release to everybody it concerns.
 fn conclude(
     subscriptions: &Subscriptions,
     part: &Part,
@@ -150,7 +151,7 @@ fn conclude(
     }
 }
 
-/// Others may come to the name; `told` says whether the server let the message of it out.
+/// Others may acquire the name now; `told` says whether the server published the wake.
 fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
     match part.protocol.queue() {
         None => subscriptions.left(&part.protocol.channel(), told),
@@ -159,7 +160,7 @@ fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
     }
 }
 
-/// Tells of the end of a hold, unless it was told as a loss, even if the server still had it.
+/// Reports a release to the observer, unless a loss was reported, even if the server still had the claim.
 pub(crate) fn observe_released(part: &Part) {
     if let Validity::Ended(Ending::Released) = part.validity().0 {
         part.tell_end(|held| LeaseEvent::Released { held });

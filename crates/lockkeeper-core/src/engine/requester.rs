@@ -1,10 +1,10 @@
 //! One request of one claim, from permission to verdict.
 //!
-//! Everything that changes a claim on a server goes through [`Requester::exchange`], or with others of its kind through
-//! [`Requester::renew`], so the laws of claims and time are kept in one place: permission and the send time are taken before
-//! the first byte, a missing answer is told to the claim as what it is, and a script that the server does not know is sent
-//! by its text only if nothing overtook it. The question of [`Requester::verify`] changes nothing and may stand beside another
-//! request.
+//! Everything that changes a claim on a server goes through [`Requester::exchange`], or for several claims through
+//! [`Requester::renew`]. So the laws of claims and time are enforced in one place: permission and send time are taken
+//! before the first byte; a missing answer is reported to the claim as unknown; and a script that the server does not
+//! have is sent again by its text only if no release overtook it. The question of [`Requester::verify`] changes
+//! nothing and may run beside another request.
 
 mod replicas;
 
@@ -34,11 +34,11 @@ use crate::words::token::FencingToken;
 pub(crate) enum Failed {
     /// The laws forbid the request now; nothing was sent.
     Forbidden(NotNow),
-    /// The store has no answer.
+    /// The store got no usable answer.
     Store(StoreError),
 }
 
-/// A request on its way. Whoever drops it stops waiting for the answer: then nobody will ever know.
+/// An unanswered request. If this is dropped, the answer will never be known.
 struct Unanswered<'a> {
     part: &'a Arc<Part>,
     request: Request,
@@ -46,26 +46,26 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        // Nothing, if the answer or the failure has already been told to the claim.
+        // No effect if the answer or failure has already been reported to the claim.
         self.part
             .change(|claim| claim.failed(self.request, Outcome::Unknown));
     }
 }
 
-/// The way to the server that all claims of a client share.
+/// Sends the requests of all claims of a client to its server.
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) claims: Claims,
     pub(crate) audience: Audience,
-    /// What a user must be allowed for this client's namespace.
+    /// The rights that a user needs for this client's namespace.
     pub(crate) rules: Rules,
     requests: AtomicU64,
-    /// What the store is called in every process, if it has a name.
+    /// The name of the store in every process, if it has one.
     store_name: Option<Arc<str>>,
     pub(crate) floors: Floors,
-    /// When a claim last held on some of several servers and others kept it from a majority.
+    /// When a claim last held on some of several servers while others kept it from a majority.
     split: Mutex<Option<Moment>>,
 }
 
@@ -90,13 +90,13 @@ impl Requester {
         }
     }
 
-    /// A claim held on some of several servers, and others kept it from a majority.
+    /// Notes that a claim held on some of several servers while others kept it from a majority.
     pub(crate) fn was_split(&self) {
         let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
         *split = Some(self.clock.now());
     }
 
-    /// Whether that was within so long.
+    /// Whether that happened within this time.
     pub(crate) fn was_split_within(&self, past: Duration) -> bool {
         let split = *self.split.lock().unwrap_or_else(PoisonError::into_inner);
         split.is_some_and(|split| self.clock.now().since(split) < past)
@@ -108,14 +108,14 @@ impl Requester {
         name.or_else(|| Some(self.store.address()).filter(|address| !address.is_empty()))
     }
 
-    /// Sends one request of a claim and tells the claim what came of it.
+    /// Sends one request of a claim and reports the outcome to the claim.
     ///
-    /// Dropping the future leaves the request unanswered, which the claim remembers.
+    /// Dropping the future leaves the request unanswered, which the claim records.
     pub(crate) async fn exchange(&self, part: &Arc<Part>, verb: Verb) -> Result<Verdict, Failed> {
         self.exchange_for_record(part, verb).await.0
     }
 
-    /// The same, and what has come of the work of the name if the verdict is [`Verdict::Stored`].
+    /// The same, with the stored outcome of the name's work if the verdict is [`Verdict::Stored`].
     pub(crate) async fn exchange_for_record(
         &self,
         part: &Arc<Part>,
@@ -152,10 +152,10 @@ impl Requester {
         (verdict, record)
     }
 
-    /// Lets the claim of `new` take the place of `old`'s, and tells both what came of it: the verdict is the new one's. Validity in
-    /// the old one ends before the first byte unless it is kept.
+    /// Replaces the claim of `old` by that of `new`, and reports the outcome to both: the verdict is that of the new
+    /// one. The old one's validity ends before the first byte, unless it is kept.
     ///
-    /// Dropping the future leaves the request unanswered, which both remember.
+    /// Dropping the future leaves the request unanswered, which both claims record.
     pub(crate) async fn convert(
         &self,
         old: &Arc<Part>,
@@ -171,7 +171,7 @@ impl Requester {
         let now = self.clock.now();
         old.change(|claim| match &outcome {
             Ok(Verdict::Granted(_)) => claim.converted(request, now),
-            // One that is never refused has happened, and others are not yet served.
+            // A conversion that is never refused has happened; other waiters are not yet served.
             Ok(Verdict::More) if !keeps_belief => claim.converted(request, now),
             Ok(Verdict::Busy(_) | Verdict::More) => claim.conversion_refused(request, now),
             Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
@@ -181,10 +181,10 @@ impl Requester {
         outcome
     }
 
-    /// Sends the renewals, or the heartbeats, of claims of one kind and group by one script, and tells each claim what came of
-    /// it; the outcomes are in the order of the claims.
+    /// Sends the renewals, or the heartbeats, of claims of one kind and group in one script, and reports the outcome
+    /// to each claim. The outcomes are in the order of the claims.
     ///
-    /// Dropping the future leaves every one unanswered.
+    /// Dropping the future leaves all of them unanswered.
     pub(crate) async fn renew(
         &self,
         batch: &[Arc<Part>],
@@ -194,8 +194,8 @@ impl Requester {
         self.exchange_all(batch, verb, item).await
     }
 
-    /// Acquires claims on several names of one group by one script, all or none, or lets them go by one. Otherwise as
-    /// [`renew`](Self::renew).
+    /// Acquires claims on several names of one group in one script, all or none, or releases them in one. Otherwise
+    /// like [`renew`](Self::renew).
     pub(crate) async fn exchange_together(
         &self,
         group: &[Arc<Part>],
@@ -253,9 +253,9 @@ impl Requester {
         outcomes
     }
 
-    /// Sends one request for all of `sent`. If the server does not know the script, those whose claims have ended since
-    /// are taken out of `sent` before it goes again by its text: nothing may follow their releases. Claims that are acquired
-    /// all or none are not asked for by the rest of them.
+    /// Sends one request for all of `sent`. If the server does not have the script, claims that have ended since are
+    /// removed from `sent` before the script is sent by its text, because nothing may follow their releases. If the
+    /// claims are to be acquired all or none, it is then not sent for the rest.
     async fn call_all(
         &self,
         batch: &[Arc<Part>],
@@ -290,9 +290,9 @@ impl Requester {
         }
     }
 
-    /// Asks the server whether a claim holds, out of turn: the question changes nothing there.
+    /// Asks the server whether a claim holds, independently of other requests: the question changes nothing there.
     pub(crate) async fn verify(&self, part: &Part) -> Result<Answer, StoreError> {
-        // First by the main key alone, which is somewhere also while its slot moves key by key.
+        // First with the main key alone, which can be found even while its slot moves key by key.
         let mut inflated = false;
         loop {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -307,8 +307,8 @@ impl Requester {
         }
     }
 
-    /// Writes the largest token of a majority back to this server, out of turn: where the claim does not hold any more it
-    /// changes nothing, however late it is executed.
+    /// Writes the largest token of a majority back to this server, independently of other requests. If the claim no
+    /// longer holds there it changes nothing, however late it is executed.
     pub(crate) async fn raise(
         &self,
         part: &Part,
@@ -325,7 +325,7 @@ impl Requester {
         Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
     }
 
-    /// Runs a script that is of no claim and may be repeated.
+    /// Runs a script that belongs to no claim and may be repeated.
     pub(crate) async fn run(
         &self,
         item: impl Fn() -> ScriptCall,
@@ -336,7 +336,7 @@ impl Requester {
         Ok(reply)
     }
 
-    /// Tells the server what its kind has to say of a claim that holds, if there is anything.
+    /// Sends the server what the claim's kind has to proclaim about a claim that holds, if anything.
     pub(crate) async fn proclaim(&self, part: &Part) -> Result<(), StoreError> {
         match part.protocol.proclamation(self.ask(part)) {
             Some(call) => self
@@ -374,7 +374,7 @@ impl Requester {
     fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {
         let protocol = &*part.protocol;
         match verb {
-            // Of the two claims of a conversion the new one asks.
+            // A conversion is a request of the new claim.
             Verb::Acquire | Verb::Convert => match (part.predecessor(), protocol.conversion()) {
                 (Some((old, in_doubt)), Some(conversion)) if ask.token.is_none() => {
                     conversion.convert(ask, old, in_doubt)
@@ -383,7 +383,7 @@ impl Requester {
             },
             Verb::Heartbeat => match protocol.queue() {
                 Some(queue) => queue.heartbeat(ask),
-                // No claim of it waits.
+                // Claims of this kind do not wait.
                 None => protocol.renew(ask),
             },
             Verb::Renew => protocol.renew(ask),
@@ -391,7 +391,8 @@ impl Requester {
         }
     }
 
-    /// Calls by SHA-1, and by text if the server does not know the script and `may_resend` still allows it.
+    /// Calls the script by its SHA-1, and by its text if the server does not have it and `may_resend` still allows
+    /// it.
     async fn call(
         &self,
         request: Request,
@@ -412,19 +413,19 @@ impl Requester {
         Ok((script, reply))
     }
 
-    /// Sends one request. A refusal for a missing right says what to allow.
+    /// Sends one request. A refusal for a missing right says which right to give.
     async fn send(&self, call: Call) -> Result<Reply, StoreError> {
         let reply = self.store.call(call).await;
         reply.map_err(|error| self.rules.advise(error))
     }
 
-    /// Subscribes to a channel. A refusal for a missing right says what to allow.
+    /// Subscribes to a channel. A refusal for a missing right says which right to give.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         let done = self.store.subscribe(channel).await;
         done.map_err(|error| self.rules.advise(error))
     }
 
-    /// Tells the claim of a grant that a message has told of.
+    /// Tells the claim of a grant that a message reported.
     pub(crate) fn granted_by_message(
         &self,
         part: &Arc<Part>,
@@ -439,7 +440,7 @@ impl Requester {
         verdict
     }
 
-    /// Tells the claim what came of its request.
+    /// Tells the claim the outcome of its request.
     pub(super) fn told(
         &self,
         part: &Arc<Part>,
@@ -460,7 +461,7 @@ impl Requester {
                     Err(Failed::Store(error))
                 }
             };
-            // Of a grant that a message has brought nobody may have been told yet.
+            // The acquisition may not know yet of a grant that came by message.
             let told = deadline.filter(|_| claim.is_told());
             let happened = match (&outcome, told) {
                 (Ok(Verdict::Renewed), Some(deadline)) => Some(LeaseEvent::Renewed {
@@ -479,7 +480,7 @@ impl Requester {
             Ok(Verdict::Waiting(place)) => part.stands_at(place),
             _ => {}
         }
-        // Told by a message that overtook the answer.
+        // A message reported the grant before the answer came.
         if let Ok(Verdict::Granted(token)) = outcome {
             self.floors.saw(part.protocol.name(), token);
         }

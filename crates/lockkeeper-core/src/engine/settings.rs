@@ -8,45 +8,45 @@ use crate::seam::observer::Audience;
 use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 
-/// Length of a lease. Long enough that a server's restart is survived, short enough that a crashed holder's work is
-/// taken up within a minute; the same as Redisson's.
+/// The default length of a lease. Long enough to survive a server's restart, short enough that a crashed holder's
+/// work is taken over within a minute; the same as Redisson's.
 const TTL: Duration = Duration::from_secs(30);
 
-/// How long a waiter in a queue is taken to be alive after each sign of it, and how long a grant that it was told of by a
-/// message lasts before it has said that it knows. A waiter that died at the head keeps the others for so long; one that
-/// lives tells so three times in it.
+/// How long a waiter in a queue counts as alive after a heartbeat, and how long a grant by message lasts until the
+/// waiter confirms it. A dead waiter at the head of the queue delays the others for that long; a live one sends three
+/// heartbeats in that time.
 const WAITER_TTL: Duration = Duration::from_secs(10);
 
-/// How often a waiter says that it is alive in this time.
+/// How many heartbeats a waiter sends per waiter ttl.
 const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// A lease is renewed when this part of it has passed, or a little sooner with others, so that two renewals may fail before
-/// it is lost.
+/// A lease is renewed after this fraction of its ttl, or a little sooner together with others, so that two renewals
+/// may fail before it is lost.
 const RENEWAL_FRACTION: u32 = 3;
 
 /// The largest renewal fraction: more requests would only load the server.
 const MOST_RENEWALS: u32 = 100;
 
-/// How long a request is waited for. Above every healthy round trip, also between continents and through a short pause
-/// of the server; small against the default ttl.
+/// How long to wait for the answer to a request. Longer than any healthy round trip, even between continents and
+/// during a short pause of the server; short compared with the default ttl.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a name is asked for that another library holds.
+/// How often a name that another library holds is polled.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// How long `release` and `close` wait for the server to confirm; the leave goes on in the background.
+/// How long `release` and `close` wait for the server to confirm; after that the release continues in the background.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest lease. A mistake in units should not lock a name for a century.
+/// The longest lease, so that a mistake in units does not lock a name for a century.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A request may take at most this part of the lease, so that a lost one can be repeated before the deadline.
+/// A request may take at most this fraction of the lease, so that a lost one can be repeated before the deadline.
 const REQUESTS_PER_TTL: u32 = 6;
 
-/// The longest label: what people read at a glance.
+/// The longest label: people read it at a glance.
 pub(crate) const LONGEST_LABEL: usize = 256;
 
-/// The machine's name and the number of the process, which is what one needs to find a holder.
+/// The host name and the process id, which are what one needs to find a holder.
 fn whereabouts() -> String {
     #[cfg(unix)]
     let machine = rustix::system::uname()
@@ -69,14 +69,14 @@ pub(crate) struct Settings {
     pub(crate) request_timeout: Duration,
     pub(crate) release_timeout: Duration,
     pub(crate) poll_every: Duration,
-    /// Whether the server tells of keys that go, and is to be listened to.
+    /// Whether to listen to the server's keyspace notifications.
     pub(crate) keyspace_notifications: bool,
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) audience: Audience,
-    /// What the store is called in every process; `None`: it has no name.
+    /// The name of the store in every process; `None`: it has none.
     pub(crate) store_name: Option<Arc<str>>,
-    /// `None`: where the client runs. Empty: none at all.
+    /// `None`: host name and process id. Empty: no label.
     pub(crate) label: Option<String>,
 }
 
@@ -139,21 +139,21 @@ impl Settings {
         self.terms(None, true).map(drop)
     }
 
-    /// As whom the client introduces itself, if at all.
+    /// The label that the client writes to the server, if any.
     pub(crate) fn label(&self) -> Option<Arc<str>> {
         let label = match &self.label {
             Some(label) => label.clone(),
-            // What follows from a seed must be the same in every process.
+            // What is derived from a seed must be the same in every process.
             None if self.seed.is_some() => String::new(),
             None => whereabouts(),
         };
         (!label.is_empty()).then(|| label.into())
     }
 
-    /// What one claim is to have: its own ttl or the client's, renewed or not.
+    /// The terms of one claim: its own ttl or the client's, renewed or not.
     pub(crate) fn terms(&self, ttl: Option<Duration>, renewed: bool) -> Result<Terms> {
         let asked = ttl.unwrap_or(self.ttl);
-        // The server counts whole milliseconds; a fraction believed in here would not exist there.
+        // The server counts whole milliseconds; a fraction that this client added would not exist there.
         let ttl = Duration::from_millis(asked.as_millis().try_into().unwrap_or(u64::MAX));
         let margin = self.margin.unwrap_or(ttl / 100 + Duration::from_millis(5));
         let margin = if mutant!(NoMargin) {

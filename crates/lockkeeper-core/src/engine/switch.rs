@@ -1,13 +1,13 @@
-//! A switch that is thrown once, for all who wait for it.
+//! A switch that is set once and wakes all its waiters.
 //!
-//! Tokio's `watch` would do, but it spreads its waiters over several lists by chance, and then nobody knows in which order
-//! they wake. Here they wake in the order in which they began to wait, so that a run with the same seed is the same run.
+//! Tokio's `watch` would do, but it spreads its waiters randomly over several lists, so their wake-up order is not
+//! known. Here they wake in the order in which they began to wait, so that a run with a given seed can be repeated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
     thrown: AtomicBool,
@@ -15,7 +15,7 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Throws it; doing so twice changes nothing.
+    /// Sets it; setting it twice changes nothing.
     pub(crate) fn throw(&self) {
         self.thrown.store(true, Ordering::SeqCst);
         self.bell.notify_waiters();
@@ -25,9 +25,9 @@ impl Switch {
         self.thrown.load(Ordering::SeqCst)
     }
 
-    /// Resolves when it is thrown, also if it was before.
+    /// Resolves when it is set, even if that was before.
     pub(crate) async fn thrown(&self) {
-        // Heard from now on, so nothing is missed between the look and the wait.
+        // Registered before the check, so nothing is missed between the check and the wait.
         let bell = self.bell.notified();
         if !self.is_thrown() {
             bell.await;

@@ -1,5 +1,5 @@
-//! What the claims of a client are locked with. With the feature `shuttle` it is a type whose holders a test schedules in every
-//! order; all else of the engine stays as it is.
+//! The lock type for the claims of a client. With the feature `shuttle` it is a type that a test can schedule in
+//! every order; the rest of the engine stays the same.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! What an acquisition agrees with its claims before anything is sent.
+//! The terms that an acquisition sets for its claims before anything is sent.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 
-/// What was agreed for a claim before its first request.
+/// The terms of a claim, set before its first request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// Length of the lease, whole milliseconds.
+    /// The length of the lease, in whole milliseconds.
     pub(crate) ttl: Duration,
-    /// How much earlier than on the server the lease ends for its holder.
+    /// How much earlier the lease ends for its holder than on the server.
     pub(crate) margin: Duration,
-    /// How long one request is waited for.
+    /// How long to wait for the answer to one request.
     pub(crate) timeout: Duration,
     /// `None` for a fixed lease.
     pub(crate) pace: Option<Pace>,
-    /// How often a waiting claim says that it is alive.
+    /// How often a waiting claim sends a heartbeat.
     pub(crate) heartbeats: Pace,
     /// How long the claim may hold, however often it is renewed.
     pub(crate) max_hold: Option<Duration>,
-    /// How long a waiting claim is taken to be alive after each sign of it.
+    /// How long a waiting claim counts as alive after a heartbeat.
     pub(crate) waiter_ttl: Duration,
     /// How much earlier a grant by message ends for its holder than on the server.
     pub(crate) margin_of_waiting: Duration,
-    /// How many may wait, this claim included; `None`: any number.
+    /// How many claims may wait, including this one; `None`: any number.
     pub(crate) queue_limit: Option<u64>,
-    /// How long nobody else may hold from the grant on.
+    /// How long nobody else may hold, counted from the grant.
     pub(crate) min_hold: Option<Duration>,
-    /// Others of the client may be polling the name.
+    /// Other claims of the client may be polling the name.
     pub(crate) polled: bool,
-    /// How often a name is asked for that another library holds.
+    /// How often a name that another library holds is polled.
     pub(crate) poll_every: Duration,
     /// When the acquisition stops waiting; `None`: never.
     pub(crate) wait_until: Option<Moment>,
@@ -42,7 +42,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Bounds the time of holding from below and from above.
+    /// Sets the shortest and longest time of holding.
     pub(crate) fn bound_hold(
         &mut self,
         min_hold: Option<Duration>,

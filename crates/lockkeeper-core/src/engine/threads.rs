@@ -1,8 +1,8 @@
-//! What several threads do to one claim at the same time, for a test that runs them in every order: over the types of
-//! production, without a server.
+//! What several threads do to one claim at the same time, for a test that runs them in every order: with the
+//! production types, without a server.
 //!
-//! Each scene begins with a claim whose acquire has been sent, lets threads at it, and then says what is wrong: nothing may
-//! depend on who came first.
+//! Each scene begins with a claim whose acquire has been sent, runs threads on it, and then reports what is wrong:
+//! nothing may depend on which thread came first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,10 +37,10 @@ use crate::words::token::FencingToken;
 
 const TOKEN: FencingToken = FencingToken::new(7);
 
-/// A scene by its name.
+/// A scene and its name.
 pub type Scene = (&'static str, fn());
 
-/// All there are.
+/// All of them.
 pub const SCENES: &[Scene] = &[
     (
         "a grant is told while the answer says to wait",
@@ -80,7 +80,7 @@ pub const SCENES: &[Scene] = &[
     ),
 ];
 
-/// A store without a server and a clock that is set.
+/// A store without a server, with a clock that the test sets.
 #[derive(Debug, Clone, Default)]
 struct Nowhere(Arc<AtomicU64>);
 
@@ -133,7 +133,7 @@ fn at(moment: u64) -> Moment {
     Moment::from_elapsed(ms(moment))
 }
 
-/// The claim with this number for the one name of all scenes.
+/// The claim with this number, on the one name of all scenes.
 fn part(number: u64, terms: Terms, requester: &Arc<Requester>) -> Arc<Part> {
     let name = Name::new("scene", "name").unwrap_or_else(|error| panic!("{error}"));
     let id = ClaimId::new(Owner::new(Uuid::from_u128(1), number), number);
@@ -142,7 +142,8 @@ fn part(number: u64, terms: Terms, requester: &Arc<Requester>) -> Arc<Part> {
     Arc::new(Part::new(number, id, Arc::new(protocol), terms, requester))
 }
 
-/// One claim and all who may do something to it. Its lease is good for 990 ms, is renewed every 333, and it waits until 5,000.
+/// One claim and everything that may act on it. Its lease is valid for 990 ms, is renewed every 333 ms, and the
+/// acquisition waits until 5,000 ms.
 #[derive(Clone)]
 struct Stage {
     clock: Nowhere,
@@ -153,7 +154,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// With an acquire on its way, sent at 0.
+    /// With an unanswered acquire, sent at 0.
     fn set() -> Self {
         let clock = Nowhere::default();
         let told = Arc::<Told>::default();
@@ -194,7 +195,7 @@ impl Stage {
     }
 
     fn is_answered(&self, request: u64, answer: Answer) {
-        // What came of it is known to the claim.
+        // The claim records the outcome.
         let _ = self.requester().told(&self.part, request, Ok(answer));
     }
 
@@ -215,7 +216,7 @@ impl Stage {
         self
     }
 
-    /// As the acquisition does that has its grant.
+    /// What an acquisition does when it has its grant.
     fn begins(&self) {
         let waited = ms(0);
         self.part.tell(LeaseEvent::Granted {
@@ -226,7 +227,7 @@ impl Stage {
         self.part.change(|claim| claim.begin_use(now));
     }
 
-    /// As the acquisition does that waits, whenever it wakes.
+    /// What a waiting acquisition does whenever it wakes.
     fn takes(&self) -> bool {
         let now = self.part.now();
         let taken = self.part.change(|claim| claim.take(now)).is_some();
@@ -236,7 +237,7 @@ impl Stage {
         taken
     }
 
-    /// As the guard or the acquisition does that is dropped.
+    /// What a guard or an acquisition does when it is dropped.
     fn ends(&self) {
         let now = self.part.now();
         self.part.change(|claim| claim.end(now));
@@ -262,7 +263,7 @@ impl Stage {
         thread::spawn(move || does(&stage))
     }
 
-    /// Lets all of them finish; then what is known of the claim must agree.
+    /// Waits for all threads to finish; then everything known about the claim must agree.
     fn finish(&self, threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
         for thread in threads {
             assert!(thread.join().is_ok(), "a thread has panicked");
@@ -307,7 +308,7 @@ impl Stage {
     }
 }
 
-/// Mended once: the answer was booked, then the message, then the wait over the grant.
+/// A bug that was fixed: the answer was applied, then the message, then the wait overwrote the grant.
 fn granted_while_placed() {
     let stage = Stage::set();
     let acquirer = stage.spawn(|it| {
@@ -396,7 +397,7 @@ fn closed_while_granted() {
         it.renewer.close();
     });
     stage.finish([acquirer, hub, closing]);
-    // A second time when all acquisitions have returned.
+    // Again, after all acquisitions have returned.
     stage.renewer.close();
     stage.finish([]);
     let told = stage.part.claim().is_told();
@@ -416,7 +417,7 @@ fn over_while_granted() {
         drop(it.renewer.take_due());
     });
     stage.finish([acquirer, watchdog]);
-    // Believed in by the one or given up by the other: by somebody and not by both.
+    // Either one used the grant or the other gave it up: exactly one of them.
     let told = stage.part.claim().is_told();
     let lost = matches!(stage.ending(), Some(Ending::Lost(_)));
     assert!(stage.posted() <= usize::from(!told), "taken and given up");
@@ -470,7 +471,7 @@ fn renewed_while_due() {
     );
 }
 
-/// Whoever it is handed to, and whether that one is still there: the one behind is called in the end.
+/// Whichever claim it is handed to, and whether that claim still waits: the one behind it is called in the end.
 fn handed_over_while_given_up() {
     let stage = Stage::set().holds();
     let claims = &stage.requester().claims;
@@ -506,7 +507,7 @@ fn handed_over_while_given_up() {
     });
     stage.finish([guard, waiter]);
     assert!(claims.is_in_step(&next), "the index is out of step");
-    // If the name was handed to the one that gave up, that one hands it on.
+    // If the name was handed to the claim that gave up, that claim hands it on.
     let handed = claims.begin_handover(&next);
     if handed.is_some() {
         claims.end_handover(&next);

@@ -6,25 +6,25 @@ use crate::claim::Claim;
 use crate::engine::Engine;
 use crate::engine::part::Part;
 
-/// Claims of one client that the server may hold and that nobody has released. They exist before their first request is sent.
-/// Several of them were acquired by one script, and are released by one.
+/// Claims of one client that the server may hold and that have not been released. They exist before their first
+/// request is sent. If there are several, one script acquired them and one script releases them.
 ///
-/// Dropped, their validity ends at once, and a release is posted for what the server may hold.
+/// Dropping this ends their validity at once, and posts a release for what the server may hold.
 #[derive(Debug)]
 pub(crate) struct Unreleased {
     pub(crate) engine: Arc<Engine>,
     pub(crate) parts: Vec<Arc<Part>>,
-    /// What errors call its server, of a lock on several servers.
+    /// The server's name in errors, for a lock on several servers.
     pub(crate) server: Option<Arc<str>>,
 }
 
 impl Unreleased {
-    /// The only one, where there is one; otherwise the first.
+    /// The only claim, or the first of several.
     pub(crate) fn first(&self) -> Option<&Arc<Part>> {
         self.parts.first()
     }
 
-    /// Ends validity; from here on nothing but a release is sent for the claims.
+    /// Ends their validity; from here on nothing but a release is sent for the claims.
     pub(crate) fn end(&self) {
         for part in self.parts.iter().rev() {
             self.engine.end(part);

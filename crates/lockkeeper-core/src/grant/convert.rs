@@ -1,4 +1,4 @@
-//! Conversion: a hold goes on in another mode, by another claim of the same owner, with nobody in between.
+//! Conversion: a hold continues in another mode, with another claim of the same owner, and with nobody in between.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::words::name::Name;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// What came of a conversion.
+/// The outcome of a conversion.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third way")]
 pub enum Converted {
@@ -29,19 +29,20 @@ pub enum Converted {
 }
 
 impl Hold {
-    /// Lets a new claim in another mode of the same name, by another protocol, take this one's place. If that mode excludes
-    /// whatever this one does, this hold may stay valid until the answer; otherwise it ends before anything is sent.
+    /// Replaces this hold's claim by a new one in another mode of the same name, with another protocol. If the new
+    /// mode excludes everything that the old one does, this hold may stay valid until the answer; otherwise it ends
+    /// before anything is sent.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refused, did not
-    /// answer within the client's release timeout, or answered that others hold too only after a request without answer,
-    /// which may still come through; [`Error::Closed`] if the client is closed. Nothing is held then: what the server may
-    /// still hold is released in the background.
+    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refuses, or
+    /// does not answer within the client's release timeout, or answers that others hold only after an earlier request
+    /// got no answer and may still be executed; [`Error::Closed`] if the client is closed. After an error nothing is
+    /// held: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives both claims up.
+    /// Cancel safe: dropping the future gives up both claims.
     pub async fn convert<P: Protocol>(
         self,
         protocol: impl FnOnce(Name) -> P + Send,
@@ -50,8 +51,9 @@ impl Hold {
         self.ensure_held()?;
         let (old, engine) = self.only_part()?;
         let started = old.now();
-        // Closing waits for the releases that are posted if this future is dropped: both claims are dropped before the pass, and
-        // the old one, which may be valid, before anything is sent for the new one.
+        // If this future is dropped, closing waits for the releases that are posted then. So both claims must be
+        // dropped before the pass, and the old one, which may be valid, must end before anything is sent for the new
+        // one.
         let pass = engine.enter()?;
         let mut terms = old.terms;
         (terms.min_hold, terms.max_hold) = (None, None);
@@ -76,13 +78,14 @@ impl Hold {
         observe_released(&old);
         let waited = old.now().since(started);
         let mut converted = Self::begin(vec![claims], vec![token], 1, waited);
-        // It goes on.
+        // The tracing span continues.
         converted.span = std::mem::replace(&mut hold.span, Span::none());
         Ok(Converted::Done(converted))
     }
 }
 
-/// Asks until the server answers, for no longer than `timeout`: the token of the new claim, or `None` if others hold too.
+/// Asks until the server answers, for no longer than `timeout`. Returns the token of the new claim, or `None` if
+/// others hold too.
 async fn ask(
     old: &Arc<Part>,
     new: &Arc<Part>,
@@ -109,7 +112,7 @@ async fn ask(
                     let message = format!("a conversion was answered by {verdict:?}");
                     return Err(Error::Protocol { name, message });
                 }
-                // A renewal is on its way.
+                // A renewal is still unanswered.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {}
                 Err(Failed::Forbidden(NotNow::OutOfOrder)) => {
                     old.ensure_valid()?;

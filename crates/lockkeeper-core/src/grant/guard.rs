@@ -8,7 +8,8 @@ use crate::grant::lease::Lease;
 use crate::words::ending::Released;
 use crate::words::error::Result;
 
-/// A held lock of any kind, for code that is generic over kinds. Kinds declare theirs by [`guard!`](crate::guard).
+/// A held lock of any kind, for code that is generic over kinds. Kinds declare their guards with
+/// [`guard!`](crate::guard).
 ///
 /// # Examples
 ///
@@ -23,30 +24,30 @@ use crate::words::error::Result;
 pub trait Guard:
     Deref<Target = Lease> + From<Hold> + Into<Hold> + fmt::Debug + Send + Sync + 'static
 {
-    /// A view of what is held, which may outlive the guard.
+    /// A view of the grant, which may outlive the guard.
     fn lease(&self) -> &Lease {
         self
     }
 
-    /// Releases the lock and waits until the server has confirmed it: see the guards' own `release`.
+    /// Releases the lock and waits until the server has confirmed it: see the `release` of each guard.
     fn release(self) -> impl Future<Output = Result<Released>> + Send {
         let hold: Hold = self.into();
         hold.release()
     }
 }
 
-/// Marks guards of locks whose waiters can stand in a queue on the server: only these have `max_queue`.
+/// Marks guards of locks whose waiters queue on the server: only these have `max_queue`.
 pub trait Queued: Guard {}
 
-/// Marks guards of locks each of which lives on one server: only these have `min_hold` and `min_replicas`.
+/// Marks guards of locks that are on one server each: only these have `min_hold` and `min_replicas`.
 pub trait SingleServer: Guard {}
 
 impl Guard for Hold {}
 impl Queued for Hold {}
 impl SingleServer for Hold {}
 
-/// Declares the guard of a kind, with what every guard has: it wraps a [`Hold`](crate::Hold), dereferences to its
-/// [`Lease`](crate::Lease), can be released, and implements the marker traits behind the colon.
+/// Declares the guard of a kind, with everything that a guard has: it wraps a [`Hold`](crate::Hold), dereferences to
+/// its [`Lease`](crate::Lease), can be released, and implements the marker traits after the colon.
 ///
 /// # Examples
 ///
@@ -61,11 +62,12 @@ macro_rules! guard {
     ($(#[$about:meta])* pub struct $name:ident $(: $($mark:ident),+)?;) => {
         $(#[$about])*
         ///
-        /// Dropping it releases in the background; [`release`](Self::release) waits for the servers' word. A guard cannot be
-        /// cloned: `guard.clone()` gives another view, its [`Lease`]($crate::Lease).
+        /// Dropping it releases the lock in the background; [`release`](Self::release) waits for the servers to
+        /// confirm. A guard cannot be cloned: `guard.clone()` gives a [`Lease`]($crate::Lease), which only watches
+        /// the grant.
         ///
-        /// Bind it to a name: `let _guard = …` keeps it to the end of its block, while `let _ = …` drops it at once, and so
-        /// releases.
+        /// Bind it to a name: `let _guard = …` keeps it until the end of the block, while `let _ = …` drops it at
+        /// once, and so releases the lock.
         #[derive(Debug)]
         #[must_use = "dropping a guard releases the lock"]
         pub struct $name($crate::Hold);
@@ -73,20 +75,20 @@ macro_rules! guard {
         impl $name {
             /// Releases the lock and waits until the server has confirmed it.
             ///
-            /// When it returns `Ok`, the lock is free or already another's, or what [`Released`]($crate::Released) says.
+            /// When it returns `Ok`, the lock is free or already granted to another, or in the state that
+            /// [`Released`]($crate::Released) says.
             ///
             /// # Errors
             ///
-            /// [`Lost`]($crate::Error::Lost) at once if the lease had been lost before: treat `Lost` for
-            /// [`Revoked`]($crate::LossReason::Revoked) as "stopped as asked".
-            /// [`Backend`]($crate::Error::Backend) if the server did not confirm within the client's release timeout; of
-            /// several servers, if no majority did. [`Partial`]($crate::Error::Partial) if some of several locks were not
-            /// released; the others were. The guard is gone in every case, and what was not confirmed is repeated in the
-            /// background.
+            /// [`Lost`]($crate::Error::Lost) at once if the lease was lost before: treat `Lost` with
+            /// [`Revoked`]($crate::LossReason::Revoked) as "stopped as asked". [`Backend`]($crate::Error::Backend) if
+            /// the server did not confirm within the client's release timeout; for several servers, if no majority
+            /// did. [`Partial`]($crate::Error::Partial) if some of several locks were not released; the others were.
+            /// In every case the guard is gone, and an unconfirmed release is repeated in the background.
             ///
             /// # Cancel safety
             ///
-            /// Cancel safe: dropping the future is dropping the guard.
+            /// Cancel safe: dropping the future has the same effect as dropping the guard.
             pub async fn release(self) -> $crate::Result<$crate::Released> {
                 self.0.release().await
             }

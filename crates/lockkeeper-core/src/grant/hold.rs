@@ -21,22 +21,23 @@ use crate::words::error::{Error, Result};
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// A held lock, whatever it consists of: kinds wrap it in guards of their own. Dereferences to its [`Lease`].
+/// A held lock with all its parts: kinds wrap it in guards of their own. Dereferences to its [`Lease`].
 ///
-/// Dropping it ends validity at once, of all its parts before anything is sent for one of them, and posts releases, which are
-/// sent in the background: dropping never blocks, spawns or panics, and works outside of a runtime too.
+/// Dropping it ends the validity of all its parts at once, before anything is sent, and posts releases, which are
+/// sent in the background. Dropping never blocks, spawns or panics, and works outside of a runtime too.
 #[must_use = "dropping a guard releases the lock"]
 pub struct Hold {
     lease: Lease,
-    /// In the order of acquiring; each has the claims that one script acquired together.
+    /// In the order of acquiring; each element has the claims that one script acquired together.
     pub(super) claims: Vec<Unreleased>,
     subscriptions: Vec<Subscription>,
-    /// The time of holding, for those who trace.
+    /// The tracing span for the time of holding.
     pub(super) span: Span,
 }
 
 impl Hold {
-    /// These claims were granted with these tokens, after so long; so many of them must stay valid.
+    /// Begins a hold of these claims, which were granted with these tokens after this wait; `needs` of them must stay
+    /// valid.
     pub(crate) fn begin(
         claims: Vec<Unreleased>,
         tokens: Vec<FencingToken>,
@@ -53,7 +54,7 @@ impl Hold {
         let grant = Grant::new(needs, parts.zip(tokens).collect());
         let mut subscriptions = Vec::new();
         for (place, (engine, part)) in engines().enumerate() {
-            // What the maker of the claim's owner is told about it, if that is another client.
+            // Messages for the maker of the claim's owner, if that is another client.
             let owner = part.id.owner();
             subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
             let token = grant.token(place);
@@ -75,7 +76,8 @@ impl Hold {
         }
     }
 
-    /// Joins what was acquired one after the other to one hold. From now on nobody else may hold any of it for `min_hold`.
+    /// Joins holds that were acquired one after the other into one. From now on nobody else may hold any of it for
+    /// `min_hold`.
     ///
     /// # Errors
     ///
@@ -95,7 +97,7 @@ impl Hold {
             subscriptions,
             span: Span::none(),
         };
-        // Whatever is lost from here on ends the whole; what was lost before is seen now.
+        // A loss from here on ends the whole hold; a loss before is seen now.
         hold.ensure_held()?;
         if let Some(shortest) = min_hold {
             for part in hold.lease.grant().parts() {
@@ -106,7 +108,8 @@ impl Hold {
         Ok(hold)
     }
 
-    /// The hold, with a span for its time below that of its `caller`. It ends with the hold and says how that came.
+    /// Gives the hold a span for its time, as a child of its `caller`'s. The span ends with the hold and records how
+    /// it ended.
     pub(crate) fn within_span(mut self, caller: &Span) -> Self {
         let (name, token) = (self.name(), self.fencing_token());
         let note = self.parts_and_engines().next();
@@ -116,7 +119,7 @@ impl Hold {
         self
     }
 
-    /// The lease, for whoever wraps the guard.
+    /// Returns the lease, for guards that wrap this.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -125,7 +128,7 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] of several locks, or of one on several servers; [`Error::NotHeld`] if it has been released.
+    /// [`Error::Config`] for several locks, or one on several servers; [`Error::NotHeld`] if it has been released.
     pub(crate) fn only_part(&self) -> Result<(Arc<Part>, Arc<Engine>)> {
         let Some(claims) = self.claims.first() else {
             return Err(Error::not_held(self.name()));
@@ -144,7 +147,7 @@ impl Hold {
         claims.flat_map(|it| it.parts.iter().map(|part| (part, &*it.engine)))
     }
 
-    /// Ends validity, of all parts before anything is sent for one of them.
+    /// Ends the validity of all parts before anything is sent for one of them.
     fn end(&self) {
         self.lease.grant().release();
         for claims in self.claims.iter().rev() {
@@ -152,22 +155,23 @@ impl Hold {
         }
     }
 
-    /// Releases the lock, in the reverse order of acquiring, and waits until the servers have confirmed it. Every part is tried,
-    /// whatever becomes of the others. Of a lock on several servers it waits for a majority, and a little for the rest.
+    /// Releases the lock, in the reverse order of acquiring, and waits until the servers have confirmed it. Every
+    /// part is tried, even if others fail. For a lock on several servers it waits for a majority, and a little for
+    /// the rest.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease had been lost before; [`Error::Backend`] if the server did not answer within the client's
-    /// release timeout, and of several servers, which it names, if no majority did; [`Error::Partial`] with those of several
-    /// locks that were not released. In every case the guard is gone and validity has ended; releases without answer are
-    /// repeated in the background.
+    /// [`Error::Lost`] if the lease was lost before; [`Error::Backend`] if the server did not answer within the
+    /// client's release timeout, or, for several servers, which the error names, if no majority did;
+    /// [`Error::Partial`] with those of several locks that were not released. In every case the guard is gone and no
+    /// part is valid any more; unanswered releases are repeated in the background.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future is dropping the guard.
+    /// Cancel safe: dropping the future has the same effect as dropping the guard.
     pub async fn release(self) -> Result<Released> {
-        // Closing waits for a release under way, and for those that are posted if this future is dropped: the guard is
-        // dropped before the passes. A release that comes after closing is refused by the closed store.
+        // Closing waits for a release in progress, and for those that are posted if this future is dropped: the guard
+        // is dropped before the passes. After closing, the closed store refuses a release.
         let passes: Vec<_> = self
             .claims
             .iter()
@@ -208,7 +212,7 @@ impl Hold {
         }
     }
 
-    /// All that was released, as one; or what was not.
+    /// The joint outcome of all releases; or those that failed.
     fn released_all(&self, outcomes: Vec<Option<Result<Released>>>) -> Result<Released> {
         let members = outcomes.len();
         let (mut released, mut failures) = (Released::Free, Vec::new());
@@ -261,12 +265,12 @@ impl Hold {
         Ok(Released::Free)
     }
 
-    /// Runs `work` under the lock and releases it.
+    /// Runs `work` under the lock, and releases it afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease was lost before the work was done; it was stopped then at one of its awaits, or its
-    /// result is not to be trusted.
+    /// [`Error::Lost`] if the lease was lost before the work was complete: the work was dropped at one of its await
+    /// points, or its result must not be trusted.
     ///
     /// # Cancel safety
     ///
@@ -280,7 +284,8 @@ impl Hold {
         let Err(error) = self.release().await else {
             return Ok(output);
         };
-        // The work was done while the lease was valid, and the releaser goes on trying. But what was lost was not held to the end.
+        // The work was completed while the lease was valid, and the releaser keeps trying. But a lock that was lost
+        // was not held to the end.
         match without_losses(error)? {
             error @ (Error::Backend { .. } | Error::Partial { .. }) => {
                 tracing::warn!(%error, "the work is done, not all of its locks are released yet");
@@ -291,7 +296,7 @@ impl Hold {
     }
 }
 
-/// The error, unless it says that a lock had been lost: that one by itself.
+/// The error, unless it says that a lock was lost: that one is returned by itself.
 fn without_losses(error: Error) -> Result<Error> {
     let Error::Partial { members, failures } = error else {
         return Ok(error);
@@ -306,7 +311,7 @@ fn without_losses(error: Error) -> Result<Error> {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Joined to another hold, it has none.
+        // A hold that was joined to another has no claims.
         if !self.claims.is_empty() {
             self.end();
         }

@@ -21,14 +21,14 @@ use crate::words::owner::Owner;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// A view of one grant, whatever it consists of. Clones watch the same grant; none of them ever releases it.
+/// A view of one grant. Clones watch the same grant; none of them ever releases it.
 ///
-/// What a lease says is decided by a local, monotonic deadline that is counted from before the granting or renewing
-/// request was sent: a lease ends for its holder before it can end on the server.
+/// A lease is valid until a local, monotonic deadline, counted from before the granting or renewing request was sent.
+/// So it ends for its holder before it can end on the server.
 ///
-/// A grant has parts: one of a lock on one server, one for each name of several locks held together, one for each server of a
-/// lock on several. It is valid while enough of them are: the one, all, or a majority. When it is lost, none of its parts is
-/// renewed any more, and [`Lost`] says which of them ended it.
+/// A grant has parts. A lock on one server has one part, several locks held together have one for each name, and a
+/// lock on several servers has one for each server. The grant is valid while enough parts are: the one, all, or a
+/// majority. When it is lost, none of its parts is renewed any more, and [`Lost`] says which part was lost.
 ///
 /// # Examples
 ///
@@ -67,14 +67,14 @@ impl Lease {
         &self.grant
     }
 
-    /// The part that it speaks of, where it speaks of one.
+    /// The part that it describes when only one can be described.
     fn part(&self) -> &Arc<Part> {
         self.grant.part(self.place.unwrap_or_default())
     }
 
-    /// A lease for each part, in the order in which they were acquired: of several locks held together one for each name, of a
-    /// lock on several servers one for each server that granted it. Each has the part's name, owner, token and time; they end
-    /// together, with the grant.
+    /// Returns a lease for each part, in the order of acquiring: for several locks one for each name, for a lock on
+    /// several servers one for each server that granted it. Each has the part's own name, owner, token and deadline;
+    /// all of them end when the grant ends.
     pub fn parts(&self) -> Vec<Self> {
         let places = 0..self.grant.parts().len();
         let part = |place| Self {
@@ -84,12 +84,12 @@ impl Lease {
         places.map(part).collect()
     }
 
-    /// How many parts are valid now: of a lock on several servers, how many servers keep it.
+    /// Returns how many parts are valid now; for a lock on several servers, how many servers take part.
     pub fn valid_parts(&self) -> usize {
         self.grant.count(Validity::holds)
     }
 
-    /// The name of the lock; of several locks held together, all their names.
+    /// Returns the name of the lock; for several locks held together, all their names.
     pub fn name(&self) -> &str {
         match (&self.grant.names, self.place) {
             (Some(names), None) => names,
@@ -97,7 +97,7 @@ impl Lease {
         }
     }
 
-    /// The kind of the lock; `multi` of several locks held together.
+    /// Returns the kind of the lock; `multi` for several locks held together.
     pub fn kind(&self) -> Kind {
         match (&self.grant.names, self.place) {
             (Some(_), None) => Kind::new("multi"),
@@ -105,20 +105,21 @@ impl Lease {
         }
     }
 
-    /// Who holds; of several locks held together, the owner of the first.
+    /// Returns the owner that holds the lock; for several locks held together, the owner of the first.
     pub fn owner(&self) -> Owner {
         self.part().id.owner()
     }
 
-    /// The number to hand to whatever the lock protects, so that it can refuse a holder that came before the last.
+    /// Returns the number to pass to whatever the lock protects, so that it can refuse an earlier holder.
     ///
-    /// Of several locks held together it is that of the first in the order of acquiring, which increases for everybody who
-    /// takes the same set of them. What only one of the names protects wants the token of that [part](Self::parts).
+    /// For several locks held together it is the token of the first in the order of acquiring, which increases among
+    /// all callers that take the same set. For a resource that only one of the names protects, pass the token of that
+    /// [part](Self::parts).
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.token(self.place.unwrap_or_default())
     }
 
-    /// How long the lease is valid if no further renewal is answered; zero once it has ended.
+    /// Returns how long the lease stays valid if no further renewal is answered; zero once it has ended.
     pub fn remaining(&self) -> Duration {
         if self.grant.end().is_some() {
             return Duration::ZERO;
@@ -134,7 +135,8 @@ impl Lease {
         left.unwrap_or_default()
     }
 
-    /// What the holder may assume now. Compares clocks when asked, so it is right even if no task ran in time.
+    /// Returns what the holder may assume now. It compares clocks on each call, so it is correct even if no task ran
+    /// in time.
     pub fn state(&self) -> LeaseState {
         match self.grant.end() {
             Some(End::Lost(lost)) => LeaseState::Lost(lost.reason),
@@ -152,19 +154,19 @@ impl Lease {
         }
     }
 
-    /// How the lease has ended, and of which part that came; `None` while it is valid. Compares clocks, as
-    /// [`state`](Self::state) does.
+    /// Returns how the lease ended, and which part ended it; `None` while it is valid. It compares clocks, like
+    /// [`state`](Self::state).
     pub fn end(&self) -> Option<End> {
         self.grant.end()
     }
 
-    /// Checks locally that the lock is held, for use right before a step that matters.
+    /// Checks locally that the lock is held. Call it right before a critical step.
     ///
     /// It cannot protect the time between the check and the step; only a fencing token that the resource checks can.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the part that was lost and the reason; [`Error::NotHeld`] if the guard has been released.
+    /// [`Error::Lost`] with the lost part and the reason; [`Error::NotHeld`] if the guard has been released.
     ///
     /// # Examples
     ///
@@ -190,21 +192,21 @@ impl Lease {
             .map_or(Ok(()), |end| Err(self.ended_by(end)))
     }
 
-    /// Asks the server whether the claim holds; of a grant with several parts, all servers at once.
+    /// Asks the server whether the claim holds; for a grant with several parts, all servers at once.
     ///
-    /// `Ok` means that the server had the claim while the question was answered, and that the lease is valid: of several locks
-    /// held together all of them, of a lock on several servers a majority. A server that does not know its claim ends that part
-    /// here and now.
+    /// `Ok` means that the server had the claim when it answered, and that the lease is valid: for several locks held
+    /// together all of them, for a lock on several servers a majority. A server that does not know its claim ends
+    /// that part at once.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] or [`Error::NotHeld`] as for [`ensure_held`](Self::ensure_held); [`Error::Backend`] if the server
-    /// did not answer, which changes nothing.
+    /// [`Error::Lost`] or [`Error::NotHeld`] as for [`ensure_held`](Self::ensure_held); [`Error::Backend`] if the
+    /// server did not answer, which does not affect the lease.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the question changes nothing on the server, but for a lease whose acquire once got no answer: that is
-    /// verified by renewing it.
+    /// Cancel safe: the question changes nothing on the server. The one exception is a lease with an acquire that got
+    /// no answer: it is verified by renewing it.
     ///
     /// # Examples
     ///
@@ -252,9 +254,9 @@ impl Lease {
         ))
     }
 
-    /// Resolves when the lease is lost; never if it is released. For `select!`.
+    /// Resolves when the lease is lost; never if it is released. For use in `select!`.
     ///
-    /// It resolves at most about 2 ms after the deadline on a runtime that is not blocked, at once if the server reports
+    /// It resolves at most about 2 ms after the deadline if the runtime is not blocked, at once if the server reports
     /// the claim gone or revoked, and within a second of a sleeping machine waking.
     ///
     /// # Examples
@@ -286,22 +288,22 @@ impl Lease {
         }))
     }
 
-    /// Resolves when the lease has ended, one way or the other. For watchers that must not wait for ever.
+    /// Resolves when the lease has ended, by release or by loss. For watchers that must not wait for ever.
     pub fn ended(&self) -> UntilEnded {
         let grant = Arc::clone(&self.grant);
         UntilEnded(Box::pin(async move { grant.ended().await }))
     }
 
-    /// Runs a future for as long as the lease lasts, and stops it by dropping it when the lease ends.
+    /// Runs a future while the lease lasts, and drops it when the lease ends.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease was lost first, [`Error::NotHeld`] if its guard was released first; the future was
-    /// dropped then, at one of its awaits.
+    /// [`Error::Lost`] if the lease was lost first, [`Error::NotHeld`] if its guard was released first; the future
+    /// was then dropped at one of its await points.
     ///
     /// # Cancel safety
     ///
-    /// As cancel safe as `future`; the lease is not touched.
+    /// As cancel safe as `future`; the lease is not affected.
     ///
     /// # Examples
     ///
@@ -326,7 +328,7 @@ impl Lease {
         tokio::select! {
             biased;
             end = self.grant.ended() => Err(self.ended_by(end)),
-            // It may have blocked past the deadline.
+            // The future may have blocked past the deadline.
             output = future => self.ensure_held().map(|()| output),
         }
     }
@@ -339,10 +341,10 @@ impl Lease {
     }
 }
 
-/// Asks one server whether it has the claim. True if it has; a claim that it has not is lost.
+/// Asks one server whether it has the claim. True if it has; otherwise the claim is lost.
 async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
     if part.claim().renewal() == Verb::Acquire {
-        // Only the token tells whether the claim on the server is still the one that was granted.
+        // Only the token tells whether the claim on the server is the one that was granted.
         return match part.requester.exchange(part, Verb::Acquire).await {
             Err(Failed::Store(error)) => Err(error),
             Err(Failed::Forbidden(_)) => Err(StoreError::not_sent(

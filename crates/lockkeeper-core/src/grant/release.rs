@@ -1,4 +1,4 @@
-//! Releasing a hold: all of its parts, and what is waited for.
+//! Releasing a hold: all of its parts, and which answers are waited for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,19 @@ use crate::words::ending::Released;
 use crate::words::error::{Error, Result};
 use crate::words::store_error::{Outcome, StoreError};
 
-/// How long the rest of the servers is waited for when a majority has confirmed, at least: one that is a little slower than the
-/// others is free, too, when the release returns.
+/// The shortest time to wait for the remaining servers after a majority has confirmed: a server that is only slightly
+/// slower is then free, too, when the release returns.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// Whether a release that failed found nothing to release.
+/// Whether a release failed because there was nothing to release.
 pub(crate) const fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Lost { .. })
 }
 
-/// Releases all of these claims, sent in the reverse order of acquiring and answered in any: a server that is silent keeps no
-/// other waiting. Returns what became of each part when all have answered; or, where fewer are needed, when so many have
-/// confirmed and the rest had its time too: `None` for those that had not answered by then.
+/// Releases all of these claims, sent in the reverse order of acquiring and answered in any order: a silent server
+/// does not delay the others. Returns the outcome of each part when all have answered. If fewer are needed, it
+/// returns when that many have confirmed and the rest has had its time too, with `None` for parts that had not
+/// answered by then.
 pub(crate) async fn release_all(
     claims: &[Unreleased],
     needs: usize,
@@ -115,7 +116,7 @@ pub(crate) fn failed_on(
     let passing = failed.iter().any(|(_, error)| error.is_transient());
     let unknown = |(_, error): &(&str, &StoreError)| error.outcome() == Outcome::Unknown;
     let cause = match refusal {
-        // Its first word is the code, by which callers know it.
+        // The first word is the error code that callers check.
         Some((_, error)) if !passing => {
             StoreError::refused(format!("{} ({message})", error.message()))
         }
@@ -125,8 +126,8 @@ pub(crate) fn failed_on(
     Error::backend(context, cause)
 }
 
-/// Releases claims of one client until all are answered, for no longer than a release may take; what became of each. Claims
-/// that were acquired together are released together.
+/// Releases claims of one client until all are answered, for no longer than a release may take; returns the outcome
+/// of each. Claims that were acquired together are released together.
 pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
     let timeout = engine.settings.release_timeout;
     let mut results: Vec<Option<Result<Released>>> = parts.iter().map(|_| None).collect();
@@ -150,7 +151,7 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
             tokio::time::sleep(pauses.next()).await;
         }
     };
-    // Those that are open then have their last error.
+    // Those without an answer then have their last error.
     let _ = tokio::time::timeout(timeout, attempts).await;
     let silence = |part: &Part| {
         let silence = StoreError::unknown(format!("no answer within {timeout:?}"));

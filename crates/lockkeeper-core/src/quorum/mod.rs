@@ -1,16 +1,16 @@
-//! What a majority of independent servers decides: the rounds by which a claim is granted, and for how long it may be
-//! believed in.
+//! What a majority of independent servers decides: the rounds by which a claim is granted, and how long the grant is
+//! valid.
 //!
-//! Pure: events go in with the present [`Moment`], decisions come out. The engine drives it with real stores; the exhaustive
-//! search drives the very same code with models of them. The laws it keeps:
+//! Pure: events go in with the current [`Moment`], decisions come out. The engine drives it with real stores; the
+//! exhaustive search drives the same code with models of stores. It enforces these laws:
 //!
-//! - A quorum is counted over all servers there are, never over those that answered.
-//! - The time for which a server's grant may be believed in counts from before the send of its request, less the drift of
-//!   clocks. A lease lasts as long as a quorum of such times.
-//! - A grant is none before a quorum of servers has its token for the last one while the claim holds there: because they have all
-//!   given the same, or because the largest of a quorum of grants was written back to them. And not before the time has been
-//!   looked at once more behind that.
-//! - A round decides once. The next one is of another claim.
+//! - A quorum is counted over all servers, never only over those that answered.
+//! - A server's grant is valid for a time counted from before the send of its request, less the clock drift. A lease
+//!   is valid while a quorum of such grants is.
+//! - A grant is complete only when a quorum of servers has its token as their last one while the claim holds there:
+//!   either all of them gave that token, or the largest token of a quorum was written back to them. And only after
+//!   the time has been checked once more after that.
+//! - A round decides once. The next round uses another claim.
 
 mod round;
 
@@ -20,8 +20,8 @@ pub use round::{Failure, Reply, Round, Step, WrittenBack};
 
 use crate::words::moment::Moment;
 
-/// How far the token that is asked for may be ahead of what a quorum would draw, µs: half of what servers follow at most, so that all
-/// of the quorum follow.
+/// How far a proposed token may be ahead of what a quorum would draw, in µs: half of what servers follow at most, so
+/// that all of the quorum follow it.
 const APART: u64 = 500_000;
 
 /// How many servers there are, and how many of them decide.
@@ -31,11 +31,11 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// The fewest servers of which a majority survives the loss of one.
+    /// The smallest number of servers whose majority survives the loss of one.
     pub const FEWEST: usize = 3;
 
-    /// A majority of `servers`; `None` unless they are odd in number, and three or more. One more server than an odd number
-    /// would make the lock need one more of them and survive the loss of no more.
+    /// Returns a majority of `servers`; `None` unless their number is odd and at least three. One more server than an
+    /// odd number would require one more for the majority, and not survive more losses.
     pub const fn of(servers: usize) -> Option<Self> {
         if servers >= Self::FEWEST && servers % 2 == 1 {
             Some(Self { servers })
@@ -44,41 +44,42 @@ impl Quorum {
         }
     }
 
-    /// How many servers there are.
+    /// Returns how many servers there are.
     pub const fn servers(self) -> usize {
         self.servers
     }
 
-    /// How many of them are needed.
+    /// Returns how many servers are needed.
     pub const fn size(self) -> usize {
         self.servers / 2 + 1
     }
 
-    /// Whether so many servers are enough to decide.
+    /// Returns whether this many servers are enough to decide.
     pub const fn is_reached(self, servers: usize) -> bool {
         servers >= self.size()
     }
 
-    /// Whether no quorum can be had without so many servers.
+    /// Returns whether a quorum is impossible without this many servers.
     pub const fn is_prevented(self, missing: usize) -> bool {
         missing > self.servers - self.size()
     }
 
-    /// The largest value that a quorum reaches: of the moments until which each server's part may be believed in, the one
-    /// until which a quorum may. `None` if there are fewer values than that.
+    /// Returns the largest value that a quorum reaches. For the deadlines of each server's part, this is the deadline
+    /// of the whole. `None` if there are fewer values than a quorum.
     pub fn reached_by<T: Ord>(self, values: impl IntoIterator<Item = T>) -> Option<T> {
         let mut values: Vec<T> = values.into_iter().collect();
         values.sort_unstable_by(|one, other| other.cmp(one));
         values.into_iter().nth(self.size() - 1)
     }
 
-    /// For how long a quorum may be believed in, when each server's part may be for so long; zero if no quorum may.
+    /// Returns how long a quorum stays valid, given how long each server's part does; zero if no quorum is valid.
     pub fn remaining(self, parts: impl IntoIterator<Item = Duration>) -> Duration {
         self.reached_by(parts).unwrap_or(Duration::ZERO)
     }
 
-    /// The token to ask all servers for, so that as many as possible give the same: above `seen`, and as large as the `next` of every
-    /// server, but for those too far ahead of a quorum. Of fewer servers than a quorum nothing follows.
+    /// Returns the token to propose to all servers, chosen so that as many as possible give the same: above `seen`,
+    /// and as large as the `next` token of every server, except those too far ahead of a quorum. If the next token is
+    /// known of fewer servers than a quorum, it is just above `seen`.
     pub fn proposal(self, seen: u64, next: impl IntoIterator<Item = u64>) -> u64 {
         let mut next: Vec<u64> = next.into_iter().collect();
         next.sort_unstable();
@@ -88,7 +89,7 @@ impl Quorum {
         largest.max(seen.saturating_add(1))
     }
 
-    /// When a quorum of servers is free, if each is at its moment; `None` of a server: nobody knows.
+    /// Returns when a quorum of servers is free, given the moment for each server; `None` for a server means unknown.
     pub fn free_at(self, servers: impl IntoIterator<Item = Option<Moment>>) -> Option<Moment> {
         let mut known: Vec<Moment> = servers.into_iter().flatten().collect();
         known.sort_unstable();

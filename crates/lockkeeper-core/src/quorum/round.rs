@@ -6,33 +6,33 @@ use super::Quorum;
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
-/// How long the rest is waited for when a quorum has granted, at least. A server that takes part survives the loss of
-/// another; it is worth a few round trips, and no more.
+/// The shortest time to wait for the remaining servers after a quorum has granted. One more server lets the lock
+/// survive the loss of another; that is worth a few round trips, and no more.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// What a server answered to the acquire of a round.
+/// A server's answer to the acquire of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reply {
     /// The claim holds there, with this token.
     Granted(FencingToken),
-    /// Another claim holds there, for as long as this unless it renews; `None`: nobody knows for how long.
+    /// Another claim holds there, for this long unless it is renewed; `None`: unknown.
     Busy(Option<Duration>),
-    /// The server takes no part for so long: it may have lost claims.
+    /// The server is quarantined for this long: it may have lost claims.
     Out(Duration),
-    /// No answer, or none that is of use. The claim may hold there.
+    /// There was no answer, or none that is usable. The claim may hold there.
     Failed,
 }
 
-/// What came of a token that was to be written back to a server.
+/// The outcome of a write-back to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WrittenBack {
-    /// The claim holds there, and the next token is larger.
+    /// The claim holds there, and the next token will be larger.
     Accepted,
-    /// The claim does not hold there any more, or is to leave.
+    /// The claim no longer holds there, or is asked to release.
     Refused,
-    /// No answer, or none that is of use.
+    /// There was no answer, or none that is usable.
     Failed,
 }
 
@@ -40,18 +40,18 @@ pub enum WrittenBack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Others hold; a quorum may be free at this moment, `None`: nobody knows when.
+    /// Others hold; a quorum may be free at this moment, `None`: unknown.
     Contended(Option<Moment>),
-    /// So many servers have failed, or take no part, that no quorum is left. From this moment on enough take part again;
-    /// `None`: nobody knows when.
+    /// So many servers have failed or are quarantined that no quorum is left. From this moment on enough servers take
+    /// part again; `None`: unknown.
     Unreachable(Option<Moment>),
-    /// A quorum had granted, but the time for which it may be believed in was over before the grant was complete.
+    /// A quorum had granted, but its validity was over before the grant was complete.
     Late,
-    /// A quorum had granted, and was no more when the token was written back.
+    /// A quorum had granted, but no longer held when the token was written back.
     Vanished,
 }
 
-/// What is to be done.
+/// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
@@ -59,16 +59,16 @@ pub enum Step {
     Wait(Option<Moment>),
     /// Write the token back to these servers, and wait for answers.
     WriteBack(FencingToken, Vec<usize>),
-    /// The claim holds by a quorum. Of servers that have not granted it is to leave.
+    /// The claim holds on a quorum. Release it on servers that have not granted.
     Granted(FencingToken),
-    /// It does not. It is to leave every server, also those that did not answer.
+    /// It does not hold. Release it on every server, including those that did not answer.
     Failed(Failure),
 }
 
 /// One server, as the round sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Server {
-    /// The acquire is on its way since then.
+    /// The acquire was sent then and is unanswered.
     Asked(Moment),
     Granted {
         token: FencingToken,
@@ -80,7 +80,7 @@ enum Server {
     Failed,
 }
 
-/// How far the write-back to a server has come.
+/// The state of the write-back to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Back {
     None,
@@ -90,17 +90,17 @@ enum Back {
     Failed,
 }
 
-/// See the module. Servers are known by their places.
+/// See the module documentation. Servers are identified by their index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Round {
     quorum: Quorum,
-    /// How long a grant may be believed in: ttl − drift.
+    /// How long a grant is valid: ttl − drift.
     trust: Duration,
     servers: Vec<Server>,
     began: Moment,
     /// When a quorum had granted.
     reached: Option<Moment>,
-    /// What a quorum of those that had granted by then has given, or the largest; from now on the round's own.
+    /// When a quorum has granted: the token that they all gave, or the largest; from then on the round's own token.
     token: Option<FencingToken>,
     /// The largest token of the name that the client had seen before.
     seen: u64,
@@ -108,8 +108,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// A round whose requests are all sent from `now` on; `drift` is how much faster than this machine's a server's clock
-    /// may run within one ttl.
+    /// A round whose requests are all sent from `now` on; `drift` is how much faster than this machine's clock a
+    /// server's clock may run within one ttl.
     pub fn new(quorum: Quorum, ttl: Duration, drift: Duration, now: Moment) -> Self {
         Self {
             quorum,
@@ -123,15 +123,16 @@ impl Round {
         }
     }
 
-    /// The same for a client that has seen this token of the name, and is granted a larger one whatever the servers give.
+    /// Returns the same round for a client that has seen this token of the name: its grant will have a larger one,
+    /// whatever the servers give.
     #[must_use]
     pub const fn above(mut self, seen: u64) -> Self {
         self.seen = seen;
         self
     }
 
-    /// The server has answered the acquire. An answer behind the decision to write back comes too late: the server does not
-    /// take part, and the claim is to leave it.
+    /// Records a server's answer to the acquire. An answer after the decision to write back is too late: the server
+    /// does not take part, and the claim must be released there.
     pub fn answered(&mut self, server: usize, reply: Reply, now: Moment) {
         let Some(Server::Asked(sent)) = self.servers.get(server).copied() else {
             return;
@@ -149,7 +150,7 @@ impl Round {
         };
     }
 
-    /// The server has answered the write-back.
+    /// Records a server's answer to the write-back.
     pub fn written_back(&mut self, server: usize, outcome: WrittenBack) {
         if let Some(Server::Granted { back, .. }) = self.servers.get_mut(server)
             && *back == Back::Asked
@@ -163,7 +164,7 @@ impl Round {
         }
     }
 
-    /// Whether the claim holds on this server by what is known.
+    /// Returns whether the claim is known to hold on this server.
     pub fn holds_on(&self, server: usize) -> bool {
         matches!(
             self.servers.get(server),
@@ -171,7 +172,8 @@ impl Round {
         )
     }
 
-    /// Whether this server has answered that it grants nothing for now: another claim holds there, or it takes no part.
+    /// Returns whether this server has answered that it grants nothing for now: another claim holds there, or the
+    /// server is quarantined.
     pub fn is_shut(&self, server: usize) -> bool {
         matches!(
             self.servers.get(server),
@@ -179,7 +181,7 @@ impl Round {
         )
     }
 
-    /// What is to be done at `now`. Once it is [`Step::Granted`] or [`Step::Failed`], the round is over.
+    /// Returns what to do at `now`. After [`Step::Granted`] or [`Step::Failed`] the round is over.
     pub fn step(&mut self, now: Moment) -> Step {
         let step = match self.token {
             _ if self.decided => Step::Wait(None),
@@ -216,8 +218,8 @@ impl Round {
         Step::WriteBack(largest, self.begin_write_back(largest))
     }
 
-    /// The token that a quorum has given, each server as its last. What others have given does not matter: whoever is granted next
-    /// meets one of the quorum.
+    /// The token that a quorum has given, each server as its last. Tokens of other servers do not matter: the next
+    /// grant meets one server of the quorum.
     fn agreed(&self, now: Moment) -> Option<FencingToken> {
         if mutant!(UnequalTokensAgree) {
             return self.tokens().max();
@@ -227,7 +229,7 @@ impl Round {
         tokens.find(|token| self.is_reached(self.count(|server| given(server, *token))))
     }
 
-    /// Those that were granted.
+    /// The tokens of the grants.
     fn tokens(&self) -> impl Iterator<Item = FencingToken> {
         self.servers.iter().filter_map(|server| match server {
             Server::Granted { token, .. } => Some(*token),
@@ -235,7 +237,7 @@ impl Round {
         })
     }
 
-    /// Which servers have granted another token. One that has given this has it for its last.
+    /// The servers that have granted another token. A server that has granted this one already has it as its last.
     fn begin_write_back(&mut self, largest: FencingToken) -> Vec<usize> {
         let mut behind = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -258,7 +260,7 @@ impl Round {
         if self.is_reached(accepted) {
             Step::Granted(token)
         } else if self.is_reached(accepted + open) {
-            // Validity is worth nothing behind this: what waits longer is late anyhow.
+            // After this the grant is no longer valid; an answer that takes longer is too late anyhow.
             let until = |server: &Server| match server {
                 Server::Granted { until, .. } => Some(*until),
                 _ => None,
@@ -287,7 +289,7 @@ impl Round {
         }
     }
 
-    /// Why no quorum can be had any more.
+    /// Why a quorum has become impossible.
     fn failure(&self, granted: usize, now: Moment) -> Failure {
         let missing = self.count(|server| matches!(server, Server::Failed | Server::Out(_)));
         let free = self.servers.iter().map(|server| match server {
@@ -306,7 +308,7 @@ impl Round {
         }
     }
 
-    /// How many servers have granted, may be believed in at `now`, and have come so far with the write-back.
+    /// How many servers have granted, are valid at `now`, and have reached this state of the write-back.
     fn live(&self, now: Moment, come: impl Fn(Back) -> bool) -> usize {
         self.count(|server| {
             matches!(server, Server::Granted { until, back, .. } if now < *until && come(*back))

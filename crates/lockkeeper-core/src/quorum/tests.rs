@@ -60,7 +60,7 @@ fn what_a_quorum_has_given_alike_is_the_token_and_nothing_is_written_back() {
         assert_eq!(step, agreed, "{other:?}");
         assert_eq!(round.holds_on(1), other != Reply::Failed, "{other:?}");
     }
-    // Two of five are none, however many there are of each.
+    // Two of five are no quorum, however many such pairs there are.
     let pairs = [7, 7, 9, 9, 8].map(token);
     let (_, step) = after(5, &[0, 1, 2, 3, 4].map(|it| (it, pairs[it])), 5);
     let largest = FencingToken::new(9);
@@ -95,7 +95,7 @@ fn all_servers_are_asked_for_what_as_many_as_possible_can_give() {
     assert_eq!(proposal(7, &[100, 400, 200, 500_200, 300]), 500_200);
     assert_eq!(proposal(7, &[100, 400, 200, 500_301, 300]), 400);
     assert_eq!(proposal(7, &[500_301, 500_400, 100, 200, 300]), 300);
-    // One whose clock is behind takes nothing from the others.
+    // A server whose clock is behind does not affect the others.
     assert_eq!(
         proposal(7, &[1, 9_000_000, 9_000_001, 9_000_002]),
         9_000_002
@@ -135,7 +135,7 @@ fn the_rest_is_waited_for_as_long_as_the_quorum_took_and_no_longer() {
     assert_eq!(step, Step::Wait(Some(at(80))));
     assert_eq!(round.step(at(79)), Step::Wait(Some(at(80))));
     assert_eq!(round.step(at(80)), Step::Granted(FencingToken::new(1)));
-    // What comes behind takes no part.
+    // A server that answers later takes no part.
     round.answered(2, token(5), at(81));
     assert!(!round.holds_on(2));
 }
@@ -187,7 +187,7 @@ fn write_back() -> impl Strategy<Value = WrittenBack> {
     ]
 }
 
-/// Servers in an order of their own, with what each answers and after how long.
+/// Servers in any order, with the answer of each and how long it takes.
 fn answers() -> impl Strategy<Value = Vec<(usize, Reply, WrittenBack, u64)>> {
     prop_oneof![Just(3_usize), Just(5), Just(7)].prop_flat_map(|servers| {
         let answer = (reply(), write_back(), 0..400_u64);
@@ -202,8 +202,8 @@ fn answers() -> impl Strategy<Value = Vec<(usize, Reply, WrittenBack, u64)>> {
 }
 
 proptest! {
-    /// Whatever is answered in whatever order: a grant has a quorum that holds, has its token for the last one, and may
-    /// still be believed in; and every round comes to an end when everybody has answered.
+    /// Whatever is answered in whatever order: a grant has a quorum that holds, has its token as the last one, and is
+    /// still valid; and every round ends when everybody has answered.
     #[test]
     fn a_grant_is_one_of_a_quorum_that_holds_and_has_its_token_for_the_last(answers in answers()) {
         let servers = answers.len();

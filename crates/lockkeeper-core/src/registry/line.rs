@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::registry::WaiterId;
 use crate::words::owner::Owner;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// By the order of standing.

@@ -1,5 +1,5 @@
-//! The claims of one client in order of their [agendas](Agenda): which is to be kept, or has run out, at a given moment. Pure:
-//! no clock, no task, no order but time's.
+//! The claims of one client in the order of their [agendas](Agenda): which must be kept alive, or have expired, at a
+//! given moment. Pure: no clock, no task, no order except that of time.
 
 pub(crate) mod pause;
 #[doc(hidden)]
@@ -11,10 +11,11 @@ use std::time::Duration;
 use crate::words::agenda::{Agenda, Number};
 use crate::words::moment::Moment;
 
-/// What is due within this part of its pace goes out with what is due now, so that claims gather in batches.
+/// A request that is due within this fraction of its interval goes out with those that are due now, so that claims
+/// collect in batches.
 const GATHER: u32 = 20;
 
-/// The longest time by which a request goes out early for that.
+/// How much earlier a request goes out for that, at most.
 const GATHER_MOST: Duration = Duration::from_millis(500);
 
 /// An index of claims by their agendas. It [follows](Self::follow) them and decides nothing.
@@ -27,7 +28,7 @@ pub(crate) struct Schedule<T> {
 
 #[derive(Debug)]
 struct Due<T> {
-    /// By how much the request may go out early.
+    /// How much earlier the request may go out.
     early: Duration,
     claim: T,
 }
@@ -70,7 +71,8 @@ impl<T: Clone> Schedule<T> {
         }
     }
 
-    /// The claims for which a request is to be sent at `now`: none before one is due, and then with it those that are due soon.
+    /// The claims for which to send a request at `now`: none before one is due, and then also those that are due
+    /// soon.
     pub(crate) fn due(&self, now: Moment) -> Vec<T> {
         if self
             .due
@@ -85,7 +87,7 @@ impl<T: Clone> Schedule<T> {
         gathered.map(|(_, it)| it.claim.clone()).collect()
     }
 
-    /// The claims whose time is over at `now`.
+    /// The claims that have expired at `now`.
     pub(crate) fn overdue(&self, now: Moment) -> Vec<T> {
         let overdue = self.deadlines.range(..=(now, Number::MAX));
         overdue.map(|(_, claim)| claim.clone()).collect()
@@ -96,7 +98,7 @@ impl<T: Clone> Schedule<T> {
         self.to_verify.values().cloned().collect()
     }
 
-    /// Whether it has this claim where its agenda says, and nowhere else.
+    /// Whether the index has this claim where its agenda says, and nowhere else.
     #[cfg(any(test, feature = "shuttle"))]
     pub(crate) fn has(&self, number: Number, agenda: Agenda) -> bool {
         let all = |(moment, other): &(Moment, Number)| (*other == number).then_some(*moment);

@@ -1,4 +1,4 @@
-//! Pauses between attempts: exponential, capped, with jitter, so that rivals do not march in step.
+//! Pauses between attempts: exponential, capped, with jitter, so that competing clients do not stay in step.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 /// The first pause: a few round trips, so that a hiccup costs little.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The longest pause: a server that came back is noticed within this, and one that is down is not hammered.
+/// The longest pause: a server that is back is noticed within this, and one that is down is not hammered.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// An endless row of pauses.
+/// An endless sequence of pauses.
 #[derive(Debug)]
 pub(crate) struct Pauses(ExponentialBackoff);
 
 impl Pauses {
-    /// A row whose jitter follows from `seed`.
+    /// A sequence whose jitter is derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let row = ExponentialBuilder::new()
-            // The jitter adds up to as much again.
+            // Jitter adds up to the same again.
             .with_min_delay(SHORTEST / 2)
             .with_max_delay(LONGEST / 2)
             .with_jitter()

@@ -1,35 +1,36 @@
-//! How often something is logged that fails again and again: once for each cause, and then with a count. Pure.
+//! How often a repeated failure is logged: once for each cause, and then with a count. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::words::moment::Moment;
 
-/// How long after a line the next one of the same cause follows. An outage of a minute is six lines; nobody waits long for
-/// the count.
+/// How long after a line the next one for the same cause follows. An outage of a minute gives six lines, and nobody
+/// waits long for the count.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many causes are told apart. A server chooses the words of its errors, and must not fill the log by varying them.
+/// How many causes are told apart. A server chooses the words of its errors, and must not be able to fill the log by
+/// varying them.
 const CAUSES: usize = 16;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Tally(BTreeMap<String, Cause>);
 
 #[derive(Debug)]
 struct Cause {
-    /// When a line was written last.
+    /// When a line was last written.
     told: Moment,
-    /// How often it was met since.
+    /// How often it has happened since.
     untold: u64,
-    /// Its words then.
+    /// Its latest message.
     text: String,
 }
 
 impl Tally {
-    /// Counts a failure. True if its cause was not met lately: then it is to be logged now, by itself.
+    /// Counts a failure. Returns true if its cause has not occurred lately: then log it now, by itself.
     pub fn count(&mut self, text: &str, now: Moment) -> bool {
-        // Numbers vary (slots, ports, times), and the cause stays the same.
+        // Numbers vary (slots, ports, times) while the cause stays the same.
         let mut key = text.replace(|letter: char| letter.is_ascii_digit(), "");
         if self.0.len() >= CAUSES && !self.0.contains_key(&key) {
             key.clear();
@@ -48,8 +49,8 @@ impl Tally {
         true
     }
 
-    /// What is to be logged now of failures that were not logged by themselves: the words of the last one, and how many.
-    /// A cause that was not met for an interval is forgotten.
+    /// Returns what to log now of the failures that were not logged by themselves: the message of the last one, and
+    /// how many. A cause that has not occurred for an interval is forgotten.
     pub fn take_due(&mut self, now: Moment) -> Vec<(String, u64)> {
         let mut due = Vec::new();
         self.0.retain(|_, cause| {
@@ -66,7 +67,7 @@ impl Tally {
         due
     }
 
-    /// When [`take_due`](Self::take_due) has something to do.
+    /// Returns when [`take_due`](Self::take_due) has something to do.
     pub fn next(&self) -> Option<Moment> {
         let told = self.0.values().map(|cause| cause.told);
         told.min().map(|told| told.after(INTERVAL))
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(tally.next(), Some(at(10)));
         let told = [("no answer in time".to_owned(), 9)];
         assert_eq!(tally.take_due(at(10)), told);
-        // Nothing more of it, so it is news when it comes again.
+        // It has not happened again, so the next time it is news.
         assert_eq!(tally.take_due(at(20)), []);
         assert_eq!(tally.next(), None);
         assert!(tally.count("no answer in time", at(21)));

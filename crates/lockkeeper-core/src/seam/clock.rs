@@ -1,8 +1,8 @@
 //! Local time: a monotonic [`Moment`] from the [`Clock`] of the store in use.
 //!
-//! A lease is believed in by this time only. Over a server it is boot time, which goes on while the machine sleeps, so a
-//! lease that ended during the sleep is seen to have ended. In the embedded engine it is tokio's time, so that tests
-//! with paused time run leases at once.
+//! This clock alone decides whether a lease is valid. Over a server it is boot time, which continues while the
+//! machine sleeps, so a lease that ended during the sleep is seen as ended. On an in-process server it is tokio's
+//! clock, so that in tests with paused time leases pass at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ pub use crate::words::moment::Moment;
 
 /// A source of local time that never steps back.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The present moment.
+    /// Returns the current moment.
     fn now(&self) -> Moment;
 }
 
-/// Time since the machine booted, the time it slept included (`CLOCK_BOOTTIME` on Linux and Android). Elsewhere the
-/// system's monotonic clock, which stands still while a Windows or BSD machine sleeps; on macOS it does not.
+/// Time since the machine booted, including the time it slept (`CLOCK_BOOTTIME` on Linux and Android). On other
+/// systems it is the monotonic clock, which stops while a Windows or BSD machine sleeps; on macOS it does not.
 #[expect(
     clippy::exhaustive_structs,
     reason = "the machine has one boot time: there is nothing to set"
@@ -47,7 +47,7 @@ impl Clock for BootClock {
     }
 }
 
-/// Tokio's time, which tests can pause and advance.
+/// Tokio's clock, which tests can pause and advance.
 #[derive(Debug, Clone, Copy)]
 pub struct TokioClock {
     beginning: tokio::time::Instant,
@@ -74,12 +74,12 @@ impl Clock for TokioClock {
     }
 }
 
-/// The longest sleep between two looks at the clock. Timers stand still while the machine sleeps and boot time does
-/// not, so a longer sleep could end late by as long as the machine slept.
+/// The longest sleep between two checks of the clock. Timers stop while the machine sleeps and boot time does not, so
+/// a longer sleep could end late by as long as the machine slept.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits until `clock` shows `moment` or later; never less, at most about a millisecond more, and within [`LOOK`] of a
-/// machine waking.
+/// Waits until `clock` shows `moment` or later: never less, usually at most about a millisecond more, and after a
+/// machine wakes within [`LOOK`].
 pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
     loop {
         let left = moment.since(clock.now());
@@ -90,7 +90,7 @@ pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
     }
 }
 
-/// As [`sleep_until`]; for ever if there is no moment.
+/// Like [`sleep_until`]; for ever if there is no moment.
 pub(crate) async fn sleep_until_some(clock: &Arc<dyn Clock>, moment: Option<Moment>) {
     match moment {
         Some(moment) => sleep_until(clock, moment).await,

@@ -1,4 +1,4 @@
-//! What a client library, a kind of lock and a user's observer must do.
+//! What a client library, a kind of lock and a user's observer must provide.
 
 pub mod clock;
 pub(crate) mod observer;

@@ -1,4 +1,4 @@
-//! Observers: told of every acquisition and every lease of a client, for metrics and audit.
+//! Observers: they are told of every acquisition and lease of a client, for metrics and audit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,11 +12,12 @@ use crate::words::kind::Kind;
 use crate::words::owner::{ClaimId, Owner};
 use crate::words::token::FencingToken;
 
-/// Told of every acquisition, of every lease and of the connections of a client.
+/// Receives events about every acquisition and lease of a client, and about its connections.
 ///
-/// Each method does nothing unless it is written. They are called from the client's own tasks and from whoever acquires and
-/// releases: they must be quick and must not block. The client holds no lock of its own meanwhile, so an observer may use it. A
-/// panic of the observer is caught and logged: only that observation is lost.
+/// By default each method does nothing. The methods are called from the client's own tasks and from the code that
+/// acquires and releases, so they must be quick and must not block. The client holds no internal lock during a call,
+/// so an observer may use the client. If the observer panics, the panic is caught and logged, and only that
+/// observation is lost.
 ///
 /// # Examples
 ///
@@ -39,19 +40,19 @@ use crate::words::token::FencingToken;
 /// }
 /// ```
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// Something has happened to an acquisition, of which there is no claim yet to be named. Of a lock on several servers the
-    /// observer of the first client is told; of several locks each by itself.
+    /// An event of an acquisition, which has no claim yet. For a lock on several servers, the observer of the first
+    /// client is told; for several locks, each lock is reported by itself.
     fn on_acquisition(&self, _of: &Observed<'_>, _event: AcquisitionEvent) {}
 
-    /// Something has happened to the lease of `claim`, which is named as [inspection](crate::Client::inspect) shows it in
+    /// An event of the lease of `claim`, named as [inspection](crate::Client::inspect) shows it in
     /// [`Holder::claim`](crate::Holder::claim).
     fn on_lease(&self, _of: &Observed<'_>, _claim: &str, _event: LeaseEvent) {}
 
-    /// Something has happened to the client itself.
+    /// An event of the client itself.
     fn on_client(&self, _event: ClientEvent) {}
 }
 
-/// Both are told, the first one first.
+/// Both observers are told, the first one first.
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on_acquisition(&self, of: &Observed<'_>, event: AcquisitionEvent) {
         self.0.on_acquisition(of, event);
@@ -69,7 +70,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-/// What was observed: whose acquisition or lease of which lock.
+/// What an event is about: the lock, and the owner of the acquisition or lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed<'a> {
@@ -77,42 +78,42 @@ pub struct Observed<'a> {
     pub name: &'a str,
     /// The kind of the lock.
     pub kind: Kind,
-    /// Whose acquisition or lease it is.
+    /// The owner of the acquisition or lease.
     pub owner: Owner,
 }
 
-/// What can happen to an acquisition. One that begins ends exactly once; one whose settings cannot work, or whose client is
-/// closed before, does not begin.
+/// The events of an acquisition. An acquisition that begins ends exactly once; with invalid settings, or on a closed
+/// client, it does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquisitionEvent {
     /// It begins.
     Began,
-    /// Somebody else is in the way, and it waits. Told at most once.
+    /// Others hold the lock, and the acquisition waits. Reported at most once.
     Waiting,
-    /// It is over.
+    /// It has ended.
     #[non_exhaustive]
     Ended {
         /// How.
         outcome: AcquisitionOutcome,
         /// How long it took.
         took: Duration,
-        /// Whether it was said to wait.
+        /// Whether it was reported as waiting.
         waited: bool,
     },
 }
 
-/// How an acquisition ended. Of several locks, and of one on several servers, all end in the same way.
+/// How an acquisition ended. The parts of several locks, and of one on several servers, all end in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AcquisitionOutcome {
     /// The lock is held.
     Granted,
-    /// It was not to wait, and somebody else holds.
+    /// Somebody else holds the lock, and the acquisition was not to wait.
     Refused,
-    /// The time to wait was over, and the server had answered.
+    /// The time to wait was over while the server was answering.
     TimedOut,
-    /// As many were waiting as may.
+    /// The queue was full.
     QueueFull,
     /// There was nothing to hold: the work of the name was done.
     Done,
@@ -120,12 +121,12 @@ pub enum AcquisitionOutcome {
     Abandoned,
     /// The client was closed.
     Closed,
-    /// By any other error.
+    /// It ended with any other error.
     Failed,
 }
 
 impl AcquisitionOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: &'static [Self] = &[
         Self::Granted,
         Self::Refused,
@@ -168,7 +169,7 @@ impl fmt::Display for AcquisitionOutcome {
     }
 }
 
-/// What can happen to a lease. One that is granted ends exactly once: released, unconfirmed or lost.
+/// The events of a lease. A lease that is granted ends exactly once: released, unconfirmed or lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEvent {
@@ -180,20 +181,21 @@ pub enum LeaseEvent {
         /// How long the acquisition took.
         waited: Duration,
     },
-    /// Others hold the semaphore with another limit than this client was given: theirs stands, until nobody holds or waits any more.
-    /// Told once for each such limit, also to those who wait.
+    /// Others hold the semaphore with a limit other than the one that this client was given. That limit applies until
+    /// nobody holds or waits any more. Reported once for each such limit, even to waiters.
     #[non_exhaustive]
     OtherLimit {
-        /// The limit that stands.
+        /// The limit that applies.
         limit: u32,
     },
-    /// The lease goes on.
+    /// The lease was renewed.
     #[non_exhaustive]
     Renewed {
-        /// How much of the lease was left when the answer came. Small values say that the server is slow for this ttl.
+        /// How much of the lease was left when the answer came. Small values mean that the server is slow for this
+        /// ttl.
         slack: Duration,
     },
-    /// A renewal was not answered; the lease is still believed in.
+    /// A renewal was not answered; the lease is still valid.
     Uncertain,
     /// The lease was lost.
     #[non_exhaustive]
@@ -209,46 +211,47 @@ pub enum LeaseEvent {
         /// How long it was held, from the send of the granting request to the confirmation.
         held: Duration,
     },
-    /// The claim was released, and no server has confirmed it: there it ends with its ttl.
+    /// The claim was released, but no server has confirmed it: there it ends with its ttl.
     #[non_exhaustive]
     Unconfirmed {
-        /// How long it was held, from the send of the granting request until nobody asked any more.
+        /// How long it was held, from the send of the granting request until the client stopped asking.
         held: Duration,
     },
 }
 
-/// What can happen to a client.
+/// The events of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientEvent {
     /// A connection is down: requests fail and messages are missed.
     Disconnected,
-    /// Every connection is there again, and every subscription is in place.
+    /// Every connection is up again, and every subscription is in place.
     Connected,
-    /// The client's own task is about to send one script for so many claims.
+    /// A task of the client is about to send one script for this many claims.
     #[non_exhaustive]
     Batch {
-        /// What was asked for.
+        /// What the script does.
         work: Work,
         /// For how many claims.
         claims: usize,
-        /// How much later than planned. Large values say that this process is too busy for its leases, or a server too slow.
+        /// How much later than planned it is sent. Large values mean that this process is too busy for its leases, or
+        /// that a server is too slow.
         late: Duration,
     },
 }
 
-/// What a client's own task does for its claims.
+/// What a task of the client does for its claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Work {
-    /// Leases are renewed.
+    /// It renews leases.
     Renewal,
-    /// Those who wait say that they are alive.
+    /// It sends the heartbeats of waiting claims.
     Heartbeat,
 }
 
 impl Work {
-    /// One word of lower case.
+    /// Returns one lower-case word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Renewal => "renewal",
@@ -293,7 +296,7 @@ impl Audience {
 
     fn tell(&self, what: &dyn fmt::Debug, tell: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.0 {
-            // A panic would end the task that keeps the leases of all, or fail an acquisition that has succeeded.
+            // A panic would end the task that renews all leases, or fail an acquisition that has succeeded.
             let told = catch_unwind(AssertUnwindSafe(|| tell(&**observer)));
             if told.is_err() {
                 tracing::error!(?what, "the observer panicked; this observation is lost");

@@ -1,4 +1,4 @@
-//! Claims for which one script does the same.
+//! Claims that one script can handle together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use crate::seam::store::Store;
 use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 
-/// How many leases one script renews at most: some 50 µs on the server, which others wait for.
+/// How many leases one script renews at most: some 50 µs on the server, for which others wait.
 const MOST: usize = 100;
 
-/// See the module. What is done is fixed with the batch: a claim that changes before it is sent concerns no other.
+/// See the module documentation. Its request is fixed when it is built: if a claim changes before the batch is sent,
+/// that affects no other claim.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) verb: Verb,
     pub(super) parts: Vec<Arc<Part>>,
-    /// When the first of it was due.
+    /// When the first of its claims was due.
     pub(super) due: Moment,
 }
 
-/// What the claims of a batch have in common. One timeout too, or the leases that can wait for an answer would depend on those
-/// that cannot.
+/// What the claims of a batch have in common. This includes the timeout: otherwise a lease that can wait longer for
+/// an answer would depend on one that cannot.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     verb: Verb,
@@ -31,8 +32,8 @@ struct Alike {
     timeout: Duration,
 }
 
-/// Gathers claims into batches, each with the server that has its keys; of those that are alike the first come first. A claim
-/// whose acquire is repeated goes alone.
+/// Collects claims into batches, each with the server of its keys; equal claims keep their order. A claim whose
+/// acquire is repeated goes alone.
 pub(super) fn gather(
     store: &dyn Store,
     due: impl IntoIterator<Item = (Verb, Moment, Arc<Part>)>,

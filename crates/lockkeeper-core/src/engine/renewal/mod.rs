@@ -1,7 +1,8 @@
 //! The renewer, or watchdog: one per client, for all its leases.
 //!
-//! The agenda of each claim says [when](crate::engine::claims) something is to be done for it; the task here does it. What is due together goes
-//! out as batches: one script renews up to a hundred leases, which fail independently.
+//! The agenda of each claim says [when](crate::engine::claims) something must be done for it; this task does it.
+//! Requests that are due together go out as batches: one script renews up to a hundred leases, which fail
+//! independently.
 
 mod batch;
 
@@ -24,10 +25,11 @@ use crate::words::answer::{Answer, Verb};
 use crate::words::moment::Moment;
 use batch::Batch;
 
-/// How many batches are on their way to one server at once. More would only queue before it, and take its time from others.
+/// How many batches may be unanswered on one server at once. More would only queue there and take its time from
+/// others.
 const ABREAST: usize = 32;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Renewer {
     requester: Arc<Requester>,
@@ -36,14 +38,14 @@ pub(crate) struct Renewer {
     failures: Mutex<Tally>,
 }
 
-/// What is to be sent now.
+/// What must be sent now.
 pub(super) struct Due {
     /// Each with its server.
     batches: Vec<(u32, Batch)>,
     to_ask: Vec<Arc<Part>>,
 }
 
-/// What is to be renewed on one server. Each has its own, so that one that is silent delays no other.
+/// What must be renewed on one server. Each server has its own, so that a silent one delays no other.
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Batch>,
@@ -59,10 +61,10 @@ impl Renewer {
         }
     }
 
-    /// Asks whether a claim holds.
+    /// Asks the server whether a claim holds.
     async fn ask(&self, part: &Arc<Part>) {
         let answer = self.requester.verify(part).await;
-        // Of one whose place another takes, the server may know the other already.
+        // If another claim is replacing this one, the server may already know only the other.
         let told = |claim: &mut Claim, notice| {
             if claim.is_held_alone() {
                 claim.notice(notice);
@@ -78,8 +80,8 @@ impl Renewer {
         }
     }
 
-    /// Gives every lease up, to be lost to its holder and to expire on the server; how many those were. What nobody has taken
-    /// is released.
+    /// Gives up every lease, so that it is lost to its holder and expires on the server; returns how many. Grants
+    /// that nobody has taken are released.
     pub(crate) fn close(&self) -> usize {
         let closed = self.requester.claims.close();
         for (part, changed) in &closed {
@@ -92,7 +94,7 @@ impl Renewer {
         lost.count()
     }
 
-    /// Releases a claim that has ended and that nobody else releases.
+    /// Releases a claim that has ended and that nothing else releases.
     pub(super) fn release(&self, part: &Arc<Part>) {
         if part.change(Claim::take_release) {
             self.releaser.post(vec![Arc::clone(part)]);
@@ -103,7 +105,7 @@ impl Renewer {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews what is due and ends what has run out, until dropped.
+    /// Renews what is due and ends what has expired, until it is dropped.
     pub(crate) async fn run(&self) {
         let (claims, clock) = (&self.requester.claims, &self.requester.clock);
         let mut lanes: BTreeMap<u32, Lane> = BTreeMap::new();
@@ -152,20 +154,20 @@ impl Renewer {
         }
     }
 
-    /// Ends what has run out, and takes what is to be sent now, most urgent first.
+    /// Ends what has expired, and takes what must be sent now, most urgent first.
     pub(super) fn take_due(&self) -> Due {
         let now = self.requester.clock.now();
         let work = self.requester.claims.work(now);
         for part in &work.overdue {
             if part.change(|claim| claim.run_out(now)) == Passed::Abandoned {
-                // Nobody has polled its acquisition, and nobody may ever do so again.
+                // Its acquisition has not been polled, and may never be polled again.
                 self.release(part);
             }
         }
         let mut due = Vec::with_capacity(work.due.len());
         for part in work.due {
             if part.is_remnant() {
-                // It runs out, and that is told.
+                // It is left to expire, and that is reported.
                 part.change(Claim::let_run_out);
             } else if let Some((verb, planned)) = part.change(Claim::pick) {
                 let deadline = part.claim().deadline();
@@ -184,8 +186,8 @@ impl Renewer {
         }
     }
 
-    /// Does for a batch what it is for. One that the server refuses as a whole is halved until it is clear which claim is to
-    /// blame.
+    /// Sends the request of a batch. If the server refuses it as a whole, the batch is halved until the refused claim
+    /// is found.
     async fn renew(&self, batch: Batch) {
         let Batch { verb, parts, due } = batch;
         let mut batches = vec![parts];
@@ -196,7 +198,7 @@ impl Renewer {
                 _ => self.requester.renew(&batch, verb).await,
             };
             let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
-            // Those that have ended meanwhile say nothing about the rest.
+            // Claims that have ended meanwhile say nothing about the rest.
             let over = |outcome: &Result<Verdict, Failed>| {
                 matches!(outcome, Err(Failed::Forbidden(_)) | Ok(Verdict::Ignored))
             };
@@ -218,7 +220,7 @@ impl Renewer {
         }
     }
 
-    /// Tells the observer of what is about to be sent.
+    /// Reports to the observer what is about to be sent.
     fn tell(&self, verb: Verb, claims: usize, due: Moment) {
         let work = match verb {
             Verb::Renew => Work::Renewal,
@@ -230,18 +232,19 @@ impl Renewer {
         self.requester.audience.on_client(batch);
     }
 
-    /// The claim knows what came of its request; this says it where people look.
+    /// The claim already knows the outcome of its request; this logs it and reports it to observers.
     fn settle(&self, part: &Arc<Part>, outcome: Result<Verdict, Failed>) {
         let (name, claim) = (part.name(), &part.id);
         match outcome {
             Ok(Verdict::Renewed) => tracing::trace!(name, %claim, "renewed"),
             Ok(verdict) => tracing::debug!(name, %claim, ?verdict, "not renewed"),
-            // It belongs to a lease that has ended, or another request of it is on its way.
+            // The lease has ended, or another of its requests is unanswered.
             Err(Failed::Forbidden(_)) => {
                 let now = part.now();
                 part.change(|claim| claim.unsent(now));
             }
-            // A silent server fails every lease every few seconds: one line for each cause says so, and later ones how often.
+            // A silent server fails every lease every few seconds: one line is logged for each cause, and later lines
+            // count the repeats.
             Err(Failed::Store(error)) => {
                 if self.failures().count(&error.to_string(), part.now()) {
                     tracing::warn!(name, %claim, %error, "uncertain: a renewal failed");

@@ -1,4 +1,4 @@
-//! One renewal whose answer counts only with replicas behind it.
+//! A renewal that counts only when replicas have it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,17 +11,18 @@ use crate::seam::store::{Call, Form, Replicated};
 use crate::words::answer::Answer;
 use crate::words::store_error::StoreError;
 
-/// A renewal that was answered, and how many replicas have it.
+/// An answered renewal, and how many replicas have it.
 pub(crate) type Confirmed = (Verdict, Result<u64, StoreError>);
 
 impl Requester {
-    /// Renews a claim that holds and waits for replicas to confirm that they have the renewal: a replica has everything
-    /// that was written before what it confirms, so also the grant and its token, whoever wrote them.
+    /// Renews a claim that holds, and waits for replicas to confirm the renewal. A replica that confirms has
+    /// everything that was written before, and so also the grant and its token, whoever wrote them.
     ///
-    /// A server that has nothing to change tells its replicas nothing. So the lease is armed for `extra` more than the
-    /// claim believes in, which makes a change of it also within the millisecond of the grant; each repeat needs more.
+    /// If a renewal changes nothing, the server sends its replicas nothing. So the lease is set `extra` longer than
+    /// the claim assumes, which makes a change even within the millisecond of the grant; each repeat needs a larger
+    /// `extra`.
     ///
-    /// Dropping the future leaves the request unanswered, which the claim remembers.
+    /// Dropping the future leaves the request unanswered, which the claim records.
     pub(crate) async fn confirm(
         &self,
         part: &Arc<Part>,

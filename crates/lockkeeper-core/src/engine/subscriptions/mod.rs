@@ -1,7 +1,7 @@
 //! The subscriptions of a client: one event stream per client, one subscription per contended name.
 //!
-//! [`registry`](crate::registry) decides, and is carried out here. The task reads the store's events, subscribes and unsubscribes, and never
-//! waits for any one channel.
+//! [`registry`](crate::registry) decides; this carries it out. The task reads the store's events, subscribes and
+//! unsubscribes, and never waits for a single channel.
 
 mod listening;
 mod place;
@@ -40,24 +40,24 @@ pub(crate) struct Subscriptions {
     orders: mpsc::UnboundedSender<Order>,
     clock: Arc<dyn Clock>,
     presence: Presence,
-    /// Says where the server tells of keys that go; `None`: it is not listened to.
+    /// Gives the channels of keyspace notifications; `None`: they are not used.
     keyspace: Option<Arc<dyn Store>>,
-    /// The client has introduced itself, and does so again while it holds.
+    /// The client's label has been written, and is written again while it holds.
     introduced: AtomicBool,
-    /// The client listens to what it is told. It does so for the rest of its life.
+    /// The client listens to its own channel, for the rest of its life.
     listening: AtomicBool,
 }
 
-/// Who reads the messages of a channel.
+/// What reads the messages of a channel.
 #[derive(Debug, Clone)]
 enum Reader {
-    /// Waiters, who are told to look by such messages.
+    /// Waiters, which such messages tell to ask again.
     Waiters(IsWake),
-    /// This client, which is told about the claims of the owners that it, or another one of this id, has made.
+    /// This client, for messages about the claims of owners that were made by the client with this id.
     Client(Uuid),
-    /// Claims that wait in a queue and are told of their grants.
+    /// Claims that wait in a queue and are notified of their grants.
     Queue,
-    /// Those who wait on this other channel, who are told to look when the key is gone.
+    /// The waiters on this other channel, which must ask again when the key is gone.
     Key(String),
 }
 
@@ -65,16 +65,16 @@ enum Reader {
 struct State {
     registry: Registry<Reader>,
     bells: BTreeMap<WaiterId, Arc<Notify>>,
-    /// Rung when the channel is subscribed to, or the server has refused that.
+    /// Notified when the channel is subscribed to, or the server has refused that.
     openings: BTreeMap<String, Weak<Notify>>,
-    /// Who is told of whatever happens on a channel.
+    /// The watchers of a channel, which are told of every message.
     watched: BTreeMap<String, watch::Sender<()>>,
-    /// Subscriptions that failed, for the log.
+    /// Failed subscriptions, for the log.
     failures: Tally,
 }
 
 impl State {
-    /// Messages on such channels may have been missed.
+    /// Messages on these channels may have been missed.
     fn missed(&self, on: impl Fn(&str) -> bool) {
         for (_, watched) in self.watched.iter().filter(|(channel, _)| on(channel)) {
             watched.send_replace(());
@@ -82,23 +82,24 @@ impl State {
     }
 }
 
-/// What the task is told to do.
+/// An order to the task.
 #[derive(Debug)]
 enum Order {
     Subscribe(String),
     Unsubscribe(String),
-    /// Sleep no longer than until what the registry now says.
+    /// Wake up when the registry says now.
     SetTimer,
-    /// Introduce the client.
+    /// Write the client's label.
     Introduce,
-    /// Tell the server what there is to say of a claim that holds.
+    /// Send the server what a claim that holds has to proclaim.
     Proclaim(Arc<Part>),
-    /// Tell it what was noted of a claim.
+    /// Write the note of a claim.
     Annotate(Arc<Part>),
 }
 
 impl Subscriptions {
-    /// Subscriptions of a store, whose `events` it reads, and the future that runs it until every handle is gone.
+    /// The subscriptions of a store, whose `events` they read, and the future that runs them until every handle is
+    /// gone.
     pub(crate) fn new(
         requester: Arc<Requester>,
         events: mpsc::UnboundedReceiver<Event>,
@@ -119,13 +120,14 @@ impl Subscriptions {
         (subscriptions, task)
     }
 
-    /// Whether anybody of this client already waits for the name.
+    /// Whether another acquisition of this client already waits for the name.
     pub(crate) fn crowded(&self, channel: &str) -> bool {
         self.with(|state| state.registry.crowded(channel))
     }
 
-    /// A claim of `owner` holds `protocol`'s name. With its first grant the client makes itself known and begins to listen to
-    /// what it is told. What the makers of other owners are told it hears as long as the returned subscription lives.
+    /// A claim of `owner` holds `protocol`'s name. With its first grant the client writes its label and starts to
+    /// listen to its channel. While the returned subscription lives, it also listens to messages for the client that
+    /// made the owner.
     pub(crate) fn granted(
         self: &Arc<Self>,
         protocol: &dyn Protocol,
@@ -146,7 +148,7 @@ impl Subscriptions {
         })
     }
 
-    /// A claim holds, and is to be heard of if its kind has anything to say.
+    /// A claim holds: sends what its kind has to proclaim, if anything.
     pub(crate) fn proclaim(&self, part: &Arc<Part>) {
         if part
             .protocol
@@ -158,7 +160,7 @@ impl Subscriptions {
         }
     }
 
-    /// A claim waits or holds, and is to be seen with what was noted of it.
+    /// A claim waits or holds: writes its note.
     pub(crate) fn annotate(&self, part: &Arc<Part>) {
         if part.note.is_some() && part.begins_to_show() {
             // Without a task the client is closed, and the claim is lost.
@@ -166,25 +168,25 @@ impl Subscriptions {
         }
     }
 
-    /// Makes the client known, unless it is.
+    /// Writes the client's label, unless that has been done.
     pub(crate) fn introduce(&self) {
         if !self.introduced.swap(true, Ordering::Relaxed) {
-            // Without a task the client is closed, and nobody is introduced.
+            // Without a task the client is closed, and no label is written.
             let _ = self.orders.send(Order::Introduce);
         }
     }
 
-    /// Its label ages: makes the client known anew if it holds anything. Otherwise it has nothing to show for now, and the
-    /// next grant does it.
+    /// The label will expire: writes it again if the client holds anything. Otherwise there is nothing to show, and
+    /// the next grant writes it.
     fn introduce_again(&self, claims: &Claims) {
-        // First, so that a lease which is too new to be seen below sends the order itself.
+        // Before the check below, so that a lease which is too new for it sends the order itself.
         self.introduced.store(false, Ordering::Relaxed);
         if !claims.is_empty() {
             self.introduce();
         }
     }
 
-    /// Begins to hear what is told of the claims of this client's owners.
+    /// Starts to listen for messages about the claims of this client's owners.
     fn listen(&self, client: Uuid) {
         let now = self.clock.now();
         self.change(|registry| {
@@ -192,7 +194,7 @@ impl Subscriptions {
         });
     }
 
-    /// Listens to the channel no longer.
+    /// Stops listening to the channel.
     fn turn_away(&self, channel: &str) {
         let now = self.clock.now();
         self.change_state(|state| {
@@ -205,8 +207,8 @@ impl Subscriptions {
         });
     }
 
-    /// By this client's doing a claim has left the name whose waiters listen on `channel`; `told` says whether the server let
-    /// the wake out.
+    /// This client has released a claim on the name whose waiters listen on `channel`; `told` says whether the server
+    /// published the wake.
     pub(crate) fn left(&self, channel: &str, told: bool) {
         let now = self.clock.now();
         self.change(|registry| registry.left(channel, told, now));
@@ -216,13 +218,13 @@ impl Subscriptions {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the registry and sees to what follows from it.
+    /// Changes the registry and carries out the consequences.
     fn change(&self, f: impl FnOnce(&mut Registry<Reader>) -> Vec<Step>) {
         self.change_state(|state| ((), f(&mut state.registry)));
     }
 
-    /// Changes the state and sees to what follows from it. Nobody is woken under the lock: a waker may do anything, also
-    /// drop another place.
+    /// Changes the state and carries out the consequences. Nobody is woken while the lock is held: a waker may do
+    /// anything, including drop another place.
     fn change_state<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
         let mut bells = Vec::new();
         let mut orders = Vec::new();
@@ -243,7 +245,7 @@ impl Subscriptions {
             result
         });
         for order in orders {
-            // Without a task nothing can be subscribed to; the client is closed then and says so.
+            // Without a task nothing can be subscribed to; the client is closed then and reports it.
             let _ = self.orders.send(order);
         }
         for bell in bells {
@@ -282,7 +284,8 @@ impl Subscriptions {
         tracing::debug!(channel, "a message without meaning");
     }
 
-    /// Every channel of a silent server fails, and again and again: one line for each cause says so, and later ones how often.
+    /// Every channel of a silent server fails repeatedly: one line is logged for each cause, and later lines count
+    /// the repeats.
     fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
         let (news, due) = self.with(|state| {
             let news = state.failures.count(&error.to_string(), now);
@@ -343,7 +346,7 @@ impl Subscriptions {
 enum Settled {
     Subscribed(String, Result<(), StoreError>),
     Unsubscribed(String),
-    /// What nobody waits for.
+    /// A write that nobody waits for.
     Told,
 }
 
@@ -374,7 +377,7 @@ async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Semaphore>) -> 
     Settled::Told
 }
 
-/// What the task woke up for.
+/// Why the task woke up.
 enum Wakeup {
     Order(Order),
     Settled(Settled),

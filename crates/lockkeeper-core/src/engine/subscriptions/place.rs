@@ -1,4 +1,4 @@
-//! A waiter's place among the local waiters for one name, of kinds without a queue on the server.
+//! A waiter's place in the local queue of one name, for kinds without a queue on the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// A place among the local waiters for one name. Dropping it gives the place up and, if need be, the poller's role with it.
+/// A place in the local queue of one name. Dropping it gives up the place and, if necessary, hands on the poller's
+/// role.
 #[derive(Debug)]
 pub(crate) struct Place {
     subscriptions: Arc<Subscriptions>,
@@ -27,11 +28,11 @@ pub(crate) struct Place {
     /// What is waited for: others on the channel may wait for locks of other kinds.
     kind: Kind,
     granted: Option<Moment>,
-    /// Hears of the end of a holder that tells nobody.
+    /// Listens for the end of a hold that sends no message.
     _key: Option<Subscription>,
 }
 
-/// Why a waiter waits no more without a look of its own.
+/// Why a waiter stops waiting without a poll of its own.
 #[derive(Debug)]
 pub(crate) enum Over {
     /// Waiting is not possible, for this reason.
@@ -41,8 +42,8 @@ pub(crate) enum Over {
 }
 
 impl Place {
-    /// Takes a place among the local waiters for `protocol`'s name, which is held, perhaps until `free`. The waiter waits for `owner`, and
-    /// for an unreachable server as long as its `patience`.
+    /// Takes a place in the local queue for `protocol`'s name, which is held, perhaps until `free`. The waiter waits
+    /// for `owner`, and tolerates an unreachable server for its `patience`.
     pub(crate) fn new(
         subscriptions: &Arc<Subscriptions>,
         protocol: &Arc<dyn Protocol>,
@@ -97,7 +98,7 @@ impl Place {
         }
     }
 
-    /// The look was answered: the name is held, perhaps until `free`.
+    /// The poll was answered: the name is held, perhaps until `free`.
     pub(crate) fn busy(&self, free: Option<Moment>) {
         let now = self.subscriptions.clock.now();
         self.subscriptions.change(|registry| {
@@ -106,19 +107,20 @@ impl Place {
         });
     }
 
-    /// The server was out of reach for too long: everybody who waits here and has no more patience gives up.
+    /// The server was unreachable for too long: all waiters here whose patience is over give up.
     pub(crate) fn unreachable(&self, error: &StoreError) {
         self.subscriptions
             .change(|registry| registry.unreachable(&self.channel, self.patience, error));
     }
 
-    /// The look was answered: there is nothing to hold, and nothing to wait for for anybody who has waited here for the same since before it.
+    /// The poll was answered: there is nothing to hold. All waiters for the same thing that were here before the poll
+    /// stop waiting.
     pub(crate) fn done(&self, record: &Arc<Record>) {
         self.subscriptions
             .change(|registry| registry.tell_done(&self.channel, self.kind, self.waiter, record));
     }
 
-    /// The look was answered: this waiter holds, until `until` if nothing else happens.
+    /// The poll was answered: this waiter holds, until `until` if nothing else happens.
     pub(crate) fn granted(mut self, until: Moment) {
         self.granted = Some(until);
     }

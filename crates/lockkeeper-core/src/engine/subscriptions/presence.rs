@@ -1,4 +1,4 @@
-//! A client as others see it: its label on the server, and the channel on which it is told about its claims.
+//! A client as others see it: its label on the server, and the channel of messages about its claims.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,40 +19,40 @@ use crate::seam::protocol::ScriptCall;
 use crate::words::agenda::Notice;
 use crate::words::moment::Moment;
 
-/// How long a label stands. A crashed client's is of use for as long as its leases last; a free name must leave nothing
-/// behind for more than ten minutes.
+/// How long a label is stored. The label of a crashed client is useful while its leases last; a free name must leave
+/// nothing behind for more than ten minutes.
 const LABEL_TTL: Duration = Duration::from_secs(600);
 
-/// How often a client that holds introduces itself anew: two introductions may fail before its label is gone.
+/// How often a client that holds writes its label again: two writes may fail before the label expires.
 const INTERVAL: Duration = Duration::from_secs(200);
 
-/// How many notes of a client are on their way at once.
+/// How many notes of a client are being written at once.
 pub(super) const NOTES: usize = 32;
 
 /// How old a claim is when its note is written.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// How long an introduction is waited for; nobody depends on it.
+/// How long to wait for a label to be written; nothing depends on it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
-    /// Its own id, which stands in the owners it makes.
+    /// Its id, which is part of the owners that it makes.
     pub(crate) id: Uuid,
     pub(crate) namespace: String,
     /// The key of its label.
     pub(crate) key: String,
-    /// As people read it; `None`: it does not introduce itself.
+    /// The label for people; `None`: none is written.
     pub(crate) label: Option<Arc<str>>,
 }
 
-/// Where a client is told about the claims of the owners it made.
+/// The channel on which a client is told about the claims of the owners that it made.
 pub(crate) fn client_channel(id: Uuid) -> String {
     format!("lockkeeper.client:{id}")
 }
 
-/// Where the label of a client stands, for those of its namespace.
+/// The key of a client's label, for clients of its namespace.
 pub(crate) fn client_key(namespace: &str, id: Uuid) -> String {
     match namespace {
         "" => format!("lockkeeper.client:{{{id}}}"),
@@ -60,19 +60,19 @@ pub(crate) fn client_key(namespace: &str, id: Uuid) -> String {
     }
 }
 
-/// Where the note of a claim stands, for those who know the key of its client.
+/// The key of a claim's note, given the key of its client.
 pub(crate) fn note_key(client_key: &str, claim: &str) -> String {
     format!("{client_key}:{claim}")
 }
 
-/// Writes the label down.
+/// Writes the label.
 pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
     if let Some(label) = &presence.label {
         write(&requester, &presence.key, label).await;
     }
 }
 
-/// Writes a text for those who inspect, or deletes it if it is empty; whether the server has confirmed that.
+/// Writes a text for people who inspect, or deletes it if it is empty; returns whether the server has confirmed that.
 async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
@@ -83,15 +83,17 @@ async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     done.is_ok()
 }
 
-/// Keeps the note of a claim where inspection finds it, for as long as it waits or holds. One that is over at once costs nothing.
+/// Keeps the note of a claim where inspection finds it, while the claim waits or holds. A claim that is over at once
+/// costs nothing.
 ///
-/// As many may begin to wait at once as there are waiters: `bound` says how many of them write at a time.
+/// As many claims may begin to wait at once as there are waiters; `bound` limits how many notes are written at a
+/// time.
 pub(super) async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Semaphore>) {
     let Some(note) = &part.note else { return };
     let client = client_key(&namespace, part.id.owner().client());
     let key = note_key(&client, part.id.as_str());
     let write = async |note: &str| {
-        // An error means that the semaphore is closed, which nobody does.
+        // An error means that the semaphore was closed, which never happens.
         let _permit = bound.acquire().await;
         write(&part.requester, &key, note).await
     };
@@ -117,7 +119,7 @@ pub(super) async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Sema
     }
 }
 
-/// Tells the server what the kind of a claim has to say of it, until that is answered or the claim holds no more.
+/// Sends the server what the kind of a claim has to proclaim, until that is answered or the claim no longer holds.
 pub(super) async fn proclaim(part: Arc<Part>) {
     let mut pauses = Pauses::new(part.number);
     while part.validity().0.holds() {
@@ -135,35 +137,35 @@ pub(super) async fn proclaim(part: Arc<Part>) {
     }
 }
 
-/// When the label is written down again.
+/// When the label is written again.
 #[derive(Debug, Default)]
 pub(super) struct Introduction {
     due: Option<Moment>,
 }
 
 impl Introduction {
-    /// When this one is over; `None` if the client is not introduced.
+    /// When the current one is due again; `None` if no label was written.
     pub(super) const fn next(&self) -> Option<Moment> {
         self.due
     }
 
-    /// One has been sent.
+    /// The label has been sent.
     pub(super) fn sent(&mut self, now: Moment) {
         self.due = Some(now.after(INTERVAL));
     }
 
-    /// The server may have forgotten the label.
+    /// The server may have lost the label.
     pub(super) fn hurry(&mut self, now: Moment) {
         self.due = self.due.map(|_| now);
     }
 
-    /// Whether the last one is over by now. That is told once.
+    /// Whether the label is due again by now. True once.
     pub(super) fn is_over(&mut self, now: Moment) -> bool {
         self.due.take_if(|due| *due <= now).is_some()
     }
 }
 
-/// Does what a message on a client's channel says: `revoked <claim>` or `gone <claim>`.
+/// Applies a message on a client's channel: `revoked <claim>` or `gone <claim>`.
 pub(super) fn told(claims: &Claims, payload: &[u8]) {
     let words = str::from_utf8(payload)
         .ok()
@@ -175,8 +177,8 @@ pub(super) fn told(claims: &Claims, payload: &[u8]) {
     }
 }
 
-/// Listens on a channel until dropped: to what another client is told, for a claim of an owner that was made there, or for
-/// the grant of a claim that waits.
+/// Listens on a channel until dropped: to messages for another client, about a claim of an owner that was made there,
+/// or to the grant of a claim that waits.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     subscriptions: Arc<Subscriptions>,
@@ -184,7 +186,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// One that ends what has begun: the channel is listened to already.
+    /// The channel is subscribed to already; dropping this ends that.
     pub(super) fn new(subscriptions: &Arc<Subscriptions>, channel: String) -> Self {
         Self {
             subscriptions: Arc::clone(subscriptions),

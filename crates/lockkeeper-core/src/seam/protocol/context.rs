@@ -19,9 +19,9 @@ pub struct RequestContext<'a> {
     pub token: Option<FencingToken>,
     /// For how long a leave keeps the name from others.
     pub cooldown: Duration,
-    /// How long a waiting claim is taken to be alive after each sign of it.
+    /// How long a waiting claim counts as alive after a heartbeat.
     pub waiter_ttl: Duration,
-    /// How many may wait, this claim included; `None`: any number.
+    /// How many claims may wait, including this one; `None`: any number.
     pub queue_limit: Option<u64>,
     /// Whether the name may be inflated, as far as is known.
     pub inflated: bool,

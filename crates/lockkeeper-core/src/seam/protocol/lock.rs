@@ -25,7 +25,7 @@ pub enum Share {
     Permits {
         /// How many the claim takes.
         permits: u32,
-        /// How many there are.
+        /// The limit.
         limit: u32,
     },
 }

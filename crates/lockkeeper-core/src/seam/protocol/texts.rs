@@ -57,7 +57,7 @@ impl Texts {
         self.ends.extend(others.ends.iter().map(|end| before + end));
     }
 
-    /// How many there are.
+    /// The limit.
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
