@@ -1,12 +1,13 @@
-//! Defects on purpose, to show that the tests would find them. For development only: the feature `mutants`, which no
-//! published crate enables, compiles them in, and even then each is off unless a test turns it on for its own thread.
+//! Intentional defects, which show that the tests would find them. For development only: the feature `mutants`, which
+//! no published crate enables, compiles them in, and even then each is inactive unless a test activates it for its
+//! own thread.
 //!
 //! A mutant is one condition at one place in the engine, `mutant!(Name)`. Without the feature that is the constant
 //! `false`.
 
 use std::cell::Cell;
 
-/// Defines all defects, each by what it does and its name.
+/// Defines all defects, each by a description and its name.
 macro_rules! defects {
     ($(#[doc = $what:literal] $name:ident,)*) => {
         /// One defect.
@@ -36,66 +37,66 @@ macro_rules! defects {
 defects! {
     /// A deadline counts from the answer instead of the send.
     DeadlineFromAnswer,
-    /// The holder believes as long as on the server: the margin is ignored.
+    /// The margin is ignored: a lease ends for its holder only when it ends on the server.
     NoMargin,
-    /// Validity ends when the leave is answered instead of before it is sent.
+    /// Validity ends when the release is answered, not before it is sent.
     BelieveWhileLeaving,
     /// A release that overtakes an acquire leaves no tombstone.
     LeaveUnmarked,
-    /// An acquire without answer counts as one that was not granted.
+    /// An unanswered acquire counts as one that was not granted.
     UnknownIsNo,
     /// A claim may have several unanswered requests.
     RequestsAbreast,
-    /// What a server without the script refused is sent again by its text, although a leave has gone out.
+    /// After NOSCRIPT a request is sent again by its text even if a release has been sent.
     ResendAfterLeave,
-    /// A claim that is spent is claimed again under the same id.
+    /// A claim that has been used up is acquired again with the same id.
     ReuseClaim,
-    /// After a gap in the messages nobody looks.
+    /// After messages may have been missed nobody polls.
     DeafToReconnect,
-    /// A claim that is given up before it was granted is not left for.
+    /// A claim that is given up before it was granted is not released.
     DropWithoutLeave,
-    /// The deadline of a grant by message counts from the last request sent, not from the one that the message names.
+    /// The deadline of a grant by message counts from the last request, not from the one that the message names.
     GrantFromLastSend,
     /// The deadline of a grant by message counts from the arrival of the message.
     GrantFromMessage,
-    /// A message that cannot be believed is not followed by a heartbeat behind the one that is on its way.
+    /// After a message that cannot be trusted, no heartbeat follows the one that is unanswered.
     HintBehindHeartbeatLost,
     /// Nobody asks what happened between the answer that says to wait and the subscription.
     NoHeartbeatAfterSubscribing,
-    /// A waiter does not say that it is alive.
+    /// A waiter sends no heartbeats.
     WaiterNeverHeartbeats,
-    /// A message of a grant changes nothing.
+    /// A message about a grant has no effect.
     DeafToGrants,
-    /// A holder whose place another mode takes believes until the answer, although others come in with it.
+    /// A holder that is converted stays valid until the answer, although others are granted the lock with it.
     BelieveWhileConverting,
-    /// A token counts as written back where the claim is gone.
+    /// A token counts as written back even where the claim is gone.
     GoneWriteBackCounts,
     /// A majority of the servers that answered is enough.
     QuorumOfAnswers,
-    /// Unequal tokens of a majority are taken for equal ones, and nothing is written back.
+    /// Unequal tokens of a majority are treated as equal, and nothing is written back.
     UnequalTokensAgree,
-    /// The old claim of a conversion without answer is renewed.
+    /// The old claim of an unanswered conversion is renewed.
     RenewWhileConverting,
-    /// The release of several locks, or servers, stops at the first that fails, and forgets the rest.
+    /// The release of several locks, or servers, stops at the first failure and forgets the rest.
     ReleaseStopsAtFirstError,
-    /// What is held together is believed in when one of it is lost.
+    /// Locks that are held together stay valid when one of them is lost.
     LossOfOneKeepsTheRest,
-    /// The old claim of a refused conversion is believed in although another request for it was given up.
+    /// The old claim of a refused conversion stays valid although another request for it was abandoned.
     BelieveBesideStrayConversion,
-    /// What a leader is known by is sent once, whether or not that is answered.
+    /// A leader's value is sent once, whether or not that is answered.
     ProclaimedOnce,
-    /// The index of claims follows a claim when that is not locked any more.
+    /// The index of claims is updated after the claim has been unlocked.
     IndexBehindClaim,
-    /// A message of a grant that overtakes the answer to wait is forgotten.
+    /// A message about a grant that arrives before the answer to wait is forgotten.
     EarlyGrantLost,
-    /// What is said of a claim before its holder knows of the grant is forgotten.
+    /// A notice that arrives before the holder knows of the grant is forgotten.
     EarlyNoticeLost,
     /// A grant is given up although the acquisition has taken it.
     TakenIsAbandoned,
 }
 
 impl Mutant {
-    /// Those of locks over several servers, beside [`ReuseClaim`](Self::ReuseClaim).
+    /// The defects of locks on several servers, besides [`ReuseClaim`](Self::ReuseClaim).
     pub const QUORUM: [Self; 4] = [
         Self::GoneWriteBackCounts,
         Self::QuorumOfAnswers,
@@ -103,16 +104,16 @@ impl Mutant {
         Self::ReleaseStopsAtFirstError,
     ];
 
-    /// Those of conversions, which the exhaustive search alone must find.
+    /// The defects of conversions, which the exhaustive search alone must find.
     pub const OF_CONVERSIONS: [Self; 2] = [
         Self::RenewWhileConverting,
         Self::BelieveBesideStrayConversion,
     ];
 
-    /// Those of what leaders proclaim.
+    /// The defects of what leaders proclaim.
     pub const OF_ELECTIONS: [Self; 1] = [Self::ProclaimedOnce];
 
-    /// Those that only threads show.
+    /// The defects that only several threads show.
     pub const OF_THREADS: [Self; 4] = [
         Self::IndexBehindClaim,
         Self::EarlyGrantLost,
@@ -120,7 +121,7 @@ impl Mutant {
         Self::TakenIsAbandoned,
     ];
 
-    /// Every other one of locks on one server.
+    /// All other defects of locks on one server.
     pub const ALL: [Self; 19] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
@@ -148,9 +149,9 @@ thread_local! {
     static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with this defect in everything that the present thread does.
+/// Runs `work` with this defect active for the current thread.
 pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
-    /// Puts back what was before, also after a panic.
+    /// Restores the previous state, even after a panic.
     struct Restore(Option<Mutant>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -161,12 +162,12 @@ pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether any is switched on in the present thread.
+/// Whether any defect is active in the current thread.
 pub fn is_any_active() -> bool {
     ACTIVE.get().is_some()
 }
 
-/// Whether this defect is on for the present thread.
+/// Whether this defect is active in the current thread.
 pub fn is_active(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
 }

@@ -1,4 +1,4 @@
-//! How long a claim holds at most and at least, beside its lease.
+//! Limits on how long a claim holds, besides its lease.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::Claim;
 use crate::words::ending::LossReason;
 use crate::words::moment::Moment;
 
-/// What bounds the time of holding. Most claims have none of it.
+/// The limits on the time of holding. Most claims have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
-    /// How long after the send of the granting request the claim may be believed in, however often it is renewed.
+    /// How long after the send of the granting request the claim is valid at most, however often it is renewed.
     max_hold: Option<Duration>,
     /// How long after the answer of the grant nobody else may hold.
     min_hold: Option<Duration>,
-    /// The moment beyond which a claim that took another's place may not be believed in, as that one might not.
+    /// For a claim that replaced another: the limit on that one's validity, which also limits this one.
     until: Option<Moment>,
-    /// When nobody else may hold before.
+    /// Until when nobody else may hold.
     cooldown_until: Option<Moment>,
 }
 
 impl Claim {
-    /// Bounds the time of holding, counted from the send of the granting request.
+    /// Sets the longest time of holding, counted from the send of the granting request.
     #[must_use]
     pub fn with_max_hold(mut self, max_hold: Option<Duration>) -> Self {
         if max_hold.is_some() {
@@ -29,7 +29,8 @@ impl Claim {
         self
     }
 
-    /// Keeps the name from others for at least so long, counted from the answer of the grant, also when it leaves sooner.
+    /// Sets the shortest time for which nobody else may hold, counted from the answer of the grant, even if the claim
+    /// is released sooner.
     #[must_use]
     pub fn with_min_hold(mut self, min_hold: Option<Duration>) -> Self {
         if min_hold.is_some() {
@@ -38,12 +39,12 @@ impl Claim {
         self
     }
 
-    /// How long the claim may hold, if that is bounded.
+    /// The longest time of holding, if there is one.
     pub(super) fn max_hold(&self) -> Option<Duration> {
         self.bounds.as_ref()?.max_hold
     }
 
-    /// Binds a claim to what its predecessor was bound to.
+    /// Applies the limits of the replaced claim to this one.
     pub(crate) fn succeed(&mut self, old: &Self) {
         self.bounds = old.bounds.as_deref().map(|bounds| {
             Box::new(Bounds {
@@ -54,7 +55,7 @@ impl Claim {
         });
     }
 
-    /// Until when a leave is to keep the name from others; `None` if it need not.
+    /// Returns until when a release must keep the name unavailable; `None` if it need not.
     pub fn cooldown_until(&self) -> Option<Moment> {
         self.bounds.as_ref()?.cooldown_until
     }
@@ -68,20 +69,20 @@ impl Claim {
         }
     }
 
-    /// The claim keeps the name from nobody when it leaves.
+    /// The release of this claim starts no cooldown.
     pub(crate) fn no_cooldown(&mut self) {
         if let Some(bounds) = &mut self.bounds {
             bounds.cooldown_until = None;
         }
     }
 
-    /// Nobody else may hold for so long from now on, also when the claim leaves sooner: of one that holds together with others,
-    /// once they all do.
+    /// Nobody else may hold for this long from now on, even if the claim is released sooner. For claims that are held
+    /// together, this starts when all of them are.
     pub(crate) fn cool_down_for(&mut self, shortest: Duration, now: Moment) {
         self.bounds.get_or_insert_default().cooldown_until = Some(now.after(shortest));
     }
 
-    /// Until when a grant may be believed in by itself that is good for `trust` from the send of its request.
+    /// The deadline of a grant that is valid for `trust` from the send of its request, on its own.
     pub(super) fn deadline_of_grant(&self, sent: Moment, trust: Duration) -> Moment {
         let deadline = sent.after(trust);
         let Some(bounds) = &self.bounds else {
@@ -92,7 +93,7 @@ impl Claim {
         limits.fold(deadline, Ord::min)
     }
 
-    /// The moment beyond which the deadline never moves.
+    /// The moment that the deadline never passes.
     pub(super) fn limit(&self) -> Option<Moment> {
         let bounds = self.bounds.as_ref()?;
         let longest = bounds.max_hold.zip(self.granted);
@@ -104,7 +105,7 @@ impl Claim {
         self.limit().map_or(deadline, |limit| deadline.min(limit))
     }
 
-    /// Why a deadline that has passed was the last.
+    /// The reason for the loss when the deadline has passed.
     pub(super) fn reason(&self, now: Moment) -> LossReason {
         match self.limit() {
             Some(limit) if now >= limit => LossReason::MaxHold,

@@ -1,11 +1,11 @@
-//! A claim that takes the place of another one, as when a writer becomes a reader, or when a claim of a cohort hands over to the next: one
-//! request that is of both.
+//! A claim that replaces another, as when a writer becomes a reader, or when a claim of a cohort hands over to the
+//! next: one request that belongs to both.
 //!
-//! Of the old claim it is a [`Verb::Convert`], of the new one an acquire. Where the new claim may do less than the old one, the
-//! old one is [ended](Claim::end) before the first byte, for others come in with the conversion. Where it may do more, nobody comes
-//! in as long as either is on the server, so the old one is believed in until an answer or its deadline; it is renewed no
-//! more, for the conversion may have replaced it. Nor is it believed in any longer after a refusal if another request for the
-//! conversion may still be executed.
+//! For the old claim it is a [`Verb::Convert`], for the new one an acquire. If the new mode permits less than the old
+//! one, the old claim is [ended](Claim::end) before the first byte, because others are granted the lock by the
+//! conversion. If it permits more, nobody else is granted the lock while either claim is on the server, so the old
+//! claim stays valid until an answer or its deadline; it is no longer renewed, because the conversion may have
+//! replaced it. After a refusal it also ends if another request for the conversion may still be executed.
 
 use crate::claim::{Claim, Ending, NotNow, Pending, Phase};
 use crate::words::answer::Verb;
@@ -13,7 +13,7 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 
 impl Claim {
-    /// Registers a conversion that is sent next. Validity ends unless it is kept. `now` must lie before its first byte.
+    /// Records a conversion that is sent next. Validity ends unless it is kept. `now` must be before its first byte.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Whether a conversion may be sent: while the claim holds, and again as long as no answer has come to it.
+    /// Whether a conversion may be sent: while the claim holds, and again as long as it has got no answer.
     pub(super) fn may_convert(&self, phase: Phase, now: Moment) -> bool {
         match phase {
             Phase::Held { deadline, .. } => now < deadline,
@@ -40,8 +40,8 @@ impl Claim {
         }
     }
 
-    /// Whether it has just been let go and another claim may take its place: no request that could end it has been sent, none is on its
-    /// way, and it need not keep the name from others.
+    /// Whether it has just ended and another claim may take its place: no request that could have removed it has been
+    /// sent, none is unanswered, and there is no cooldown.
     pub(crate) fn may_hand_over(&self) -> bool {
         let untouched =
             self.pending.is_none() && !self.release_in_doubt && !self.conversion_in_doubt;
@@ -51,18 +51,19 @@ impl Claim {
             && self.cooldown_until().is_none()
     }
 
-    /// Another claim has taken this one's place.
+    /// Records that another claim has taken this one's place.
     pub fn converted(&mut self, request: Request, now: Moment) {
         if self.take_conversion(request) {
             self.present = false;
-            // The script has left a mark against it.
+            // The script has left a tombstone for it.
             self.acquire_in_doubt = false;
             self.end(now);
         }
     }
 
-    /// This claim keeps its place, and may be believed in as before: unless an earlier request was given up. Executed late, when
-    /// whoever stood in its way has left, that one would yet give the place to the new claim, which leaves.
+    /// Records a refusal: this claim keeps its place and stays valid, unless an earlier request for the conversion
+    /// was abandoned. That request may be executed late, when nobody is in the way any more, and would then replace
+    /// this claim by the new one, which is released.
     pub fn conversion_refused(&mut self, request: Request, now: Moment) {
         if self.take_conversion(request) {
             self.converting = false;

@@ -1,4 +1,4 @@
-//! Folding claims that differ in nothing but their pasts, for a search of all states.
+//! Folding claims that differ only in their pasts, for a search of all states.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 
 impl Claim {
-    /// Forgets what makes no difference to what this claim may ask and believe from `now` on, so that a search sees that
-    /// two claims differ in nothing but their pasts. Not for the engine, which tells observers of the past.
+    /// Forgets everything that makes no difference to what this claim may do and assume from `now` on, so that a
+    /// search treats claims that differ only in their pasts as equal. Not for the engine, which reports the past to
+    /// observers.
     #[doc(hidden)]
     pub fn fold(&mut self, now: Moment) {
         let past = Moment::from_elapsed(Duration::ZERO);
@@ -24,7 +25,7 @@ impl Claim {
         }
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
-            // A conversion of it may be sent again.
+            // Its conversion may be sent again.
             Phase::Ended(Ending::Released) if self.converting => {}
             Phase::Ended(ending) => {
                 *ending = Ending::Withdrawn;

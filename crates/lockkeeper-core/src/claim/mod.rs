@@ -1,16 +1,16 @@
-//! The client's half of the protocol: what one claim may ask next, and what may be believed of it.
+//! The client's half of the protocol: what one claim may ask next, and what may be assumed about it.
 //!
-//! Pure: events go in with the present [`Moment`], validity and permission come out. The engine drives it with a real
-//! store; a simulator or an exhaustive search can drive the very same code with a model of one. The laws it keeps:
+//! Pure: events go in with the current [`Moment`], validity and permission come out. The engine drives it with a real
+//! store; a simulator or an exhaustive search can drive the same code with a model of one. It enforces these laws:
 //!
-//! - A claim lives once: after it has ended, nothing but a leave is sent for it.
-//! - One request at a time: until a request is answered or given up, only a leave may follow it. A request given up may
-//!   still be executed later, so it is only ever repeated, and counts as unanswered when the repeat is answered. So a
-//!   lease whose acquire was once given up is renewed by repeating the acquire: its token tells whether a stray copy has
-//!   brought the claim back after the server had lost it.
+//! - A claim lives once: after it has ended, only a release is sent for it.
+//! - One request at a time: until a request is answered or abandoned, only a release may follow it. An abandoned
+//!   request may still be executed later. So it can only be repeated, and counts as unanswered even when the repeat
+//!   is answered. For the same reason a lease with an abandoned acquire is renewed by repeating the acquire: the
+//!   token shows whether a late copy has created the claim again after the server had lost it.
 //! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
-//! - Validity begins with an answer or with the message of a grant, ends before the first byte of a leave is sent, and never
-//!   comes back.
+//! - Validity begins with an answer or with the message of a grant, ends before the first byte of a release is sent,
+//!   and never comes back.
 //! - A missing answer means "unknown", never "no".
 
 mod bounds;
@@ -35,17 +35,17 @@ use crate::words::owner::ClaimId;
 use crate::words::store_error::{Outcome, Request};
 use crate::words::token::FencingToken;
 
-/// One claim, from before its first request until after its leave.
+/// One claim, from before its first request until after its release.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claim {
     id: ClaimId,
-    /// How long after the send of a granting or renewing request the claim may be believed in: ttl − margin.
+    /// How long the claim is valid after the send of a granting or renewing request: ttl − margin.
     trust: Duration,
-    /// How long it holds at most and at least, if anything bounds that.
+    /// The limits on the time of holding, if there are any.
     bounds: Option<Box<Bounds>>,
     /// Another claim is taking this one's place.
     converting: bool,
-    /// A request to that end was given up and may be executed any time later.
+    /// A request for that was abandoned and may still be executed.
     conversion_in_doubt: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
@@ -53,22 +53,22 @@ pub struct Claim {
     pending: Option<Pending>,
     /// The server may hold something for this claim.
     present: bool,
-    /// The name may be inflated, for all that is known.
+    /// The name may be inflated, as far as is known.
     inflated: bool,
-    /// An acquire was given up and may be executed any time later.
+    /// An acquire was abandoned and may still be executed.
     acquire_in_doubt: bool,
-    /// A leave was given up and may have been executed.
+    /// A release was abandoned and may have been executed.
     release_in_doubt: bool,
-    /// Of a kind with a queue, until it is granted.
+    /// For a kind with a queue, until the claim is granted.
     queue: Option<Box<Queue>>,
-    /// Of a claim that an engine keeps.
+    /// For a claim that an engine keeps alive.
     upkeep: Option<Box<Upkeep>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Asking,
-    /// It stands in the queue on the server.
+    /// It waits in the queue on the server.
     Waiting,
     Held {
         token: FencingToken,
@@ -78,7 +78,7 @@ enum Phase {
     Ended(Ending),
 }
 
-/// A request on its way.
+/// An unanswered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Pending {
     request: Request,
@@ -89,7 +89,7 @@ struct Pending {
 }
 
 impl Claim {
-    /// A claim that has asked for nothing yet; `ttl` and `margin` of its lease.
+    /// A claim that has not asked for anything yet; `ttl` and `margin` are those of its lease.
     pub const fn new(id: ClaimId, ttl: Duration, margin: Duration) -> Self {
         Self {
             id,
@@ -109,12 +109,12 @@ impl Claim {
         }
     }
 
-    /// Which claim this is.
+    /// Returns the id of the claim.
     pub const fn id(&self) -> &ClaimId {
         &self.id
     }
 
-    /// The token of the grant; `None` while the claim does not hold.
+    /// Returns the token of the grant; `None` while the claim does not hold.
     pub const fn token(&self) -> Option<FencingToken> {
         match self.phase {
             Phase::Held { token, .. } => Some(token),
@@ -122,7 +122,7 @@ impl Claim {
         }
     }
 
-    /// Until when the claim may be believed in; `None` while it does not hold.
+    /// Returns until when the claim is valid; `None` while it does not hold.
     pub const fn deadline(&self) -> Option<Moment> {
         match self.phase {
             Phase::Held { deadline, .. } => Some(deadline),
@@ -130,17 +130,18 @@ impl Claim {
         }
     }
 
-    /// Whether the name may be inflated: not if the claim was granted at once, and nothing else has been heard since.
+    /// Returns whether the name may be inflated. It is not if the claim was granted at once and nothing else has been
+    /// heard since.
     pub const fn may_be_inflated(&self) -> bool {
         self.inflated
     }
 
-    /// When the granting request was sent; `None` before the grant.
+    /// Returns when the granting request was sent; `None` before the grant.
     pub const fn granted(&self) -> Option<Moment> {
         self.granted
     }
 
-    /// Why the lease was lost; `None` if it was not, as far as the claim has been told.
+    /// Returns why the lease was lost; `None` if it was not, as far as the claim has been told.
     pub const fn loss(&self) -> Option<LossReason> {
         match self.phase {
             Phase::Ended(Ending::Lost(reason)) => Some(reason),
@@ -148,7 +149,7 @@ impl Claim {
         }
     }
 
-    /// What may be believed at `now`. Compares clocks, so it is right even if nothing else ran in time.
+    /// Returns what may be assumed at `now`. It compares clocks, so it is correct even if nothing else ran in time.
     pub fn validity(&self, now: Moment) -> Validity {
         if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Release) {
             return Validity::Valid;
@@ -164,8 +165,8 @@ impl Claim {
         }
     }
 
-    /// The request that keeps the claim where it is: of a waiting one a heartbeat, of a held one a renewal, or the acquire again
-    /// if a copy of it was given up.
+    /// Returns the request that keeps the claim alive: a heartbeat for a waiting claim, a renewal for a held one, or
+    /// the acquire again if a copy of it was abandoned.
     pub const fn renewal(&self) -> Verb {
         if matches!(self.phase, Phase::Waiting) {
             Verb::Heartbeat
@@ -176,16 +177,16 @@ impl Claim {
         }
     }
 
-    /// Whether it holds, and no other claim is taking its place.
+    /// Whether it holds and no other claim is taking its place.
     pub(crate) const fn is_held_alone(&self) -> bool {
         matches!(self.phase, Phase::Held { .. }) && !self.converting && !self.conversion_in_doubt
     }
 
-    /// Registers a request that is sent next. `now` must lie before its first byte.
+    /// Records a request that is sent next. `now` must be before its first byte.
     ///
     /// # Errors
     ///
-    /// [`NotNow`] if the laws forbid it; nothing has changed then and nothing may be sent.
+    /// [`NotNow`] if the laws forbid it: then nothing has changed and nothing may be sent.
     pub fn send(&mut self, verb: Verb, request: Request, now: Moment) -> Result<(), NotNow> {
         match (verb, self.phase, self.pending) {
             (Verb::Release, Phase::Ended(_), None) => {}
@@ -220,8 +221,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Whether a request that the server did not execute (`NOSCRIPT`) may be sent once more under the same number: not
-    /// after the claim has ended, for then a leave may have gone out in between.
+    /// Returns whether a request that the server did not execute (`NOSCRIPT`) may be sent again under the same
+    /// number: not after the claim has ended, because a release may have been sent in between.
     pub fn may_resend(&self, request: Request) -> bool {
         mutant!(ResendAfterLeave)
             || self.pending.is_some_and(|pending| {
@@ -230,7 +231,7 @@ impl Claim {
             })
     }
 
-    /// An answer has come.
+    /// Records an answer.
     pub fn answered(&mut self, request: Request, answer: Answer, now: Moment) -> Verdict {
         let Some(mut pending) = self.pending.take_if(|pending| pending.request == request) else {
             return Verdict::Ignored;
@@ -275,7 +276,7 @@ impl Claim {
             }
             Answer::Waiting { place, .. } => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
-            // Nothing was done for it.
+            // The server did nothing for it.
             Answer::Inflated => {
                 self.present = self.acquire_in_doubt;
                 Verdict::More
@@ -285,7 +286,7 @@ impl Claim {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
             }
-            // Granted unseen, and told to leave before that was known.
+            // It was granted without our knowing, and revoked before we knew.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
@@ -294,7 +295,7 @@ impl Claim {
         }
     }
 
-    /// The claim holds from `now` on, by a request sent at `sent`.
+    /// The claim holds from `now` on, because of a request sent at `sent`.
     fn hold(
         &mut self,
         token: FencingToken,
@@ -338,9 +339,9 @@ impl Claim {
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(again)) if again == token => {
                 self.renewed(pending, token, deadline)
             }
-            // Another token: the server had lost the claim, and a copy of its acquire has brought it back.
+            // The token differs: the server had lost the claim, and a copy of its acquire has created it again.
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(_)) => self.lost(LossReason::Gone),
-            // Executed before the grant that a message has told of.
+            // Executed before the grant that a message has reported.
             (Verb::Heartbeat, Answer::Waiting { place, .. }) => Verdict::Waiting(place),
             (Verb::Heartbeat, Answer::More) => Verdict::More,
             (_, Answer::Revoked) => self.lost(LossReason::Revoked),
@@ -366,7 +367,8 @@ impl Claim {
     }
 
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
-        // Of a leave that was executed unanswered nobody was told whether its wake went out, and a conversion may have been its leave.
+        // If an unanswered release was executed, it is unknown whether its wake was published; and a conversion may
+        // have removed the claim.
         let in_doubt = self.release_in_doubt || self.conversion_in_doubt;
         let sure = !in_doubt;
         let verdict = match answer {
@@ -380,12 +382,12 @@ impl Claim {
             },
             Answer::NotHeld { holds } if in_doubt => Verdict::Released { told: false, holds },
             Answer::NotHeld { .. } | Answer::Gone => Verdict::WasGone,
-            // Nothing was done.
+            // The server did nothing.
             Answer::Inflated => {
                 self.inflated = true;
                 return Verdict::More;
             }
-            // It has left; those behind it are not yet served.
+            // It is released, but the waiters behind it are not yet served.
             Answer::More => {
                 self.release_in_doubt = true;
                 return Verdict::More;
@@ -397,12 +399,12 @@ impl Claim {
         verdict
     }
 
-    /// Tells phases apart: asking, waiting, held, ended.
+    /// A value that differs between phases: asking, waiting, held, ended.
     pub(crate) fn phase(&self) -> impl PartialEq + use<> {
         std::mem::discriminant(&self.phase)
     }
 
-    /// A request has been given up or was refused.
+    /// Records that a request was abandoned or refused.
     pub fn failed(&mut self, request: Request, outcome: Outcome) {
         let Some(pending) = self.pending.take_if(|pending| pending.request == request) else {
             return;
@@ -413,7 +415,7 @@ impl Claim {
             (Verb::Acquire, Outcome::Unknown) => self.acquire_in_doubt = true,
             (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
-            // Maybe since some of its keys are on another node: the next one names the main key alone first.
+            // Some of its keys may be on another node: the next one names the main key alone first.
             (Verb::Renew, Outcome::Refused) => self.inflated = false,
             _ => {}
         }
@@ -421,7 +423,8 @@ impl Claim {
         self.keep_later(pending.sent);
     }
 
-    /// Asked out of turn, the server did not know the claim. Only for a question sent while the claim held.
+    /// Records that the server did not know the claim when it was asked by `verify`. Only for a question sent while
+    /// the claim held.
     pub fn seen_gone(&mut self) {
         if let Phase::Held { .. } = self.phase {
             self.present = self.acquire_in_doubt;
@@ -429,14 +432,15 @@ impl Claim {
         }
     }
 
-    /// Somebody has told the claim to leave: it is believed in no longer, and on the server until it has left.
+    /// Records that somebody has revoked the claim: it is no longer valid, and stays on the server until it is
+    /// released.
     pub fn revoke(&mut self) {
         if let Phase::Held { .. } = self.phase {
             self.lost(LossReason::Revoked);
         }
     }
 
-    /// The deadline may have passed: true if the lease ends with this call.
+    /// Ends the lease if its deadline has passed; returns true if this call ended it.
     pub fn expire(&mut self, now: Moment) -> bool {
         let expired = matches!(self.phase, Phase::Held { deadline, .. } if now >= deadline);
         if expired {
@@ -445,14 +449,14 @@ impl Claim {
         expired
     }
 
-    /// The client closes: a lease that is held is lost to its holder and left to expire, because nobody knows whether
-    /// the work under it has stopped. True if the lease ends with this call.
+    /// Gives up the claim because the client closes. A held lease is lost to its holder and left to expire, because
+    /// the work under it may not have stopped. Returns true if this call ended the lease.
     pub fn give_up(&mut self, now: Moment) -> bool {
         let held = !self.expire(now) && matches!(self.phase, Phase::Held { .. });
         if held {
             self.present = false;
             self.acquire_in_doubt = false;
-            // A repeat on its way that turns out not to have been sent brings neither of them back.
+            // If an unanswered repeat turns out not to have been sent, that brings neither of them back.
             if let Some(pending) = &mut self.pending {
                 pending.present_before = false;
             }
@@ -461,7 +465,8 @@ impl Claim {
         held
     }
 
-    /// The holder lets go, or whoever asked stops asking: belief ends now, a leave may be sent from now on.
+    /// Ends the claim because its holder releases it or its acquisition gives up: validity ends now, and a release
+    /// may be sent from now on.
     pub fn end(&mut self, now: Moment) {
         self.expire(now);
         self.phase = match self.phase {
@@ -471,12 +476,12 @@ impl Claim {
         };
     }
 
-    /// A leave of several claims was refused when it had been executed for some of them.
+    /// A release of several claims was refused after it had been executed for some of them.
     pub(crate) fn may_be_released(&mut self) {
         self.release_in_doubt = true;
     }
 
-    /// What is left to do for a claim that has ended: nothing, or a leave.
+    /// Returns what is left to do for a claim that has ended: nothing, or a release.
     pub fn release_needed(&self) -> ReleaseNeeded {
         let on_its_way = self
             .pending

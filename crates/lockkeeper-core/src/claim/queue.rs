@@ -1,5 +1,6 @@
-//! The part of a claim that is about waiting in a queue: which of its requests a grant by message may name, and when each
-//! was sent. From there the deadline counts, not from the last request that was *sent*: that one may never have arrived.
+//! The part of a claim that is about waiting in a queue: which of its requests a grant by message may name, and when
+//! each was sent. The deadline counts from the send of the named request, not from the last request *sent*, which may
+//! never have arrived.
 
 use std::time::Duration;
 
@@ -9,24 +10,24 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 use crate::words::token::FencingToken;
 
-/// How many requests are remembered. Between two answers there are few; a message that names an older one changes nothing,
-/// and the next heartbeat finds the grant.
+/// How many requests are remembered. There are few between two answers; a message that names an older one changes
+/// nothing, and the next heartbeat finds the grant.
 const REMEMBERED: usize = 16;
 
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
-    /// How long after the send of the named request a grant may be believed in: the waiter's ttl less a margin.
+    /// How long a grant is valid after the send of the named request: the waiter ttl less a margin.
     pub(super) trust: Duration,
-    /// With less than this left, a grant by message is believed in only after an answer.
+    /// If less than this is left, a grant by message counts only after an answer.
     pub(super) least: Duration,
-    /// When the last request was sent that has been answered.
+    /// When the last answered request was sent.
     pub(super) heard: Option<Moment>,
-    /// Requests that the server may have noted as the last one, the oldest first.
+    /// Requests that the server may have recorded as the last one, oldest first.
     sent: Vec<(Request, Moment)>,
     /// A grant whose message came before the answer that says that the claim waits.
     early: Option<(FencingToken, Request)>,
-    /// Something has happened that no heartbeat sent so far can tell of.
+    /// Something has happened that no heartbeat sent so far can report.
     pub(super) doubtful: bool,
 }
 
@@ -42,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// An acquire or a heartbeat goes out.
+    /// An acquire or a heartbeat is sent.
     pub(super) fn sent(&mut self, request: Request, now: Moment) {
         if self.sent.len() == REMEMBERED {
             self.sent.remove(0);
@@ -51,8 +52,8 @@ impl Queue {
         self.doubtful = false;
     }
 
-    /// The claim waits, as of `request`: what was sent before is named no more, but by a copy that comes late, and then
-    /// the next heartbeat tells. Gives the grant that was told too early, if there was one.
+    /// The claim waits, as answered to `request`. A message can no longer name an earlier request, except a late
+    /// copy, which the next heartbeat resolves. Returns a grant that was reported too early, if there was one.
     pub(super) fn answered(
         &mut self,
         request: Request,
@@ -63,13 +64,13 @@ impl Queue {
         self.early.take()
     }
 
-    /// A grant was told before it is known that the claim waits.
+    /// A grant was reported before it is known that the claim waits.
     pub(super) const fn overtaken_by(&mut self, token: FencingToken, request: Request) {
         self.early = Some((token, request));
     }
 
-    /// Forgets what makes no difference from `now` on: requests from whose send no grant would be believed in any more, and
-    /// what only the engine minds.
+    /// Forgets what makes no difference from `now` on: requests whose grant would no longer be valid, and what only
+    /// the engine needs.
     pub(super) fn fold(&mut self, now: Moment, max_hold: Option<Duration>) {
         let trust = max_hold.map_or(self.trust, |longest| longest.min(self.trust));
         let (trusted, least) = (self.trust, self.least);
@@ -83,12 +84,12 @@ impl Queue {
         self.doubtful = false;
     }
 
-    /// When the last request was sent, whatever became of it.
+    /// When the last request was sent, whatever its outcome.
     pub(super) fn last_sent(&self) -> Option<Moment> {
         self.sent.last().map(|(_, moment)| *moment)
     }
 
-    /// When `request` was sent; `None` if it is none of those that count.
+    /// When `request` was sent; `None` if it is not remembered.
     pub(super) fn when_sent(&self, request: Request) -> Option<Moment> {
         let found = self.sent.iter().find(|(other, _)| *other == request);
         found.map(|(_, moment)| *moment)
@@ -96,17 +97,18 @@ impl Queue {
 }
 
 impl Claim {
-    /// Lets the claim wait in a queue: a grant by message may be believed in for `trust`, which is the waiter's ttl less a
-    /// margin, counted from the send of the request that the message names; with less than `least` left of it an answer is
-    /// waited for.
+    /// Lets the claim wait in a queue. A grant by message is valid for `trust`, the waiter ttl less a margin, counted
+    /// from the send of the request that the message names. If less than `least` of that is left, the grant needs an
+    /// answer.
     #[must_use]
     pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
         self.queue = Some(Box::new(Queue::new(trust, least)));
         self
     }
 
-    /// A message says that the claim was granted with `token`, and that `request` was the last of it that the server had
-    /// executed. One that is repeated changes nothing, one that is late or names an unknown request is only a hint.
+    /// Records a message that the claim was granted with `token`, and that `request` was the last of its requests
+    /// that the server had executed. A repeated message changes nothing; one that is late or names an unknown request
+    /// is only a hint.
     pub fn granted_by_message(
         &mut self,
         token: FencingToken,
@@ -117,7 +119,7 @@ impl Claim {
             return Verdict::Ignored;
         };
         if self.phase == Phase::Asking {
-            // It overtook the answer that says that the claim waits.
+            // It arrived before the answer that says that the claim waits.
             if !mutant!(EarlyGrantLost) {
                 queue.overtaken_by(token, request);
             }
@@ -126,7 +128,7 @@ impl Claim {
         if self.phase != Phase::Waiting {
             return Verdict::Ignored;
         }
-        // A late copy of a request that is no longer remembered: a heartbeat shows whether it is true.
+        // A late copy about a request that is no longer remembered: a heartbeat will show whether it is true.
         let Some(sent) = queue.when_sent(request) else {
             return Verdict::Recheck;
         };
@@ -143,7 +145,7 @@ impl Claim {
         self.hold(token, sent, deadline, now)
     }
 
-    /// The claim stands in the queue, as of a request that was answered.
+    /// The claim waits in the queue, as an answer says.
     pub(super) fn placed(&mut self, pending: Pending, place: u64, now: Moment) -> Verdict {
         let Some(queue) = &mut self.queue else {
             return Verdict::Unexpected;
@@ -155,13 +157,13 @@ impl Claim {
                 self.upkeep_granted_in_time();
                 return verdict;
             }
-            // What was told may be true, and only another answer can show it.
+            // The message may be true, and only another answer can show that.
             self.doubt_place();
         }
         Verdict::Waiting(place)
     }
 
-    /// The server has more to do before it can tell. A heartbeat was noted all the same.
+    /// The server has more to do before it can answer. It has recorded the heartbeat all the same.
     pub(super) fn must_ask_again(&mut self, pending: Pending) -> Verdict {
         if let (Verb::Heartbeat, Some(queue)) = (pending.verb, &mut self.queue) {
             queue.answered(pending.request, pending.sent);
@@ -169,7 +171,8 @@ impl Claim {
         Verdict::More
     }
 
-    /// Something has happened that only a heartbeat sent from now on can tell of: an answer that is on its way does not.
+    /// Something has happened that only a heartbeat sent from now on can report; an answer that is still outstanding
+    /// cannot.
     pub(crate) fn doubt_place(&mut self) {
         let lost = self.pending.is_some() && mutant!(HintBehindHeartbeatLost);
         if let Some(queue) = self.queue.as_mut().filter(|_| !lost) {
@@ -177,7 +180,7 @@ impl Claim {
         }
     }
 
-    /// When the last request of a waiting claim was sent that has been answered; `None` before it waits.
+    /// Returns when the last answered request of a waiting claim was sent; `None` before it waits.
     pub fn heard(&self) -> Option<Moment> {
         self.queue.as_ref().and_then(|queue| queue.heard)
     }

@@ -1,4 +1,4 @@
-//! What can be said of a claim.
+//! The states of a claim, and the outcomes of its requests.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::words::token::FencingToken;
 pub enum Ending {
     /// It never held.
     Withdrawn,
-    /// It held until its holder let it go.
+    /// It held until its holder released it.
     Released,
     /// It held, and was lost.
     Lost(LossReason),
 }
 
-/// What may be believed of a claim at a moment.
+/// What may be assumed about a claim at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Validity {
-    /// It does not hold, and may yet.
+    /// It does not hold yet.
     NotYet,
     /// It holds.
     Valid,
-    /// It holds, and the last renewal was not answered.
+    /// It holds, but the last renewal was not answered.
     Uncertain,
-    /// It does not hold and never will.
+    /// It does not hold, and never will again.
     Ended(Ending),
 }
 
 impl Validity {
-    /// Whether the holder may assume that it holds.
+    /// Returns whether the holder may assume that it holds.
     pub const fn holds(self) -> bool {
         matches!(self, Self::Valid | Self::Uncertain)
     }
@@ -43,9 +43,9 @@ impl Validity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotNow {
-    /// Another request of the claim is on its way.
+    /// Another request of the claim is unanswered.
     Unanswered,
-    /// The claim has not come so far, or is past it.
+    /// The claim is not in the state for it.
     OutOfOrder,
 }
 
@@ -55,63 +55,64 @@ pub enum NotNow {
 pub enum Verdict {
     /// The claim holds now.
     Granted(FencingToken),
-    /// The claim was granted too long ago to be believed, or had already left: it has ended, a new one is needed.
+    /// The claim was granted too long ago to be valid, or had already been released: it has ended, and a new claim is
+    /// needed.
     Stale,
-    /// Another claim holds, for as long as this unless it renews.
+    /// Another claim holds, for this long unless it is renewed.
     Busy(Option<Duration>),
-    /// The server takes no part for so long.
+    /// The server is quarantined for this long.
     Quarantined(Duration),
-    /// Nothing keeps the claim out but that it is to hold together with others.
+    /// Only the claims that it is to hold together with keep it out.
     Free,
-    /// The claim waits in the queue, at this place counted from one.
+    /// The claim waits in the queue, at this place counted from 1.
     Waiting(u64),
-    /// The server has more to do before it can tell: the same is to be asked again at once.
+    /// The server has more to do before it can answer: send the same request again at once.
     More,
     /// The queue is full, at this length.
     QueueFull(u64),
-    /// The claim would wait for another one of its own owner, which has to be released first.
+    /// The claim would wait for another claim of its own owner, which must be released first.
     WouldDeadlock,
-    /// It asks for more than there is at all: so much.
+    /// It asks for more permits than this limit.
     OverLimit(u32),
     /// There is nothing to hold: the work of the name is done, or has failed.
     Stored,
-    /// A message says that the claim was granted, so long ago that only an answer can be believed: a heartbeat is to be sent now.
+    /// A message says that the claim was granted, but so long ago that only an answer counts: send a heartbeat now.
     Recheck,
     /// The lease was renewed.
     Renewed,
     /// The lease has been lost.
     Lost(LossReason),
-    /// The claim is off the server, and was there until now or until an earlier leave of its own.
+    /// The claim is not on the server any more; it was there until now, or until an earlier release of its own.
     Released {
-        /// Whether the server let the wake out.
+        /// Whether the server published the wake.
         told: bool,
         /// How many claims its owner still holds, as far as an answer has said.
         holds: u64,
     },
-    /// The claim is off the server, and the name kept from others.
+    /// The claim is not on the server any more, and the name is in its cooldown.
     Cooldown {
-        /// Whether the server let the word of it out.
+        /// Whether the server published the message of it.
         told: bool,
         /// The rest of the cooldown.
         left: Duration,
     },
-    /// The claim was no longer on the server when it left.
+    /// The claim was no longer on the server when it was released.
     WasGone,
     /// The name holds data of another kind.
     WrongKind,
-    /// No answer that this request can have.
+    /// This request cannot have such an answer.
     Unexpected,
-    /// The answer to a request that had been given up: it changes nothing.
+    /// The answer to a request that had been abandoned: it changes nothing.
     Ignored,
 }
 
 impl Verdict {
-    /// What an answer to an acquire says that leaves nothing of it on the server.
+    /// The verdict of an answer to an acquire that leaves nothing of the claim on the server.
     pub(super) const fn of_refusal(answer: Answer) -> Option<Self> {
         Some(match answer {
             Answer::Busy(left) => Self::Busy(left),
             Answer::Quarantined(left) => Self::Quarantined(left),
-            // Not kept out itself, and not let in alone.
+            // Its own name is free, but it is not granted alone.
             Answer::Free => Self::Free,
             Answer::QueueFull(length) => Self::QueueFull(length),
             Answer::WouldDeadlock => Self::WouldDeadlock,
@@ -123,14 +124,14 @@ impl Verdict {
     }
 }
 
-/// The leave that a claim needs.
+/// The release that a claim needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseNeeded {
-    /// The server holds nothing for it and never will.
+    /// None: the server holds nothing for it and never will.
     None,
-    /// Every acquire has been answered.
+    /// A plain one: every acquire has been answered.
     Plain,
-    /// An acquire may be executed after the leave, and must then create nothing.
+    /// One with a tombstone: an acquire may be executed after the release, and must then create nothing.
     WithTombstone,
 }

@@ -21,7 +21,7 @@ fn claim() -> Claim {
     )
 }
 
-/// A claim that may wait in a queue, with a heartbeat every 300 ms then.
+/// A claim that may wait in a queue, with a heartbeat every 300 ms while it waits.
 fn waiter() -> Claim {
     let heartbeats = Pace {
         steady: Duration::from_millis(300),
@@ -117,7 +117,7 @@ fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
     );
 }
 
-/// Told by a copy of the first acquire, which had been given up, before the answer of the second.
+/// From a copy of the first acquire, which had been abandoned, before the answer to the second.
 #[test]
 fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again() {
     let mut claim = waiter();
@@ -454,8 +454,8 @@ fn a_refused_conversion_is_believed_unless_another_request_for_it_may_still_be_e
 }
 
 proptest! {
-    /// Whatever happens: belief lies within ttl − margin of a send, never returns once ended, and an acquire is never
-    /// sent for an ended claim.
+    /// Whatever happens: validity never exceeds ttl − margin from a send, never returns once ended, and an acquire is
+    /// never sent for an ended claim.
     #[test]
     fn belief_obeys_the_laws_under_any_events(steps in prop::collection::vec((any_step(), 0..400u64), 1..40)) {
         let mut claim = claim();

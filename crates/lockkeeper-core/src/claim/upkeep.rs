@@ -1,10 +1,10 @@
-//! What is to be done for a claim, and when: its [`Agenda`] is derived from its state and changes by the same transitions, so the
-//! [`schedule`](crate::schedule) has nothing to decide: it only keeps the claims in order of that.
+//! What must be done for a claim, and when. Its [`Agenda`] is derived from its state and changes in the same
+//! transitions, so the [`schedule`](crate::schedule) decides nothing: it only keeps the claims in order.
 //!
-//! A grant that a message brings, the answer to a heartbeat, or the claim before it in its cohort, is nobody's until its acquisition has [taken](Claim::take) it.
-//! Until then it is not renewed, for the acquisition may never be polled again, and when the time for that is over it is given
-//! up. What is said of a claim before its holder has been told of the grant counts from then on: messages and answers come by
-//! different connections.
+//! A grant that comes by message, with the answer to a heartbeat, or from the previous claim of its cohort, belongs
+//! to nobody until its acquisition has [taken](Claim::take) it. Until then it is not renewed, because the acquisition
+//! may never be polled again; after a time limit it is given up. A notice about a claim that arrives before its
+//! holder has been told of the grant is applied after that: messages and answers come over different connections.
 
 use std::time::Duration;
 
@@ -15,63 +15,64 @@ use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
-/// How long after the end of a holder's lease the first in the queue asks: the server counts whole milliseconds.
+/// How long after the end of a holder's lease the first waiter in the queue asks: the server counts whole
+/// milliseconds.
 const AT_THE_END: Duration = Duration::from_millis(1);
 
-/// What came of a moment at which a claim's time may have been over, or at which its client closes.
+/// What happened when a claim's time may have been over, or when its client closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// Nothing has changed, or whoever asked for the claim will release it.
+    /// Nothing has changed, or its acquisition will release it.
     Nothing,
-    /// The lease of a holder is lost.
+    /// A holder's lease is lost.
     Lost,
-    /// It was nobody's and has ended; nobody else may ever release it.
+    /// Nobody had taken it, and it has ended; nothing else will release it.
     Abandoned,
 }
 
 /// Who has the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Grantee {
-    /// Nobody yet. `until` is when it is given up, of one that was not granted by an answer to its acquisition itself.
+    /// Nobody yet. `until` is when it is given up, if it did not come with the answer to its acquire.
     Nobody { until: Option<Moment> },
     /// The acquisition.
     Acquisition,
-    /// The holder has been told, and may not begin before replicas have it.
+    /// The holder has been told, but may not begin before replicas have it.
     Unconfirmed,
     /// The holder.
     Holder,
 }
 
-/// What the agenda is derived from, beside the phase.
+/// What the agenda is derived from, besides the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Upkeep {
-    /// `None` for a fixed lease, which only runs out.
+    /// `None` for a fixed lease, which only expires.
     pace: Option<Pace>,
     heartbeats: Pace,
-    /// How long a grant may be nobody's.
+    /// How long a grant may remain untaken.
     untaken: Duration,
     /// When the acquisition stops waiting.
     wait_until: Option<Moment>,
-    /// It stands in line in its cohort: the claim before it may bring it a grant.
+    /// It stands in the local queue of its cohort: the previous claim may bring it a grant.
     in_line: bool,
     grantee: Grantee,
-    /// When the next request is due that keeps it.
+    /// When the next request that keeps it alive is due.
     next: Option<Moment>,
-    /// That one has been put into a batch and is about to be sent.
+    /// That request is in a batch and about to be sent.
     picked: bool,
-    /// Granted by a message, and so for less than a whole lease, and not renewed yet.
+    /// It was granted by message, and so for less than a whole lease, and has not been renewed yet.
     short: bool,
-    /// What was said of it before the holder was told.
+    /// A notice that arrived before the holder was told of the grant.
     notice: Option<Notice>,
-    /// Something may have been said of it that this client did not hear.
+    /// This client may have missed a notice about it.
     unheard: bool,
-    /// A release of it has been posted.
+    /// Its release has been posted.
     posted: bool,
 }
 
 impl Claim {
-    /// Lets the claim be kept: renewed at this pace while it is used, by heartbeats while it waits, until `wait_until`; a grant that
-    /// nobody takes for so long is given up.
+    /// Lets the claim be kept alive: by renewals at this pace while it is used, and by heartbeats while it waits,
+    /// until `wait_until`. A grant that nobody takes within `untaken` is given up.
     #[must_use]
     pub(crate) fn with_upkeep(
         mut self,
@@ -97,7 +98,7 @@ impl Claim {
         self
     }
 
-    /// What is to be done for it, and when.
+    /// What must be done for it, and when.
     pub(crate) fn agenda(&self) -> Agenda {
         let Some(upkeep) = &self.upkeep else {
             return Agenda::default();
@@ -136,7 +137,7 @@ impl Claim {
         matches!(grantee, Some(Grantee::Unconfirmed | Grantee::Holder))
     }
 
-    /// It stands in line in its cohort, or does so no longer.
+    /// It joins the local queue of its cohort, or leaves it.
     pub(crate) fn stand_in_line(&mut self, stands: bool) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.in_line = stands;
@@ -148,7 +149,7 @@ impl Claim {
         matches!(self.phase, Phase::Asking | Phase::Waiting)
     }
 
-    /// The acquisition takes the grant, if it may be believed in at `now`; its token.
+    /// The acquisition takes the grant, if it is valid at `now`; returns its token.
     pub(crate) fn take(&mut self, now: Moment) -> Option<FencingToken> {
         let token = self.token().filter(|_| self.validity(now).holds())?;
         if let Some(upkeep) = &mut self.upkeep
@@ -159,10 +160,10 @@ impl Claim {
         Some(token)
     }
 
-    /// The holder has been told of the grant: from now on it is renewed, and what was said of it counts.
+    /// The holder has been told of the grant: from now on it is renewed, and notices apply.
     ///
-    /// The time to the first renewal counts from the send of the request that was answered; for a claim that has waited, from
-    /// now on, for that was long ago.
+    /// The time to the first renewal counts from the send of the answered request; for a claim that has waited it
+    /// counts from now, because that request was sent long ago.
     pub(crate) fn begin_use(&mut self, now: Moment) {
         let Some(upkeep) = &mut self.upkeep else {
             return;
@@ -184,7 +185,8 @@ impl Claim {
         }
     }
 
-    /// Whether the holder may begin: one that may not yet is not renewed, and not left to expire when the client closes.
+    /// Sets whether the holder may begin. While it may not, the claim is not renewed, and is not left to expire when
+    /// the client closes.
     pub(crate) fn set_confirmed(&mut self, confirmed: bool) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.grantee = match confirmed {
@@ -194,7 +196,7 @@ impl Claim {
         }
     }
 
-    /// A message says this of the claim. It may have overtaken the answer of the grant.
+    /// A message reports this about the claim. It may have arrived before the answer with the grant.
     pub(crate) fn notice(&mut self, notice: Notice) {
         if self.is_told() {
             match notice {
@@ -206,14 +208,15 @@ impl Claim {
         }
     }
 
-    /// The client begins only now to hear what is said of the claim, or has not heard all: the server is to be asked.
+    /// The client starts only now to receive notices about the claim, or may have missed one: the server must be
+    /// asked.
     pub(crate) fn may_have_missed_notices(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.unheard = true;
         }
     }
 
-    /// Whether the server is to be asked now if the claim holds. True once.
+    /// Whether the server must be asked now whether the claim holds. True once.
     pub(crate) fn take_question(&mut self) -> bool {
         let verify = self.agenda().verify;
         if let Some(upkeep) = self.upkeep.as_mut().filter(|_| verify) {
@@ -222,13 +225,13 @@ impl Claim {
         verify
     }
 
-    /// Lets the request that keeps the claim go out now, or a heartbeat as soon as that one is answered which is on its way.
+    /// Sends the request that keeps the claim alive now, or a heartbeat as soon as the outstanding one is answered.
     pub(crate) fn hurry(&mut self, now: Moment) {
         self.doubt_place();
         self.keep_now(now);
     }
 
-    /// Lets the request that keeps the claim go out now, unless one is on its way.
+    /// Sends the request that keeps the claim alive now, unless one is unanswered.
     pub(crate) fn keep_now(&mut self, now: Moment) {
         if self.agenda().due.is_some()
             && let Some(upkeep) = &mut self.upkeep
@@ -237,8 +240,8 @@ impl Claim {
         }
     }
 
-    /// Takes the request that is due at `now`, or soon after, out of the agenda: whoever asks is about to send it.
-    /// With when it was due.
+    /// Takes the request that is due out of the agenda, together with when it was due: the caller is about to send
+    /// it.
     pub(crate) fn pick(&mut self) -> Option<(Verb, Moment)> {
         let due = self.agenda().due?;
         if let Some(upkeep) = &mut self.upkeep {
@@ -247,21 +250,21 @@ impl Claim {
         Some((self.renewal(), due))
     }
 
-    /// What was picked could not be sent, as is seen at `now`.
+    /// A picked request could not be sent, as noticed at `now`.
     pub(crate) fn unsent(&mut self, now: Moment) {
         if self.upkeep.as_ref().is_some_and(|upkeep| upkeep.picked) {
             self.keep_later(now);
         }
     }
 
-    /// The claim is not renewed any more.
+    /// The claim is no longer renewed.
     pub(crate) fn let_run_out(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.pace = None;
         }
     }
 
-    /// The time of the claim may be over: that of its lease, of its wait, or that for taking it.
+    /// The time of the claim may be over: that of its lease, of its wait, or for taking the grant.
     pub(crate) fn run_out(&mut self, now: Moment) -> Passed {
         if self.agenda().deadline.is_none_or(|it| it > now) {
             return Passed::Nothing;
@@ -275,8 +278,8 @@ impl Claim {
         }
     }
 
-    /// The client closes. A grant that the holder may not begin with yet is not left to expire: no work is done under it, and
-    /// whoever asked for it releases it.
+    /// The client closes. A grant with which the holder may not begin yet is not left to expire: no work runs under
+    /// it, and its acquisition releases it.
     pub(crate) fn close(&mut self, now: Moment) -> Passed {
         let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
         if self.abandon(now) {
@@ -288,7 +291,7 @@ impl Claim {
         }
     }
 
-    /// Ends a claim that waits or whose grant nobody has taken, if it is not its acquisition itself that will. Nobody has worked
+    /// Ends a claim that waits or whose grant nobody has taken, unless its acquisition will do that. No work has run
     /// under it, so there is no cooldown.
     fn abandon(&mut self, now: Moment) -> bool {
         let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
@@ -305,21 +308,21 @@ impl Claim {
         abandoned
     }
 
-    /// Whether a release of the claim is to be posted. True once: then it is posted.
+    /// Whether a release of the claim must be posted. True once; then it counts as posted.
     pub(crate) fn take_release(&mut self) -> bool {
         let needed = self.release_needed() != ReleaseNeeded::None;
         let posted = self.upkeep.as_mut().map(|upkeep| &mut upkeep.posted);
         needed && posted.is_none_or(|posted| !std::mem::replace(posted, true))
     }
 
-    /// A request goes out.
+    /// A request is sent.
     pub(super) fn upkeep_sent(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.picked = false;
         }
     }
 
-    /// The claim is granted at `now`; whether it has waited for that.
+    /// The claim is granted at `now`; `waited`: it has waited for that.
     pub(super) fn upkeep_granted(&mut self, deadline: Moment, waited: bool, now: Moment) {
         if let Some(upkeep) = &mut self.upkeep {
             let brought = waited || upkeep.in_line;
@@ -329,14 +332,15 @@ impl Claim {
         }
     }
 
-    /// The grant was told with the answer to the acquire: whoever asked for it is here.
+    /// The grant came with the answer to the acquire: the acquisition is there to take it.
     pub(super) fn upkeep_granted_in_time(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.grantee = Grantee::Nobody { until: None };
         }
     }
 
-    /// A request sent at `sent` has been answered so; `end` is when the lease ends that the first in the queue waits for.
+    /// A request sent at `sent` got this answer; `end` is the end of the lease that the first waiter in the queue
+    /// waits for.
     pub(super) fn upkeep_answered(
         &mut self,
         sent: Moment,
@@ -354,14 +358,14 @@ impl Claim {
                 upkeep.next = upkeep.pace.map(|pace| sent.after(pace.steady));
             }
             (Verdict::Waiting(_), Phase::Waiting) => {
-                // A lease that ends tells nobody: the first in the queue asks then.
+                // A lease that expires sends no message: the first waiter in the queue asks then.
                 let end = end.map(|end| end.after(AT_THE_END));
                 let steady = sent.after(upkeep.heartbeats.steady);
                 let next = end.map_or(steady, |end| end.min(steady));
                 upkeep.next = Some(if doubtful { now } else { next });
             }
             (Verdict::More, Phase::Waiting) => upkeep.next = Some(now),
-            // A message has told of the grant meanwhile.
+            // A message has reported the grant meanwhile.
             (Verdict::Waiting(_) | Verdict::More | Verdict::Granted(_), _) => {}
             _ => self.keep_later(sent),
         }

@@ -1,4 +1,4 @@
-//! One channel: its line of waiters, its subscription, and when it needs to be looked after. Pure, like its registry.
+//! One channel: its local queue, its subscription, and when it needs attention. Pure, like its registry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,40 +11,41 @@ use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it once,
-/// short enough that a name used once leaves nothing behind.
+/// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it
+/// once, short enough that a name used once leaves nothing behind.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// How long a poller trusts silence at least. Every known way to lose a message is noticed otherwise; this is for the unknown.
+/// How long a poller waits without a message at least before it polls. Every known way to lose a message is noticed
+/// otherwise; this is for the unknown ones.
 pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
 
-/// How far the looks of all pollers of a client are apart on average, at least: whoever waits for very many names looks at each
-/// of them less often instead of at the server without end.
+/// The shortest average time between polls of a client: a client that waits for very many names polls each of them
+/// less often, instead of polling the server without end.
 pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
 
-/// How long after a failed subscription it is tried again, unless the store reports a new connection before.
+/// How soon a failed subscription is tried again, unless the store reports a new connection before.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// The same if the server refused it and nobody waits for it: it will go on refusing until somebody changes its rules.
+/// The same if the server refused it and nobody waits for it: it will refuse until somebody changes its rules.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a poller may leave its turn untaken: its task may be blocked, or its future kept and not polled.
+/// How long a poller may leave its turn unused: its task may be blocked, or its future kept and not polled.
 const TURN: Duration = Duration::from_secs(1);
 
-/// How long a poller's look may take before another one looks beside it.
+/// How long a poll may take before another waiter polls as well.
 const LONGEST_LOOK: Duration = SAFETY_POLL;
 
-/// One waiting acquisition, numbered in the order of arrival.
+/// One waiting acquisition, numbered in order of arrival.
 pub(crate) type WaiterId = u64;
 
-/// What the engine has to do.
+/// What the engine must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Subscribe to a channel and report.
+    /// Subscribe to a channel and report the outcome.
     Subscribe(String),
-    /// Unsubscribe from a channel and report.
+    /// Unsubscribe from a channel and report the outcome.
     Unsubscribe(String),
-    /// Let a waiter ask for its [`Turn`] again.
+    /// Wake a waiter, which then asks for its [`Turn`] again.
     Wake(WaiterId),
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum Step {
 pub(crate) enum Turn {
     /// Ask the server now.
     Look,
-    /// Nothing before this moment unless woken; `None`: nothing until woken.
+    /// Wait until this moment unless woken; `None`: until woken.
     Wait(Option<Moment>),
     /// Give up: waiting is not possible, for this reason.
     GiveUp(StoreError),
@@ -74,29 +75,29 @@ pub(super) enum Subscription {
 #[derive(Debug)]
 pub(super) struct Channel<R> {
     pub(super) reader: R,
-    /// How long its poller trusts silence, as things stand.
+    /// How long its poller waits without a message, at present.
     pub(super) poll: Duration,
     pub(super) line: Line,
-    /// How many want the messages without ever looking.
+    /// How many receive the messages without ever polling.
     pub(super) listeners: usize,
     pub(super) subscription: Subscription,
-    /// Since when something may have changed that no look has seen.
+    /// Since when something may have changed that no poll has seen.
     pub(super) unseen: Option<Moment>,
-    /// Who is asking the server, and since when.
+    /// Who is polling, and since when.
     pub(super) looking: Option<(WaiterId, Moment)>,
-    /// Who had come last when that began: what it is answered is true for those.
+    /// The last waiter that had arrived when that poll began: its answer is valid for those up to it.
     pub(super) last_looked_for: WaiterId,
-    /// When the poller looks even if nobody speaks.
+    /// When the poller polls even without a message.
     pub(super) look_at: Moment,
-    /// The server was out of reach for so long, and everybody up to this waiter whose patience is not longer gives up.
+    /// The server was unreachable for this long: all waiters up to this one whose patience is not longer give up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
-    /// What locks of this kind were waited for is done, and everybody up to this waiter is told.
+    /// The work that locks of this kind were waiting for is done: all waiters up to this one are told.
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
-    /// Who may look past the line because their owner holds now.
+    /// Waiters that may poll outside the queue because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
-    /// While the line is empty: when the subscription goes.
+    /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
-    /// When [`Registry::tick`] comes by.
+    /// When [`Registry::tick`] handles it next.
     pub(super) timer: Option<Moment>,
 }
 
@@ -149,26 +150,27 @@ impl<R> Channel<R> {
         Turn::Look
     }
 
-    /// A claim of `owner` holds: whoever waits for the same owner may come in beside it.
+    /// A claim of `owner` holds: waiters with the same owner may be granted the lock beside it.
     pub(super) fn let_in(&mut self, owner: Owner) -> Vec<Step> {
         let same: Vec<WaiterId> = self.line.of(owner).collect();
         self.beside.extend(&same);
         same.into_iter().map(Step::Wake).collect()
     }
 
-    /// The waiter looks no more; whether it did.
+    /// The waiter no longer polls; returns whether it did.
     pub(super) fn answered(&mut self, waiter: WaiterId) -> bool {
         self.looking
             .take_if(|(looking, _)| *looking == waiter)
             .is_some()
     }
 
-    /// Whether nobody waits and nobody listens.
+    /// Whether nobody waits or listens.
     pub(super) fn deserted(&self) -> bool {
         self.line.is_empty() && self.listeners == 0
     }
 
-    /// Subscribes if somebody waits or listens and nothing is under way; an unsubscription under way is waited for.
+    /// Subscribes if somebody waits or listens and nothing is in progress; an unsubscription in progress is waited
+    /// for.
     pub(super) fn open(&mut self, name: &str) -> Vec<Step> {
         let idle = matches!(
             self.subscription,
@@ -194,7 +196,7 @@ impl<R> Channel<R> {
         self.look_at = free.map_or(safety, |free| free.min(safety));
     }
 
-    /// When [`tick`](Self::tick) is needed; `None` if only something else can change anything.
+    /// When [`tick`](Self::tick) is needed; `None` if only another event can change anything.
     pub(super) fn due(&self) -> Option<Moment> {
         if self.deserted() {
             let closing = matches!(
@@ -212,7 +214,7 @@ impl<R> Channel<R> {
         }
     }
 
-    /// From when on the poller has had its turn for too long.
+    /// From when on the poller has left its turn unused for too long.
     fn overdue(&self) -> Moment {
         match (self.looking, self.unseen) {
             (Some((_, since)), _) => since.after(LONGEST_LOOK),

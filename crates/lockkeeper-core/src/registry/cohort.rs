@@ -1,11 +1,13 @@
-//! The cohorts of a client: of its claims for one name that come while another one of them asks, waits or holds, each stands in line
-//! here, and whoever lets go hands the name over to the first. Pure, like the registry.
+//! The cohorts of a client. When a claim for a name arrives while another claim of the client asks, waits or holds,
+//! it stands in a local queue here, and the claim that is released hands the name over to the first. Pure, like the
+//! registry.
 //!
-//! A line only saves requests: whoever has stood in it for too long, or finds nobody before it, leaves it and asks the server. So a
-//! line in which somebody is never polled delays those behind it, and stops nobody.
+//! The local queue only saves requests: a claim that has stood in it for too long, or has nobody before it, leaves it
+//! and asks the server. So if one claim in the queue is never polled, that delays those behind it but does not stop
+//! them.
 //!
-//! After D. Dice, V. Marathe and N. Shavit, *Lock Cohorting*, PPoPP 2012: a lock stays with the waiters of one node for a bounded
-//! number of times.
+//! After D. Dice, V. Marathe and N. Shavit, *Lock Cohorting*, PPoPP 2012: a lock stays with the waiters of one node a
+//! limited number of times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +15,14 @@ use std::time::Duration;
 use crate::words::agenda::Number;
 use crate::words::moment::Moment;
 
-/// How many times in a row a name is handed over within its cohort at most. Then it goes to the claims of other clients, if any
-/// wait.
+/// How many times in a row a name is handed over within its cohort at most. After that it goes to claims of other
+/// clients, if any wait.
 const HANDOVERS: u32 = 32;
 
-/// For how long it is handed over so, from the first time on.
+/// For how long it is handed over at most, counted from the first time.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// The cohorts of a client, by the main keys of their names, with a `T` for each claim that stands in line.
+/// The cohorts of a client, by the main keys of their names, with a `T` for each claim in a local queue.
 #[derive(Debug)]
 pub(crate) struct Cohorts<T> {
     names: BTreeMap<Box<str>, Cohort<T>>,
@@ -30,9 +32,9 @@ pub(crate) struct Cohorts<T> {
 struct Cohort<T> {
     /// How many of its claims the server may know.
     active: usize,
-    /// Those that stand in line, in the order of their arrival.
+    /// The claims in the local queue, in order of arrival.
     line: BTreeMap<Number, T>,
-    /// A claim has let go and hands over to this one.
+    /// A claim has ended and hands over to this one.
     handover: Option<Handover<T>>,
     /// How many times in a row it has been handed over, and since when.
     handovers: u32,
@@ -44,9 +46,9 @@ struct Handover<T> {
     from: Number,
     to: Number,
     claim: T,
-    /// It is under way, and the next one waits for what comes of it.
+    /// It is in progress, and the next claim waits for its outcome.
     begun: bool,
-    /// The next one has given up meanwhile.
+    /// The next claim has given up meanwhile.
     deserted: bool,
 }
 
@@ -70,12 +72,12 @@ impl<T> Default for Cohort<T> {
 }
 
 impl<T: Clone> Cohort<T> {
-    /// Whether anybody asks, waits or holds, or is about to.
+    /// Whether any claim asks, waits or holds, or is about to.
     const fn is_led(&self) -> bool {
         self.active > 0 || self.handover.is_some()
     }
 
-    /// Who is to be told that it is its turn to ask.
+    /// The claim to tell that it is its turn to ask.
     fn called(&mut self) -> Option<T> {
         if self.is_led() {
             return None;
@@ -91,13 +93,13 @@ impl<T: Clone> Cohort<T> {
 }
 
 impl<T: Clone> Cohorts<T> {
-    /// The server may know a claim from now on.
+    /// From now on the server may know a claim.
     pub(crate) fn enter(&mut self, name: &str) {
         self.names.entry(name.into()).or_default().active += 1;
     }
 
-    /// The claim `from` is at its end. If it can hand over it does so to the first in line that waits still; otherwise it is the turn of that one
-    /// to ask, who is to be told.
+    /// The claim `from` has ended. If it can hand over, it does so to the first in the queue that still waits;
+    /// otherwise it is the turn of that one to ask. Returns the claim to tell.
     pub(crate) fn leave(
         &mut self,
         name: &str,
@@ -127,7 +129,7 @@ impl<T: Clone> Cohorts<T> {
         self.called(name)
     }
 
-    /// A claim arrives that would ask now; whether it is to stand in line instead.
+    /// A claim arrives and is ready to ask; returns whether it must join the queue instead.
     pub(crate) fn arrive(&mut self, name: &str, number: Number, claim: T) -> bool {
         let Some(cohort) = self.names.get_mut(name) else {
             return false;
@@ -136,7 +138,7 @@ impl<T: Clone> Cohorts<T> {
         true
     }
 
-    /// The handover of this claim begins: to whom.
+    /// The handover of this claim begins; returns the claim that it hands over to.
     pub(crate) fn begin(&mut self, name: &str, from: Number) -> Option<T> {
         let handover = self.names.get_mut(name)?.handover.as_mut();
         let handover = handover.filter(|it| it.from == from && !it.begun)?;
@@ -144,8 +146,8 @@ impl<T: Clone> Cohorts<T> {
         Some(handover.claim.clone())
     }
 
-    /// The handover of this claim has come to its end, one way or the other. Who is to look what has become of it: the next one, who asks
-    /// if it was granted nothing, or the one behind.
+    /// The handover of this claim is over, whatever its outcome. Returns the claim that must check: the next one,
+    /// which asks if it was granted nothing, or the one behind it.
     pub(crate) fn end(&mut self, name: &str, from: Number) -> Option<T> {
         let cohort = self.names.get_mut(name)?;
         let handover = cohort.handover.take_if(|it| it.from == from)?;
@@ -158,8 +160,8 @@ impl<T: Clone> Cohorts<T> {
         }
     }
 
-    /// Whether the claim stands in line no longer: because it was brought what came of a handover, because it is the first and nobody
-    /// is before it, or because it is `impatient`.
+    /// Whether the claim has left the queue: because a handover to it is over, because it is the first and nobody is
+    /// before it, or because it is `impatient`.
     pub(crate) fn may_ask(&mut self, name: &str, number: Number, impatient: bool) -> bool {
         let Some(cohort) = self.names.get_mut(name) else {
             return true;
@@ -180,7 +182,7 @@ impl<T: Clone> Cohorts<T> {
         true
     }
 
-    /// The claim gives up. Who is to be told that it is its turn.
+    /// The claim gives up. Returns the claim to tell that it is its turn.
     pub(crate) fn give_up(&mut self, name: &str, number: Number) -> Option<T> {
         let cohort = self.names.get_mut(name)?;
         cohort.line.remove(&number);
@@ -215,7 +217,7 @@ mod tests {
         Moment::from_elapsed(Duration::from_millis(ms))
     }
 
-    /// A claim numbered 1 holds, and these stand in line.
+    /// Claim 1 holds, and these claims stand in the queue.
     fn held(line: &[Number]) -> Cohorts<Number> {
         let mut cohorts = Cohorts::default();
         cohorts.enter(NAME);

@@ -1,5 +1,5 @@
-//! The waiters of one channel, in order. None of its operations goes through all of them but [`Line::iter`]. Pure, like its
-//! registry.
+//! The waiters of one channel, in order. None of its operations but [`Line::iter`] goes through all of them. Pure,
+//! like its registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::words::owner::Owner;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// By the order of standing.
+    /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
-    /// Where each stands, and for whom it waits if owners are let in again.
+    /// The place of each waiter, and the owner it waits for if owners are granted the lock again.
     waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
     owners: BTreeSet<(Owner, WaiterId)>,
     end: u64,
@@ -34,7 +34,7 @@ impl Line {
         self.order.values().copied()
     }
 
-    /// Those who wait for this owner.
+    /// The waiters for this owner.
     pub(super) fn of(&self, owner: Owner) -> impl Iterator<Item = WaiterId> {
         let all = (owner, WaiterId::MIN)..=(owner, WaiterId::MAX);
         self.owners.range(all).map(|(_, waiter)| *waiter)
@@ -47,7 +47,7 @@ impl Line {
         self.owners.extend(owner.map(|owner| (owner, waiter)));
     }
 
-    /// Takes a waiter out; for whom it waited.
+    /// Removes a waiter; returns the owner it waited for.
     pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
         let (place, owner) = self.waiters.remove(&waiter)?;
         self.order.remove(&place);
@@ -57,7 +57,7 @@ impl Line {
         owner
     }
 
-    /// Sends the first to the back.
+    /// Moves the first waiter to the end.
     pub(super) fn rotate(&mut self) {
         if let Some(first) = self.front() {
             let owner = self.remove(first);

@@ -1,8 +1,8 @@
-//! Who waits on which channel, who of them looks, and what is subscribed to. Pure: no socket, no task, no clock.
+//! Who waits on which channel, which of them polls, and what is subscribed to. Pure: no socket, no task, no clock.
 //!
-//! On each channel the waiters of this client stand in a line. The first is the *poller*: the only one who asks the
-//! server. Whatever happens, somebody looks after the last message: a wake is kept on the channel, not by the waiter; a
-//! poller that goes away in the middle of a look hands the look on; one that does not take its turn goes to the back.
+//! On each channel the waiters of this client stand in a queue. The first is the *poller*, the only one that asks the
+//! server. After the last message somebody always polls: a wake is stored with the channel, not with the waiter; a
+//! poller that leaves during a poll hands it on; and a poller that does not use its turn goes to the end.
 
 mod channel;
 pub(crate) mod cohort;
@@ -20,7 +20,7 @@ use crate::words::store_error::StoreError;
 use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
 
-/// All channels of one client. With each is kept an `R`, which is whatever reads the channel's messages.
+/// All channels of one client. Each has an `R`: whatever reads the channel's messages.
 #[derive(Debug)]
 pub(crate) struct Registry<R> {
     channels: BTreeMap<String, Channel<R>>,
@@ -53,7 +53,7 @@ impl<R> Registry<R> {
         channel.is_some_and(|channel| matches!(channel.subscription, Subscription::Open))
     }
 
-    /// Why the server does not allow to subscribe to the channel, if it has said so.
+    /// The server's refusal to subscribe to the channel, if it has refused.
     pub(crate) fn refusal(&self, channel: &str) -> Option<&StoreError> {
         match &self.channels.get(channel)?.subscription {
             Subscription::Failed { refusal, .. } => refusal.as_ref(),
@@ -61,7 +61,7 @@ impl<R> Registry<R> {
         }
     }
 
-    /// Who reads the channel's messages; `None` if nobody has waited there lately.
+    /// What reads the channel's messages; `None` if nobody has waited there lately.
     pub(crate) fn reader(&self, channel: &str) -> Option<&R> {
         self.channels.get(channel).map(|channel| &channel.reader)
     }
@@ -71,8 +71,8 @@ impl<R> Registry<R> {
         self.timers.first().map(|&(moment, _)| moment)
     }
 
-    /// A waiter arrives; `owner` if owners of this kind are let in again. It has looked, and was told that the name is held,
-    /// perhaps until `free`: without messages the first looks again then.
+    /// A waiter arrives, with its `owner` if owners of this kind are granted the lock again. It has polled and was
+    /// told that the name is held, perhaps until `free`: if no messages come, the first waiter polls again then.
     pub(crate) fn join(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<R> Registry<R> {
             channel.linger = None;
             if channel.line.len() == 1 {
                 channel.set_look_at(free, now);
-                // What happened between its own look and now was told to nobody.
+                // Nobody was told of what happened between its own poll and now.
                 let open = matches!(channel.subscription, Subscription::Open);
                 channel.unseen = open.then_some(now);
             }
@@ -112,7 +112,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// One who listened does so no longer.
+    /// A listener stops listening.
     pub(crate) fn turn_away(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             channel.listeners = channel.listeners.saturating_sub(1);
@@ -144,7 +144,7 @@ impl<R> Registry<R> {
         turn
     }
 
-    /// The waiter's look was answered: another claim holds, perhaps until `free`.
+    /// The waiter's poll was answered: another claim holds, perhaps until `free`.
     pub(crate) fn busy(&mut self, name: &str, waiter: WaiterId, free: Option<Moment>, now: Moment) {
         self.at(name, |channel| {
             if channel.answered(waiter) {
@@ -154,7 +154,7 @@ impl<R> Registry<R> {
         });
     }
 
-    /// The server was out of reach for `patience`: everybody who has no more than that gives up together.
+    /// The server was unreachable for `patience`: all waiters with no more patience than that give up together.
     pub(crate) fn unreachable(
         &mut self,
         name: &str,
@@ -168,8 +168,9 @@ impl<R> Registry<R> {
         })
     }
 
-    /// The waiter's look was answered: what locks of this kind are waited for is done. Everybody who waits for one since before that look learns what
-    /// has come of it, and need not look. Who came later may wait for what began after it.
+    /// The waiter's poll was answered: the work that locks of this kind were waiting for is done. All waiters for one
+    /// since before that poll are told the outcome and need not poll. Later waiters may wait for work that began
+    /// after it.
     pub(crate) fn tell_done(
         &mut self,
         name: &str,
@@ -187,18 +188,19 @@ impl<R> Registry<R> {
         })
     }
 
-    /// What has come of what the waiter waits for, a lock of this kind, if it has been told since it arrived.
+    /// The outcome of the work that this waiter waits for with a lock of this kind, if it was reported after the
+    /// waiter arrived.
     pub(crate) fn done(&self, name: &str, kind: Kind, waiter: WaiterId) -> Option<Arc<Record>> {
         let (last, of, record) = self.channels.get(name)?.done.as_ref()?;
         (waiter <= *last && kind == *of).then(|| Arc::clone(record))
     }
 
-    /// A claim of `owner` holds, of a kind that lets it in again.
+    /// A claim of `owner` holds, of a kind that grants it the lock again.
     pub(crate) fn granted(&mut self, name: &str, owner: Owner) -> Vec<Step> {
         self.at(name, |channel| channel.let_in(owner))
     }
 
-    /// A waiter goes; `granted` says until when its own lease lasts if it was made the holder.
+    /// A waiter leaves; `granted` says until when its own lease lasts, if it became the holder.
     pub(crate) fn leave(
         &mut self,
         name: &str,
@@ -232,7 +234,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A subscription is in place: whatever happened before it went unheard.
+    /// A subscription is in place: earlier messages were not received.
     pub(crate) fn subscribed(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             channel.subscription = Subscription::Open;
@@ -260,7 +262,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A subscription has gone; somebody may have arrived meanwhile.
+    /// A subscription has ended; somebody may have arrived meanwhile.
     pub(crate) fn unsubscribed(&mut self, name: &str) -> Vec<Step> {
         self.at(name, |channel| {
             channel.subscription = Subscription::None;
@@ -268,13 +270,13 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A message that says "look".
+    /// A message that tells a waiter to poll.
     pub(crate) fn message(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| channel.wake(now))
     }
 
-    /// A claim of this client has left. Its message comes back to this client too, unless nobody sent it (`told`) or
-    /// nobody here hears it.
+    /// A claim of this client has been released. Its message also reaches this client, unless it was not published
+    /// (`told`) or the channel is not subscribed to here.
     pub(crate) fn left(&mut self, name: &str, told: bool, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             let heard = told && matches!(channel.subscription, Subscription::Open);
@@ -282,7 +284,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// Messages may have been missed on any channel: all pollers look, failed subscriptions are tried again.
+    /// Messages may have been missed on any channel: all pollers poll, and failed subscriptions are tried again.
     pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
         let names: Vec<String> = self.channels.keys().cloned().collect();
         let mut steps = Vec::new();
@@ -298,8 +300,8 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// Does what time has brought due: subscriptions that nobody needs go, failed ones are tried again, a poller that has
-    /// not taken its turn goes to the back.
+    /// Does what is due: ends subscriptions that nobody needs, retries failed ones, and moves a poller that has not
+    /// used its turn to the end.
     pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
         let mut steps = Vec::new();
         while self.next().is_some_and(|moment| moment <= now) {
@@ -314,7 +316,7 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// Changes one channel, and keeps its timer; forgets it if nothing is left to remember.
+    /// Changes one channel and updates its timer; removes the channel if it has nothing to remember.
     fn at(&mut self, name: &str, change: impl FnOnce(&mut Channel<R>) -> Vec<Step>) -> Vec<Step> {
         let poll = self.poll();
         let Some(channel) = self.channels.get_mut(name) else {
@@ -323,7 +325,7 @@ impl<R> Registry<R> {
         channel.poll = poll;
         let steps = change(channel);
         let (due, timer) = (channel.due(), channel.timer);
-        // A timer that is early does no harm: it finds nothing to do and is set again.
+        // An early timer does no harm: it finds nothing to do and is set again.
         if let Some(due) = due.filter(|due| timer.is_none_or(|timer| *due < timer)) {
             if let Some(timer) = timer {
                 self.timers.remove(&(timer, name.to_owned()));
@@ -344,7 +346,7 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// How long a poller trusts silence, with so many names.
+    /// How long a poller waits without a message, given the number of names.
     fn poll(&self) -> Duration {
         let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))

@@ -1,5 +1,5 @@
-//! A model of one channel under random events, against which the registry is held: no wake is lost, nobody sleeps too
-//! long, a subscription is there for whoever waits, and nothing is kept when everybody has gone.
+//! A model of one channel under random events, against which the registry is checked: no wake is lost, nobody sleeps
+//! too long, a waiter always has a subscription, and nothing is kept when everybody has left.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use crate::registry::*;
 
 const CHANNEL: &str = "channel";
 
-/// That of every waiter.
+/// The patience of every waiter.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many random stories are tried.
+/// How many random runs are tried.
 const SEEDS: u64 = 20_000;
 
 /// What a waiter's task is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Doing {
-    /// It has been woken, or has just come, and will ask for its turn.
+    /// It has been woken or has just arrived, and will ask for its turn.
     Ready,
     Asleep(Option<Moment>),
     /// It asks the server.
     Looking,
 }
 
-/// What the engine is carrying out.
+/// What the engine is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Subscribe,
@@ -38,7 +38,7 @@ struct Model {
     now: Moment,
     waiters: BTreeMap<WaiterId, Doing>,
     operation: Option<Operation>,
-    /// Something has happened that a look must begin after.
+    /// Something has happened after which a poll must begin.
     owed: bool,
     story: Vec<String>,
 }
@@ -75,7 +75,7 @@ impl Model {
         self.registry.channels.get(CHANNEL)?.line.front()
     }
 
-    /// Whose look counts: not that of a poller which has been sent to the back meanwhile.
+    /// Whose poll counts: not that of a poller which has been moved to the end meanwhile.
     fn looking(&self) -> Option<WaiterId> {
         let channel = self.registry.channels.get(CHANNEL)?;
         channel.looking.map(|(waiter, _)| waiter)
@@ -87,7 +87,7 @@ impl Model {
             self.tell(&step);
             let operation = match step {
                 Step::Wake(waiter) => {
-                    // Who looks finds the bell rung when it asks for its next turn, which it does in any case.
+                    // A waiter that is polling was notified, and asks for its next turn in any case.
                     match self.waiters.get_mut(&waiter) {
                         Some(Doing::Looking) | None => {}
                         Some(doing) => *doing = Doing::Ready,
@@ -107,14 +107,14 @@ impl Model {
         self.owed = !self.waiters.is_empty();
     }
 
-    /// A waiter whose next step it is, by chance.
+    /// A random waiter that can take a step.
     fn any(&mut self, who: impl Fn(Doing) -> bool) -> Option<WaiterId> {
         let fitting = |(&waiter, &doing)| who(doing).then_some(waiter);
         let fitting: Vec<WaiterId> = self.waiters.iter().filter_map(fitting).collect();
         self.random.choice(fitting)
     }
 
-    /// Everybody who can run does so, in any order, until nobody can.
+    /// Runs everybody who can run, in any order, until nobody can.
     fn settle(&mut self) {
         let now = self.now;
         let ready = |doing| match doing {
@@ -159,23 +159,23 @@ impl Model {
 
     fn goes(&mut self, waiter: WaiterId, granted: Option<Moment>) {
         self.waiters.remove(&waiter);
-        // A look without answer has seen nothing.
+        // An unanswered poll has seen nothing.
         if self.looking() == Some(waiter) && granted.is_none() {
             self.owe();
         }
-        // Whoever comes to an empty line looks once it listens, and so needs no word of what was before.
+        // A waiter that comes to an empty queue polls once it is subscribed, and so needs no earlier message.
         self.owed &= !self.waiters.is_empty();
         let steps = self.registry.leave(CHANNEL, waiter, granted, self.now);
         self.carry_out(steps);
     }
 
-    /// Some moment of the next nine seconds.
+    /// A random moment in the next nine seconds.
     fn soon(&mut self) -> Moment {
         let later = self.random.u64(0..9000);
         self.now.after(Duration::from_millis(later))
     }
 
-    /// One event, by chance.
+    /// One random event.
     fn happen(&mut self) {
         let now = self.now;
         match self.random.u8(0..15) {
@@ -203,7 +203,7 @@ impl Model {
                 let channel = self.registry.channels.get(CHANNEL);
                 let open =
                     |channel: &Channel<()>| matches!(channel.subscription, Subscription::Open);
-                // If it was told and is heard, the message comes by itself.
+                // If it was published and the channel is subscribed to, the message comes by itself.
                 if !told || !channel.is_some_and(open) {
                     self.owe();
                 }
@@ -250,14 +250,14 @@ impl Model {
         }
     }
 
-    /// Time passes, and its timer goes off for each moment it was set for.
+    /// Time passes, and its timer goes off at each moment it was set for.
     fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
         self.tell("tick");
         let looking = self.looking();
         let steps = self.registry.tick(self.now);
         if looking.is_some() && self.looking().is_none() {
-            // Its look took too long to be waited for; another one has to begin.
+            // Its poll took too long; another one must begin.
             self.owe();
         }
         self.carry_out(steps);
@@ -265,7 +265,7 @@ impl Model {
         self.check(ahead, "a timer that is over stands");
     }
 
-    /// What the engine was carrying out is answered.
+    /// The engine's pending operation is answered.
     fn answer(&mut self) {
         let now = self.now;
         let steps = match (self.operation.take(), self.random.u8(0..6)) {
@@ -292,7 +292,7 @@ impl Model {
         self.carry_out(steps);
     }
 
-    /// Whoever waits is told of what happens, now or once what is under way has been answered, or tried again.
+    /// A waiter is told of events: now, or once the pending operation has been answered or tried again.
     fn check_subscription(&self) {
         let Some(channel) = self.registry.channels.get(CHANNEL) else {
             return self.check(self.waiters.is_empty(), "waiters without a channel");
@@ -310,7 +310,7 @@ impl Model {
         );
     }
 
-    /// Everybody goes, and in time all that was kept for them.
+    /// Everybody leaves, and in time everything that was kept for them goes.
     fn end(&mut self) {
         while let Some(waiter) = self.any(|_| true) {
             self.goes(waiter, None);

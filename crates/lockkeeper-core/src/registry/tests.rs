@@ -14,7 +14,7 @@ fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
     matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Look)
 }
 
-/// A registry whose channel is open with these many waiters, the poller having looked in vain.
+/// A registry whose channel is open with this many waiters, the poller having polled in vain.
 fn waiting(waiters: u64) -> Registry<()> {
     let mut registry = Registry::<()>::default();
     for _ in 0..waiters {

@@ -1,7 +1,8 @@
 //! The protocol of one kind of lock: which scripts it runs with which keys, and what their replies mean.
 //!
-//! A [`Protocol`] only builds and reads. It has no socket, no task and no clock, so the engine, a simulator and an
-//! exhaustive search can drive the very same object. Lock authors implement it; users of locks never see it.
+//! A [`Protocol`] only builds requests and reads replies. It has no socket, task or clock, so the engine, a simulator
+//! and an exhaustive search can drive the same object. Authors of lock kinds implement it; users of locks never see
+//! it.
 
 mod context;
 mod lock;
@@ -27,20 +28,20 @@ pub use crate::words::answer::{Answer, Verb};
 pub use crate::words::kind::Kind;
 pub use crate::words::token::FencingToken;
 
-/// One run of a script that a kind wants: everything but the request number, which the engine adds.
+/// One run of a script, as a kind wants it: everything except the request number, which the engine adds.
 ///
-/// Items of one batch script can be run together, whatever claims they are of: that is how renewals go out.
+/// Items of one batch script can run together, whichever claims they belong to: renewals are sent that way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScriptCall {
-    /// What to run.
+    /// The script to run.
     pub script: &'static Script,
     /// `KEYS`.
     pub keys: Texts,
-    /// `ARGV` from its second on.
+    /// `ARGV`, from its second element on.
     pub args: Texts,
-    /// Of a script without keys: where it runs, one of [`Store::servers`](crate::seam::store::Store::servers); any of them if
-    /// that is `None`.
+    /// For a script without keys: the server to run it on, one of
+    /// [`Store::servers`](crate::seam::store::Store::servers); `None` means any of them.
     pub server: Option<u32>,
 }
 
@@ -48,11 +49,11 @@ impl ScriptCall {
     /// No keys, or no arguments.
     pub const NONE: [&'static str; 0] = [];
 
-    /// A run of `script`; keys and arguments are sent as they are displayed.
+    /// A run of `script`; keys and arguments are sent in their `Display` form.
     ///
     /// # Panics
     ///
-    /// In debug builds, if the numbers of keys and arguments are not those that the script's contract names.
+    /// In debug builds, if the numbers of keys and arguments differ from the script's contract.
     pub fn new<K, A>(script: &'static Script, keys: K, args: A) -> Self
     where
         K: IntoIterator<Item: Display>,
@@ -74,14 +75,14 @@ impl ScriptCall {
         item
     }
 
-    /// The same on this server. The script has no keys.
+    /// Returns the same call for this server. The script must have no keys.
     #[must_use]
     pub const fn on(mut self, server: u32) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// Many items of one batch script as one run of it; `None` of no items, and of items of several scripts.
+    /// Joins items of one batch script into one run; `None` if there are no items, or items of several scripts.
     pub(crate) fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut items = items.into_iter();
         let first = items.next()?;
@@ -94,13 +95,13 @@ impl ScriptCall {
     }
 }
 
-/// What claims on several names can ask of the server by one script.
+/// The requests that claims on several names can make in one script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there are two scripts")]
 pub enum Together {
-    /// To be made holders, all or none.
+    /// Make them holders, all or none.
     Acquire,
-    /// To go.
+    /// Release them.
     Release {
         /// An acquire of this claim is unanswered and may be executed later.
         overtakes: bool,
@@ -108,14 +109,14 @@ pub enum Together {
 }
 
 impl Answer {
-    /// Reads one outcome of a batch: a status, or a list of it and its fields.
+    /// Reads one outcome of a batch: a status, or a list of a status and its fields.
     pub fn of_item(outcome: &Value) -> Option<Self> {
         let (status, fields) = match outcome {
             Value::List(outcome) => outcome.split_first()?,
             status => (status, &[][..]),
         };
         match (Status::parse(status.as_str()?)?, fields) {
-            // That of a single acquire says the other way round.
+            // A single acquire's reply has these two in the other order.
             (Status::Waiting, [place, left @ ..]) => {
                 Self::waiting(place, left.first().and_then(Value::as_i64))
             }
@@ -123,12 +124,12 @@ impl Answer {
         }
     }
 
-    /// Reads the statuses that all kinds share; `None` if a field is missing or is not what the contract says.
+    /// Reads the statuses that all kinds share; `None` if a field is missing or breaks the contract.
     pub fn read(reply: &Reply) -> Option<Self> {
         Self::of(reply.status(), reply.fields())
     }
 
-    /// The limit that stands on the server, if the reply to an acquisition says that it is another one than the claim's.
+    /// Reads the limit on the server, if the reply to an acquire says that it differs from the claim's.
     pub fn limit_of(reply: &Reply) -> Option<u32> {
         let field = match reply.status() {
             Status::Granted => reply.fields().get(1),
@@ -138,7 +139,7 @@ impl Answer {
         field.and_then(Value::as_i64)?.try_into().ok()
     }
 
-    /// What the reply of this script means; `None` if it is not one that its contract names.
+    /// Reads a reply of this script; `None` if its contract does not name such a reply.
     pub fn of_script(script: &Script, reply: &Reply) -> Option<Self> {
         let named = script.replies.contains(&reply.status());
         named.then(|| Self::read(reply)).flatten()
@@ -201,16 +202,17 @@ impl Answer {
     }
 }
 
-/// Whether a message on the channel of a name's waiters says that one of them should look: somebody left, at once or for later.
+/// Returns whether a message on the channel of a name's waiters says that one of them should poll: a claim was
+/// released, now or into its cooldown.
 pub fn is_wake(payload: &[u8]) -> bool {
     matches!(payload, b"free" | b"kept")
 }
 
-/// A grant that a message has told of: `G <claim> <token> <request>`.
+/// A grant that a message reports: `G <claim> <token> <request>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant<'a> {
-    /// Whose it is.
+    /// The claim that was granted.
     pub claim: &'a str,
     /// Its token.
     pub token: FencingToken,
@@ -219,7 +221,7 @@ pub struct Grant<'a> {
 }
 
 impl<'a> Grant<'a> {
-    /// Reads a message; `None` if it is none.
+    /// Reads a message; `None` if it is not a grant.
     pub fn read(payload: &'a [u8]) -> Option<Self> {
         let mut words = str::from_utf8(payload).ok()?.split(' ');
         let (Some("G"), Some(claim), Some(token), Some(request), None) = (
@@ -239,83 +241,87 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// One kind of lock on one name: builds requests.
+/// One kind of lock on one name: builds requests and reads replies.
 ///
-/// What only some kinds have is asked for by a method that gives it: `None` says that this kind does not have it. The engine's own promise
-/// for every request: it is sent at most once at a time for a claim, in the order that [`claim`](crate::claim) allows.
+/// An ability that only some kinds have is behind a method that returns it: `None` means that this kind does not have
+/// it. The engine promises for every request: it is sent at most once at a time for a claim, in an order that
+/// [`claim`](crate::claim) allows.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> Kind;
 
     /// The name.
     fn name(&self) -> &Name;
 
-    /// Makes the claim a holder, if it can be one now.
+    /// Makes the claim a holder, if that is possible now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Arms the claim's lease again: an item of a batch script.
+    /// Extends the claim's lease: an item of a batch script.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Lets the claim go. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
-    /// must then see to it that it creates nothing.
+    /// Releases the claim. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
+    /// must then ensure that the late acquire creates nothing.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall;
 
     /// Asks whether the claim holds; changes nothing.
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// What the server is told of a claim as soon as it holds, if there is anything. Nobody waits for that: it is sent in the background, until
-    /// it is answered or the claim holds no more. It changes nothing for a claim that does not hold.
+    /// What to tell the server about a claim as soon as it holds, if anything. It is sent in the background until it
+    /// is answered or the claim no longer holds; nothing waits for it. For a claim that does not hold it changes
+    /// nothing.
     fn proclamation(&self, _ask: RequestContext<'_>) -> Option<ScriptCall> {
         None
     }
 
-    /// Whether an owner that holds is let in again. It then asks the server at once, past those who wait for it.
+    /// Whether an owner that holds is granted the lock again. Its request is then sent at once, ahead of this
+    /// client's waiters.
     fn reenters(&self) -> bool {
         false
     }
 
-    /// That claims wait in a queue on the server, and are granted by it.
+    /// For kinds whose claims wait in a queue on the server.
     fn queue(&self) -> Option<&dyn Queue> {
         None
     }
 
-    /// That a name can be held in several modes.
+    /// For kinds that can hold a name in several modes.
     fn modes(&self) -> Option<&dyn Modes> {
         None
     }
 
-    /// That a claim can take the place of another one.
+    /// For kinds in which one claim can replace another.
     fn conversion(&self) -> Option<&dyn Conversion> {
         None
     }
 
-    /// Whether the claims of one client form a cohort: one of them asks the server, and whoever lets go hands the name over to the
-    /// next. For kinds that let nobody in beside a holder and promise no order.
+    /// Whether the claims of one client form a cohort: one of them asks the server, and a claim that is released
+    /// hands the name over to the next. For kinds with one holder that promise no order.
     fn has_cohorts(&self) -> bool {
         false
     }
 
-    /// That only so much of a name can be held at a time.
+    /// For kinds that limit how much of a name can be held at a time.
     fn limited(&self) -> Option<&dyn Limited> {
         None
     }
 
-    /// That what claims wait for may have come, as the work of a name that is done: then nobody holds it.
+    /// For kinds whose claims may find that there is nothing to hold, because the work of the name is done.
     fn recorded(&self) -> Option<&dyn Recorded> {
         None
     }
 
-    /// That claims can be acquired together with those on other names, by one script.
+    /// For kinds whose claims can be acquired together with claims on other names, in one script.
     fn joint(&self) -> Option<&dyn Joint> {
         None
     }
 
-    /// That a majority of several servers decides.
+    /// For kinds that a majority of several servers decides.
     fn majority(&self) -> Option<&dyn MajorityMember> {
         None
     }
 
-    /// That clients of another library hold the same names and wait for them, and that all is kept as that library keeps it.
+    /// For kinds whose names clients of another library hold and wait for too; everything is stored as that library
+    /// stores it.
     fn foreign(&self) -> Option<&dyn Foreign> {
         None
     }
@@ -323,45 +329,47 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
 /// Kinds whose claims wait in a queue on the server.
 pub trait Queue: Send + Sync {
-    /// Says that the waiting claim is alive: an item of a batch script.
+    /// Sends a heartbeat of the waiting claim: an item of a batch script.
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Asks how many wait, and where among them this claim is (empty: no claim); changes nothing.
+    /// Asks how many claims wait, and the place of this claim among them (empty: no claim); changes nothing.
     fn position(&self, claim: &str) -> ScriptCall;
 }
 
-/// Kinds that hold a name in several modes, each by a protocol of its own.
+/// Kinds that hold a name in several modes, each with its own protocol.
 pub trait Modes: Send + Sync {
-    /// The kind and this mode, in one word.
+    /// Returns the kind and this mode, in one word.
     fn mode(&self) -> &'static str;
 }
 
-/// Kinds of which a claim can take the place of another one, with nobody in between.
+/// Kinds in which one claim can replace another, with nobody in between.
 pub trait Conversion: Send + Sync {
-    /// Makes the claim a holder in the place of `old`: a claim of its owner that holds in another mode, or one of its client's cohort.
-    /// `overtakes` says that an acquire of the old one is unanswered. Run again it answers the same.
+    /// Makes the claim a holder in place of `old`, which is a claim of its owner in another mode, or one of its
+    /// client's cohort. `overtakes` says that an acquire of the old one is unanswered. Run again, it gives the same
+    /// answer.
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
 }
 
-/// Kinds of which only so many parts can be held at a time.
+/// Kinds that limit how many permits can be held at a time.
 pub trait Limited: Send + Sync {
-    /// The kind, how many parts a claim takes and how many its client says there are, in one text.
+    /// Returns one text with the kind, how many permits a claim takes and the limit that its client was given.
     fn mode(&self) -> String;
 
-    /// Asks how many parts there are and how many are held; or, with a `limit`, says that there are so many from now on.
+    /// Asks for the limit and how many permits are held; with a `limit`, sets that limit first.
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall;
 
-    /// Is told which limit stands on the server, where that is another one than its own; whether this is news.
+    /// Receives the limit on the server if it differs from the protocol's own; returns whether that is news.
     fn hears_limit(&self, limit: u32) -> bool;
 }
 
-/// Kinds whose claims are for what comes once, as work that is done: when it has, an acquire is answered by what has come of it.
+/// Kinds whose claims are for work that is done once: once it is done, an acquire is answered with its stored
+/// outcome.
 pub trait Recorded: Send + Sync {
-    /// Asks what has come of the work; or deletes that, if the work was done with this token.
+    /// Asks for the stored outcome; or deletes it, if the work was done with this token.
     fn record(&self, forget: Option<FencingToken>) -> ScriptCall;
 }
 
-/// Kinds whose claims one script acquires together with others.
+/// Kinds whose claims one script can acquire together with others.
 pub trait Joint: Send + Sync {
     /// An item of [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::RELEASE`](lockkeeper_lua::multi::RELEASE).
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall;
@@ -369,35 +377,35 @@ pub trait Joint: Send + Sync {
 
 /// Kinds that a majority of several servers decides.
 pub trait MajorityMember: Send + Sync {
-    /// Writes the largest token of the majority back to a server on which the claim holds.
+    /// Writes the largest token of the majority back to a server, if the claim holds there.
     fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> ScriptCall;
 }
 
-/// Whether a message says that one of the waiters should look.
+/// Whether a message says that one of the waiters should poll.
 pub type IsWake = fn(&[u8]) -> bool;
 
-/// Kinds whose names another library's clients hold too, and wait for.
+/// Kinds whose names clients of another library hold and wait for, too.
 pub trait Foreign: Send + Sync {
-    /// Where all of them are told to look.
+    /// Returns the channel on which all waiters are told to poll.
     fn channel(&self) -> String;
 
-    /// What is said there to those who wait.
+    /// Returns what recognises a message for waiters there.
     fn is_wake(&self) -> IsWake;
 
-    /// Asks who holds; answered as [`name::INSPECT`](lockkeeper_lua::name::INSPECT) is. Changes nothing.
+    /// Asks who holds; the reply is that of [`name::INSPECT`](lockkeeper_lua::name::INSPECT). Changes nothing.
     fn inspect(&self) -> ScriptCall;
 
-    /// Tells those who hold to let go; answered as [`name::REVOKE`](lockkeeper_lua::name::REVOKE) is.
+    /// Asks the holders to release; the reply is that of [`name::REVOKE`](lockkeeper_lua::name::REVOKE).
     fn revoke(&self) -> ScriptCall;
 
-    /// Takes the name from whoever holds it if that is this claim, or as the other library calls it; answered as
-    /// [`name::FREE`](lockkeeper_lua::name::FREE) is.
+    /// Takes the name from its holder if that is this claim, or the one that the other library calls so; the reply is
+    /// that of [`name::FREE`](lockkeeper_lua::name::FREE).
     fn free(&self, claim: &str) -> ScriptCall;
 }
 
 impl dyn Protocol {
-    /// Where the waiters of this name are told to look; of a kind with a queue, what the channels begin with on which
-    /// clients are told of their grants.
+    /// The channel on which the waiters of this name are told to poll; for a kind with a queue, the prefix of the
+    /// channels on which clients are notified of their grants.
     pub fn channel(&self) -> String {
         match self.foreign() {
             Some(foreign) => foreign.channel(),
@@ -405,7 +413,7 @@ impl dyn Protocol {
         }
     }
 
-    /// What is said there to those who wait.
+    /// Returns what recognises a message for waiters there.
     pub(crate) fn is_wake(&self) -> IsWake {
         self.foreign().map_or(is_wake, |foreign| foreign.is_wake())
     }
@@ -415,7 +423,7 @@ impl dyn Protocol {
         name.key(self.queue().map_or("wake", |_| "grant"))
     }
 
-    /// The kind and, of a kind with modes, the mode, or of one with permits, what a claim takes of how many.
+    /// The kind, together with the mode or with the permits that a claim takes, if the kind has them.
     pub(crate) fn mode(&self) -> Cow<'static, str> {
         match (self.modes(), self.limited()) {
             (Some(modes), _) => modes.mode().into(),

@@ -1,7 +1,8 @@
-//! The store seam: what the engine asks of a Redis client, and nothing more.
+//! The store trait: what the engine asks of a Redis client, and nothing more.
 //!
-//! A store runs scripts and carries messages. It never retries a script: a second execution is the engine's decision,
-//! because only the engine knows what else has happened to the claim since. What a store does not know, it says.
+//! A store runs scripts and carries messages. It never retries a script: only the engine may decide to run it again,
+//! because only the engine knows what else has happened to the claim since. If a store does not know an outcome, it
+//! says so.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use crate::seam::protocol::ScriptCall;
 pub use crate::words::slot::slot_of;
 pub use crate::words::store_error::{Outcome, Request, StoreError};
 
-/// How a script is named to the server.
+/// How the server is told which script to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
-    /// By its SHA-1 (`EVALSHA`); a server that does not know it answers `NOSCRIPT` and has executed nothing.
+    /// By its SHA-1 (`EVALSHA`); a server that does not have the script answers `NOSCRIPT` and has executed nothing.
     Sha,
-    /// By its text (`EVAL`), which also teaches it to the server.
+    /// By its text (`EVAL`), which also stores the script on the server.
     Source,
 }
 
@@ -35,9 +36,9 @@ pub struct Call {
     pub item: ScriptCall,
     /// `ARGV[1]`, and the first field of the reply.
     pub request: Request,
-    /// How to name the script.
+    /// How the script is named.
     pub form: Form,
-    /// When to give up waiting for the answer, counted from the call.
+    /// When to stop waiting for the answer, counted from the call.
     pub timeout: Duration,
 }
 
@@ -57,7 +58,7 @@ impl Call {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nothing there.
+    /// No value.
     Nil,
     /// A whole number.
     Integer(i64),
@@ -68,7 +69,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text of a string; `None` for anything else and for bytes that are not UTF-8.
+    /// Returns the text of a string; `None` for anything else and for bytes that are not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
@@ -76,7 +77,7 @@ impl Value {
         }
     }
 
-    /// A whole number, also one written as a decimal string.
+    /// Returns a whole number, which may be written as a decimal string.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),
@@ -85,7 +86,7 @@ impl Value {
     }
 }
 
-/// What a script answered, the request number checked and taken off.
+/// A script's reply, with the request number checked and removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     status: Status,
@@ -97,8 +98,8 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// [`BadReply::Foreign`] if it carries another request's number: the replies of the connection are out of step and
-    /// the connection must be replaced. [`BadReply::Malformed`] if it is no reply of a Lockkeeper script at all.
+    /// [`BadReply::Foreign`] if it has another request's number: the replies of the connection are out of step, and
+    /// the connection must be replaced. [`BadReply::Malformed`] if it is not a reply of a Lockkeeper script.
     pub fn read(request: Request, reply: Value) -> Result<Self, BadReply> {
         let Value::List(fields) = reply else {
             return Err(BadReply::Malformed);
@@ -131,40 +132,41 @@ impl Reply {
         })
     }
 
-    /// The status word.
+    /// Returns the status word.
     pub const fn status(&self) -> Status {
         self.status
     }
 
-    /// The fields after the status.
+    /// Returns the fields after the status.
     pub fn fields(&self) -> &[Value] {
         &self.fields
     }
 
-    /// The field after the status, counted from zero.
+    /// Returns the field at this index after the status, counted from 0.
     pub fn field(&self, index: usize) -> Option<&Value> {
         self.fields.get(index)
     }
 }
 
-/// What a script answered, and how many replicas have what it wrote.
+/// A script's reply, and how many replicas have what it wrote.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Replicated {
-    /// The answer.
+    /// The reply.
     pub reply: Reply,
-    /// How many replicas have confirmed in time; why nobody knows, if the question failed.
+    /// How many replicas have confirmed in time; the error if that is unknown.
     pub reached: Result<u64, StoreError>,
 }
 
 impl Replicated {
-    /// An answer whose effects so many replicas have.
+    /// A reply whose effects this many replicas have.
     pub const fn new(reply: Reply, reached: Result<u64, StoreError>) -> Self {
         Self { reply, reached }
     }
 }
 
-/// Why a reply cannot be believed. Either way the outcome of the request is unknown and the connection must go.
+/// Why a reply must not be trusted. In both cases the outcome of the request is unknown and the connection must be
+/// replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadReply {
@@ -177,25 +179,25 @@ pub enum BadReply {
         /// The number in the reply.
         echo: Request,
     },
-    /// The reply is none of a Lockkeeper script.
+    /// It is not a reply of a Lockkeeper script.
     #[error("the reply is not one of a Lockkeeper script")]
     Malformed,
 }
 
-/// What a store tells without being asked.
+/// What a store reports by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A message on a channel that is subscribed to.
+    /// A message arrived on a subscribed channel.
     #[non_exhaustive]
     Message {
-        /// Where it was published.
+        /// The channel.
         channel: String,
-        /// What was published.
+        /// The content.
         payload: Vec<u8>,
     },
-    /// Messages may have been missed (a new connection, or the reader lagged), and from now on they arrive again: every
-    /// subscription is in place.
+    /// Messages may have been missed (a new connection, or a reader that was too slow), and arrive again from now on:
+    /// every subscription is in place.
     Reconnected,
     /// A connection is down: requests fail and messages are missed until `Reconnected`.
     Disconnected,
@@ -211,9 +213,9 @@ impl Event {
     }
 }
 
-/// A connection to one deployment, a single server or several that share the keys among them.
+/// A connection to one deployment: a single server, or several that share the keys.
 ///
-/// Cancel safety, for every method: dropping the future gives up the answer, not the request.
+/// Cancel safety, for every method: dropping the future abandons the answer, not the request.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Executes a script once and returns its reply, within the call's timeout.
@@ -222,18 +224,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The error says which of three is true: not sent, unknown, refused. A reply that is not this request's is
-    /// "unknown", and the store replaces the connection it came by.
+    /// The error says which of three outcomes it is: not sent, unknown or refused. If a reply belongs to another
+    /// request, the outcome is "unknown", and the store replaces the connection.
     async fn call(&self, call: Call) -> Result<Reply, StoreError>;
 
-    /// Executes a script once, as [`call`](Self::call) does but on a connection that no other request uses meanwhile, and
-    /// then waits until `replicas` replicas have confirmed that they have everything that the server had written by then,
-    /// or until `patience` is over. Other requests are not kept waiting.
+    /// Executes a script once, like [`call`](Self::call) but on a connection that no other request uses meanwhile.
+    /// Then it waits until `replicas` replicas have confirmed everything that the server had written by then, or
+    /// until `patience` has passed. Other requests do not wait for it.
     ///
     /// # Errors
     ///
-    /// As for [`call`](Self::call), if the script was not executed or its reply did not come; what became of the waiting is
-    /// told apart in [`Replicated::reached`]. A store that cannot wait for replicas executes nothing: "not sent".
+    /// As for [`call`](Self::call), if the script was not executed or its reply did not come. The outcome of the wait
+    /// for replicas is separate, in [`Replicated::reached`]. A store that cannot wait for replicas executes nothing
+    /// and returns "not sent".
     async fn call_replicated(
         &self,
         _call: Call,
@@ -253,48 +256,49 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As for [`call`](Self::call); after an error the channel is not subscribed to.
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError>;
 
-    /// Stops receiving the messages of a channel; one that is not subscribed to is no error.
+    /// Stops receiving the messages of a channel; it is not an error if the channel is not subscribed to.
     ///
     /// # Errors
     ///
-    /// As for [`call`](Self::call); after an error stray messages may still arrive, and nothing else is left behind.
+    /// As for [`call`](Self::call); after an error late messages may still arrive, and nothing else is left behind.
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError>;
 
-    /// The channel on which the server tells what happens to this key, if it is set up to: Redis' keyspace notifications. `None` if
-    /// there is no such channel.
+    /// Returns the channel on which the server reports changes of this key, if it is configured to: Redis' keyspace
+    /// notifications. `None` if there is no such channel.
     fn keyspace_channel(&self, _key: &str) -> Option<String> {
         None
     }
 
-    /// The stream of events, for the one engine that this store serves; `None` if it has been taken already, or
-    /// the store is closed.
+    /// Returns the stream of events, for the one engine that this store serves; `None` if it has been taken already,
+    /// or the store is closed.
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>>;
 
-    /// The group of a key: one script may name keys of one group. A single server is one group; a cluster has one for
-    /// each slot.
+    /// Returns the group of a key: a script may name keys of one group only. A single server is one group; a cluster
+    /// has one for each slot.
     fn group(&self, _key: &str) -> u32 {
         0
     }
 
-    /// The server that has the keys of a group now: what one of them keeps waiting is nothing to those on another.
+    /// Returns the server that has the keys of a group now. A request that hangs on one server must not delay
+    /// requests to another.
     fn server_of(&self, _group: u32) -> u32 {
         0
     }
 
-    /// The servers that share the keys now. A script without keys runs on one of them, named in
+    /// Returns the servers that share the keys now. A script without keys runs on one of them, named in
     /// [`ScriptCall::server`](crate::seam::protocol::ScriptCall::server).
     fn servers(&self) -> Vec<u32> {
         vec![0]
     }
 
-    /// Which server it is, for people, without any password: in errors about several servers.
+    /// Returns an address for people, without any password: it appears in errors about several servers.
     fn address(&self) -> String {
         String::new()
     }
 
-    /// The clock by which leases on this store are believed in.
+    /// Returns the clock that decides how long leases on this store are valid.
     fn clock(&self) -> Arc<dyn Clock>;
 
-    /// Ends every connection and task. Calls fail with "not sent" from then on, the event stream ends.
+    /// Ends every connection and task. From then on calls fail with "not sent", and the event stream ends.
     async fn close(&self);
 }

@@ -1,23 +1,24 @@
-//! What a protocol is told of the claim that asks.
+//! What a protocol is told about the requesting claim.
 
 use std::time::Duration;
 
 use crate::words::owner::ClaimId;
 use crate::words::token::FencingToken;
 
-/// What an item is built from.
+/// The data from which an item is built.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RequestContext<'a> {
-    /// Whose request it is.
+    /// The requesting claim.
     pub claim: &'a ClaimId,
-    /// Length of the lease.
+    /// The length of the lease.
     pub ttl: Duration,
-    /// The largest token this client has seen on the store.
+    /// The largest token that this client has seen on the store.
     pub floor: u64,
-    /// The token of the claim's grant; `None` before. An acquire that carries one repeats the grant and creates nothing.
+    /// The token of the claim's grant; `None` before that. An acquire that carries one repeats the grant and creates
+    /// nothing.
     pub token: Option<FencingToken>,
-    /// For how long a leave keeps the name from others.
+    /// How long a release keeps the name unavailable.
     pub cooldown: Duration,
     /// How long a waiting claim counts as alive after a heartbeat.
     pub waiter_ttl: Duration,
@@ -25,7 +26,7 @@ pub struct RequestContext<'a> {
     pub queue_limit: Option<u64>,
     /// Whether the name may be inflated, as far as is known.
     pub inflated: bool,
-    /// Whether others of this client may be polling the name.
+    /// Whether other claims of this client may be polling the name.
     pub polled: bool,
     /// The token that all servers of a majority are asked for; 0: none.
     pub proposal: u64,
@@ -53,14 +54,14 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The same for a claim for which all servers of a majority are asked for this token.
+    /// Adds the token that all servers of a majority are asked for.
     #[must_use]
     pub const fn proposing(mut self, proposal: u64) -> Self {
         self.proposal = proposal;
         self
     }
 
-    /// The same for a claim that may wait in a queue.
+    /// Lets the claim wait in a queue.
     #[must_use]
     pub const fn queueing(mut self, waiter_ttl: Duration, queue_limit: Option<u64>) -> Self {
         self.waiter_ttl = waiter_ttl;
@@ -68,49 +69,49 @@ impl<'a> RequestContext<'a> {
         self
     }
 
-    /// The same for a name that may be inflated, or not.
+    /// Sets whether the name may be inflated.
     #[must_use]
     pub const fn on_inflated(mut self, inflated: bool) -> Self {
         self.inflated = inflated;
         self
     }
 
-    /// The same for a claim that others of its client poll beside.
+    /// Sets whether other claims of this client may be polling the name.
     #[must_use]
     pub const fn polling(mut self, polled: bool) -> Self {
         self.polled = polled;
         self
     }
 
-    /// The waiter's ttl as a script takes it, whole milliseconds.
+    /// Returns the waiter ttl as scripts take it: whole milliseconds.
     pub fn waiter_ttl_ms(&self) -> u64 {
         millis(self.waiter_ttl)
     }
 
-    /// The limit of the queue as a script takes it: -1 for none.
+    /// Returns the limit of the queue as scripts take it: -1 for none.
     pub fn queue_limit(&self) -> i64 {
         let limit = self.queue_limit;
         limit.map_or(-1, |limit| limit.try_into().unwrap_or(i64::MAX))
     }
 
-    /// The same for a leave that keeps the name from others for so long.
+    /// Sets how long a release keeps the name unavailable.
     #[must_use]
     pub const fn cooling_down(mut self, cooldown: Duration) -> Self {
         self.cooldown = cooldown;
         self
     }
 
-    /// The time to keep as a script takes it: whole milliseconds, never less.
+    /// Returns the cooldown as scripts take it: whole milliseconds, rounded up.
     pub fn cooldown_ms(&self) -> u64 {
         millis(self.cooldown.saturating_add(Duration::from_nanos(999_999)))
     }
 
-    /// The token as a script takes it: 0 for none.
+    /// Returns the token as scripts take it: 0 for none.
     pub fn token(&self) -> u64 {
         self.token.map_or(0, FencingToken::get)
     }
 
-    /// The ttl as a script takes it, whole milliseconds.
+    /// Returns the ttl as scripts take it: whole milliseconds.
     pub fn ttl_ms(&self) -> u64 {
         millis(self.ttl)
     }

@@ -1,4 +1,4 @@
-//! The protocol of every kind that one server decides: claims hold shares of a name, alone or beside one another.
+//! The protocol of every kind that one server decides: claims hold shares of a name, alone or together with others.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::words::owner::ClaimId;
 pub enum Share {
     /// All of it.
     Whole,
-    /// So many parts, beside others.
+    /// This many parts, together with others.
     Parts(u32),
-    /// So many permits of so many.
+    /// This many permits out of a limit.
     Permits {
         /// How many the claim takes.
         permits: u32,
@@ -30,7 +30,7 @@ pub enum Share {
     },
 }
 
-/// As a script takes it.
+/// In the form that scripts take.
 impl Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,17 +47,17 @@ pub struct LockProtocol {
     name: Name,
     kind: Kind,
     share: Share,
-    /// Another share that the same kind gives, and what requests are called by.
+    /// Another share that the same kind has, and the name of this mode.
     modes: Option<(Share, &'static str)>,
     reenters: bool,
     queues: bool,
     cohorts: bool,
-    /// Of a kind whose claims take permits: the limit that was heard last, if it was another one.
+    /// For claims that take permits: the last limit reported by the server, if it was another one.
     heard: Option<Arc<AtomicU32>>,
 }
 
 impl LockProtocol {
-    /// Of a kind whose claims take all of the name, wait in no queue, and ask again when it is free.
+    /// A kind whose claims take all of the name, wait in no queue, and ask again when it is free.
     pub const fn new(name: Name, kind: Kind) -> Self {
         Self {
             name,
@@ -71,7 +71,7 @@ impl LockProtocol {
         }
     }
 
-    /// An owner that holds is let in again.
+    /// An owner that holds is granted the lock again.
     #[must_use]
     pub const fn reentrant(mut self) -> Self {
         self.reenters = true;
@@ -85,22 +85,23 @@ impl LockProtocol {
         self
     }
 
-    /// Claims wait in a queue, but for a name that other libraries may use too: they know no queue, and its marker would be a holder to them.
+    /// Claims wait in a queue, except on a name that other libraries may use too: they have no queue, and would take
+    /// its marker for a holder.
     #[must_use]
     pub const fn queueing_unless_shared(mut self) -> Self {
         self.queues = !self.name.is_shared();
         self
     }
 
-    /// The claims of a client hand the name over among themselves, where they wait in a queue.
+    /// Waiting claims of one client hand the name over among themselves, if there is a queue.
     #[must_use]
     pub const fn in_cohorts(mut self) -> Self {
         self.cohorts = self.queues;
         self
     }
 
-    /// Claims take so many permits of so many. `heard` is the other limit that was last heard to stand on the server, 0 for none; those
-    /// who share it are told of a new one once.
+    /// Claims take this many permits out of `limit`. `heard` is the last different limit that the server reported, 0
+    /// for none; all that share it report a new limit once.
     #[must_use]
     pub fn of_permits(mut self, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Self {
         self.share = Share::Permits { permits, limit };
@@ -108,7 +109,7 @@ impl LockProtocol {
         self
     }
 
-    /// Claims take this share, and may be converted to those that take the `other`; `mode` is what this one is called.
+    /// Claims take this share, and may be converted to claims that take the `other`; `mode` is the name of this mode.
     #[must_use]
     pub const fn in_mode(mut self, share: Share, other: Share, mode: &'static str) -> Self {
         self.share = share;
@@ -123,14 +124,14 @@ impl LockProtocol {
         })
     }
 
-    /// The keys of what may change who holds and who waits, for one claim.
+    /// The keys that may tell who holds and who waits, for one claim.
     fn keys<'a>(&'a self, claim: &'a ClaimId) -> [Key<'a>; 6] {
         let [main, counter, holders, queue, state] = self.keys_of_all();
         let tombstone = Key::Tombstone(&self.name, claim);
         [main, counter, tombstone, holders, queue, state]
     }
 
-    /// The same for all claims of the name.
+    /// The same keys for all claims of the name.
     const fn keys_of_all(&self) -> [Key<'_>; 5] {
         [
             Key::Main(&self.name),
@@ -142,7 +143,8 @@ impl LockProtocol {
     }
 }
 
-/// For how long a tombstone stops a request that may still be executed, as a script takes it: 0 if none may be.
+/// How long a tombstone stops a request that may still be executed, as scripts take it: 0 if there is no such
+/// request.
 fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> u64 {
     match in_doubt {
         true => ask.ttl_ms(),

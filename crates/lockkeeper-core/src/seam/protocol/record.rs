@@ -1,4 +1,4 @@
-//! Results on the wire: how a record is written and read.
+//! Records on the wire: how they are written and read.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use crate::words::record::Record;
 use crate::words::token::FencingToken;
 
 impl Record {
-    /// Reads what a script says of a record; `None` if the reply has none, or not what the contract says.
+    /// Reads a script's reply with a record; `None` if the reply has none or breaks the contract.
     pub fn read(reply: &Reply) -> Option<Self> {
         let Status::Stored = reply.status() else {
             return None;
@@ -38,7 +38,8 @@ impl Record {
         })
     }
 
-    /// A value as a script takes it: its form, and a text. What is a text stays as it is, so that people can read it on the server.
+    /// A value as scripts take it: its format, and a text. A value that is text stays unchanged, so that people can
+    /// read it on the server.
     pub fn write(value: &[u8]) -> (&'static str, String) {
         match str::from_utf8(value) {
             Ok(text) => ("text", text.to_owned()),
@@ -51,7 +52,7 @@ impl Record {
 fn to_hex(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing into a text does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }
     digits

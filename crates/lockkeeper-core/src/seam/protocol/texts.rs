@@ -1,8 +1,9 @@
-//! Texts of a request, one behind the other in one buffer.
+//! Texts of a request, one after the other in one buffer.
 
 use std::fmt::{self, Display, Write as _};
 
-/// A list of texts: the keys of a script, or its arguments. They lie in one buffer, so that a request of twenty costs two allocations.
+/// A list of texts: the keys of a script, or its arguments. They share one buffer, so that a request with twenty
+/// texts costs two allocations.
 ///
 /// # Examples
 ///
@@ -18,15 +19,15 @@ use std::fmt::{self, Display, Write as _};
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Texts {
     buffer: String,
-    /// Where each ends.
+    /// Where each text ends.
     ends: Vec<usize>,
 }
 
-/// What a text needs about: a request of six is not moved while it is written.
+/// The usual room for one text: a request with six is not moved while it is written.
 const USUAL: usize = 48;
 
 impl Texts {
-    /// These, each as it is displayed.
+    /// A list of these items in their `Display` form.
     pub fn of<T: Display>(items: impl IntoIterator<Item = T>) -> Self {
         let items = items.into_iter();
         let (least, _) = items.size_hint();
@@ -35,7 +36,7 @@ impl Texts {
         texts
     }
 
-    /// An empty list with room for so many texts of so many bytes together.
+    /// An empty list with room for this many texts with this many bytes in all.
     pub fn with_capacity(texts: usize, bytes: usize) -> Self {
         Self {
             buffer: String::with_capacity(bytes),
@@ -43,14 +44,14 @@ impl Texts {
         }
     }
 
-    /// Adds one, as it is displayed.
+    /// Adds an item in its `Display` form.
     pub fn push(&mut self, item: impl Display) {
         // Writing to a string cannot fail.
         let _ = write!(self.buffer, "{item}");
         self.ends.push(self.buffer.len());
     }
 
-    /// Adds all of another list.
+    /// Adds all texts of another list.
     pub fn append(&mut self, others: &Self) {
         let before = self.buffer.len();
         self.buffer.push_str(&others.buffer);
@@ -62,30 +63,30 @@ impl Texts {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The one at this place, counted from zero.
+    /// Returns the text at this index, counted from 0.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.buffer.get(start..end)
     }
 
-    /// The first one.
+    /// Returns the first text.
     pub fn first(&self) -> Option<&str> {
         self.get(0)
     }
 
-    /// Each in order.
+    /// Iterates over the texts in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
-        // There is one at each of these places.
+        // There is a text at each of these indexes.
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
-    /// All of them without anything between.
+    /// Returns all texts with nothing between them.
     pub fn joined(&self) -> &str {
         &self.buffer
     }
