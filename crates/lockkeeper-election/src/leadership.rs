@@ -28,7 +28,7 @@ pub struct Leadership {
 
 /// The outcome of a hand-over.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+#[expect(clippy::exhaustive_enums, reason = "there are exactly two outcomes")]
 pub enum HandOver {
     /// This leadership has been resigned. The candidate leads, unless it has died since: then the next candidate
     /// leads.

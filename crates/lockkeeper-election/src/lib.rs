@@ -133,11 +133,13 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](Error::Timeout) if a time limit was set and has passed; [`QueueFull`](Error::QueueFull) if a
-    /// [bound](Acquire::max_queue) was set and is reached; [`Backend`](Error::Backend) if the server refuses, or does
-    /// not answer for one ttl or for the time limit, whichever is longer; [`WrongKind`](Error::WrongKind) if the name
-    /// holds something else; [`Config`](Error::Config) for an invalid name, value or ttl, before anything is sent;
-    /// [`Closed`](Error::Closed) if the client is closed.
+    /// - [`Timeout`](Error::Timeout) if a time limit was set and has passed;
+    /// - [`QueueFull`](Error::QueueFull) if a [bound](Acquire::max_queue) was set and is reached;
+    /// - [`Backend`](Error::Backend) if the server refuses, or does not answer for one ttl or for the time limit,
+    ///   whichever is longer;
+    /// - [`WrongKind`](Error::WrongKind) if the name holds something else;
+    /// - [`Config`](Error::Config) for an invalid name, value or ttl, before anything is sent;
+    /// - [`Closed`](Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -286,7 +288,7 @@ fn check(value: &str) -> Result<()> {
     match value.len() {
         ..=LARGEST => Ok(()),
         length => Err(Error::config(format!(
-            "what a leader is known by must be at most {LARGEST} bytes long, this has {length}: say where the rest is"
+            "the value of a leader must be at most {LARGEST} bytes long, this one has {length}: store the rest elsewhere and its location here"
         ))),
     }
 }

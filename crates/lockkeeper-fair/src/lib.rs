@@ -64,11 +64,11 @@ const fn of_name(name: Name) -> LockProtocol {
 /// - **A place for silent waiters.** A waiter whose heartbeats do not arrive for one waiter ttl loses its place, even
 ///   if only the network was down, and rejoins at the end of the queue. If the server itself stood still, the waiters
 ///   from before keep their order.
-/// - **Immediate hand-over after a crash.** A holder that crashes keeps the lock until its lease ends. Then any
-///   waiter's next heartbeat grants the lock to the first waiter, at most a third of the waiter ttl later. A waiter
-///   that dies just as it is granted the lock costs one waiter ttl.
-/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
-///   only a resource that checks fencing tokens closes the gap.
+/// - **Immediate hand-over after a crash.** A holder that crashes keeps the lock until its lease ends. Then the first
+///   waiter asks, usually within milliseconds, and at the latest a third of the waiter ttl later. A waiter that dies
+///   just as it is granted the lock costs one waiter ttl.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease.
+///   Only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
 pub struct FairLock(Target);
 
@@ -87,12 +87,14 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
-    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
-    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
-    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is
-    /// sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set
+    ///   and is reached;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for
+    ///   the time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///

@@ -148,9 +148,11 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if it is armed with another `n`, for more than 10,000 counts, or for an invalid name or ttl:
-    /// nothing has changed. [`Error::WrongKind`] if the name holds something else; [`Error::Backend`] if the server
-    /// refuses or does not answer; [`Error::Closed`] if the client is closed.
+    /// - [`Error::Config`] if it is armed with another `n`, for more than 10,000 counts, or for an invalid name or
+    ///   ttl: nothing has changed;
+    /// - [`Error::WrongKind`] if the name holds something else;
+    /// - [`Error::Backend`] if the server refuses or does not answer;
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -163,7 +165,7 @@ impl Latch {
         let name = self.target.name();
         if n > MOST {
             return Err(Error::config(format!(
-                "latch {name:?} was to have {n} counts, and {MOST} are the most: count several things by one id"
+                "latch {name:?} cannot have {n} counts, at most {MOST} are allowed: count several things with one id"
             )));
         }
         if self.ttl < Duration::from_millis(1) || self.ttl > LONGEST_TTL {
@@ -177,7 +179,7 @@ impl Latch {
         match (reply.status(), numbers(&reply)) {
             (Status::Counts, (_, Some(stands), own)) if stands == n => Ok(own == Some(1)),
             (Status::Counts, (_, Some(stands), _)) => Err(Error::config(format!(
-                "latch {name:?} is armed with {stands} counts, and cannot be with {n}: choose another name"
+                "latch {name:?} is already armed with {stands} counts and cannot be armed with {n}: choose another name"
             ))),
             _ => Err(self.unexpected(&reply)),
         }
@@ -204,7 +206,7 @@ impl Latch {
     pub async fn count_down(&self, id: &str) -> Result<u32> {
         if id.is_empty() || id.len() > LONGEST_ID {
             return Err(Error::config(format!(
-                "an id that counts must have 1 to {LONGEST_ID} bytes, this one has {}",
+                "the id of a count must have 1 to {LONGEST_ID} bytes, this one has {}",
                 id.len()
             )));
         }
@@ -227,11 +229,13 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
-    /// it before you wait. [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
-    /// [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
-    /// [`Error::WrongKind`] if the name holds something else; [`Error::Config`] for an invalid name, before anything
-    /// is sent; [`Error::Closed`] if the client is closed.
+    /// - [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
+    ///   it before you wait;
+    /// - [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
+    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
+    /// - [`Error::WrongKind`] if the name holds something else;
+    /// - [`Error::Config`] for an invalid name, before anything is sent;
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///

@@ -78,8 +78,8 @@ use plan::{Facts, plan};
 ///   of order, and two callers that do so can wait for each other. List it as a member, or set a time limit.
 /// - **Order between stores that have wrong names.** Two processes that call the same server by different names take
 ///   its locks in different orders.
-/// - **Exclusion when a server loses data, or between the last check and the write.** As for every lease; only a resource that
-///   checks fencing tokens closes this.
+/// - **Exclusion when a server loses data, or between the last check and the write.** This is true of every lease.
+///   Only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
 pub struct MultiLock {
     stages: Arc<[Vec<Target>]>,
@@ -92,9 +92,12 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Config`](lockkeeper_core::Error::Config) if there is no member or a name is invalid; if two members of one
-    /// name differ in kind, mode, permits or owner; if members belong to several clients whose stores have no names
-    /// or share one; or for more than 1,024 members on one server, or in one slot, that a script would take together.
+    /// [`Config`](lockkeeper_core::Error::Config) if:
+    ///
+    /// - there is no member, or a name is invalid;
+    /// - two members of one name differ in kind, mode, permits or owner;
+    /// - members belong to several clients, and their stores have no names or share one;
+    /// - one script would acquire more than 1,024 members, which are on one server or in one slot.
     ///
     /// # Examples
     ///
@@ -129,13 +132,16 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout), with the name of the member it waited for, if a time limit was
-    /// set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for
-    /// one ttl or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name
-    /// holds something else; [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that
-    /// it is to write; [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if one of the clients is closed. After an error nothing is held:
-    /// members that were already acquired are released in the background.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout), with the name of the member it waited for, if a time limit was
+    ///   set and has passed;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if a server refuses, or does not answer for one ttl or for the
+    ///   time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if a name holds something else;
+    /// - [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) if the owner reads a name that it is to write;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if one of the clients is closed.
+    ///
+    /// After an error nothing is held: members that were already acquired are released in the background.
     ///
     /// # Cancel safety
     ///

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     Empty,
     /// There are several clients, and one has a store without a name; this is the key of its member.
     Unnamed(String),
-    /// Two clients call their stores by this name.
+    /// Two clients have stores with this name.
     SharedName(String),
     /// Two members with this key differ.
     Conflict(String),
@@ -48,19 +48,19 @@ impl fmt::Display for Refusal {
             Self::Empty => f.write_str("a multi-lock needs at least one member"),
             Self::Unnamed(key) => write!(
                 f,
-                "the members are of several clients, and the store of {key:?} has no name: give each client a store_name, the same in every process"
+                "the members belong to several clients, and the store of {key:?} has no name: give each client a store_name, the same in every process"
             ),
             Self::SharedName(store) => write!(
                 f,
-                "two clients call their stores {store:?}: take all members of one store from one client, and give each store a name of its own"
+                "two clients have the store name {store:?}: take all members on one store from one client, and give each store its own name"
             ),
             Self::Conflict(key) => write!(
                 f,
-                "two members with the key {key:?} differ in kind, mode, permits or owner, so they cannot be one member"
+                "two members with the key {key:?} differ in kind, mode, permits or owner: list only one of them"
             ),
             Self::TooMany(members) => write!(
                 f,
-                "{members} members would be taken by one script, at most {LARGEST_STEP} may be"
+                "one script would acquire {members} members, at most {LARGEST_STEP} are allowed: use fewer members"
             ),
         }
     }

@@ -72,11 +72,12 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for the
-    /// time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something
-    /// else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for
+    ///   the time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///

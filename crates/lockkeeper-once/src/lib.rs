@@ -51,11 +51,10 @@ const LARGEST: usize = 65_536;
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if what matters is that something *has been done*, and not only that nobody else does it at the same
-/// time: an answer that is computed once for everybody who asks ("single flight" in front of a cache), a payment
-/// whose request is repeated, a nightly report. A
-/// [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes others while the work runs, and
-/// then lets the next caller do it again.
+/// Use this one if something must *be done once*, not only by one caller at a time. Examples are an answer that is
+/// computed once for everybody who asks ("single flight" in front of a cache), a payment whose request is repeated,
+/// and a nightly report. A [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes others
+/// while the work runs, and then lets the next caller do it again.
 ///
 /// # How it works
 ///
@@ -195,17 +194,17 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// - [`OnceError::Work`] with the work's own error if it failed.
-    ///
-    /// - [`OnceError::NotKept`] with the work's result if it is not known to be stored.
-    ///
-    /// - [`OnceError::Lock`] otherwise, with: [`Error::Mismatch`] if a result is stored for another
-    /// [fingerprint](Self::fingerprint); [`Error::WorkFailed`] if another caller's work failed and may not be tried
-    /// yet; [`Error::Lost`] if the lease was lost while this call worked, and the work was stopped at one of its
-    /// await points; [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed; [`Error::Backend`]
-    /// if the server refuses, or does not answer for one ttl; [`Error::WrongKind`] if the name holds something else;
-    /// [`Error::Config`] for an invalid name, ttl or time, before anything is sent; [`Error::Closed`] if the client
-    /// is closed.
+    /// - [`OnceError::Work`] with the work's own error if it failed;
+    /// - [`OnceError::NotKept`] with the work's result if it is not known to be stored;
+    /// - [`OnceError::Lock`] otherwise, with one of these:
+    ///   - [`Error::Mismatch`] if a result is stored for another [fingerprint](Self::fingerprint);
+    ///   - [`Error::WorkFailed`] if another caller's work failed and may not be tried yet;
+    ///   - [`Error::Lost`] if the lease was lost while this call worked: the work was dropped at one of its await points;
+    ///   - [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
+    ///   - [`Error::Backend`] if the server refuses, or does not answer for one ttl;
+    ///   - [`Error::WrongKind`] if the name holds something else;
+    ///   - [`Error::Config`] for an invalid name, ttl or time, before anything is sent;
+    ///   - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -259,7 +258,7 @@ impl Once {
         let encode = |value: &T| {
             let json = serde_json::to_vec(value);
             json.map_err(|error| {
-                Error::config(format!("the result of {name:?} cannot be JSON: {error}"))
+                Error::config(format!("the result of {name:?} cannot be written as JSON: {error}"))
             })
         };
         let decode = |json: Vec<u8>| {
@@ -412,7 +411,7 @@ impl Once {
         let length = value.len();
         if length > LARGEST {
             return Err(Error::config(format!(
-                "the result of {:?} has {length} bytes, and at most {LARGEST} are stored: store it elsewhere, and here where it is",
+                "the result of {:?} has {length} bytes, at most {LARGEST} can be stored: store it elsewhere and its location here",
                 self.target.name()
             )));
         }

@@ -44,9 +44,11 @@ pub enum OnceError<E, V = Vec<u8>> {
     NotKept {
         /// The work's result.
         value: V,
-        /// Why it is not stored: [`Error::Config`] if it is too large, and then the next call does the work at once;
-        /// [`Error::Lost`] if the lease ended before, so that another call may have done the work since;
-        /// [`Error::Backend`] if the server did not say, and then storing it is tried again in the background.
+        /// Why it is not stored:
+        ///
+        /// - [`Error::Config`]: it is too large. The next call does the work at once.
+        /// - [`Error::Lost`]: the lease ended before. Another call may have done the work since.
+        /// - [`Error::Backend`]: the server did not answer. Storing it is tried again in the background.
         error: Error,
     },
     /// This call did not do the work, or the work was stopped at one of its await points because the lease was lost
@@ -85,7 +87,7 @@ impl<E: fmt::Display, V> fmt::Display for OnceError<E, V> {
             Self::Work(error) => error.fmt(f),
             Self::NotKept { error, .. } => write!(
                 f,
-                "the work is done, its result is not known to be stored: {error}"
+                "the work is done, but its result is not known to be stored: {error}"
             ),
             Self::Lock(error) => error.fmt(f),
         }

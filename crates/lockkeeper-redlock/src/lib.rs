@@ -172,12 +172,13 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend), which names each server and its failure, if no majority answers
-    /// for one ttl or until the time limit, or if the servers are too slow for the ttl;
-    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else on so many servers that no
-    /// majority is left; [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are closed.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`Backend`](lockkeeper_core::Error::Backend), which names each server and its failure, if no majority
+    ///   answers for one ttl or until the time limit, or if the servers are too slow for the ttl;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else on so many servers that no
+    ///   majority is left;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if a majority of the clients are closed.
     ///
     /// # Cancel safety
     ///

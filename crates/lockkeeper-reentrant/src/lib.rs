@@ -55,8 +55,8 @@ use lockkeeper_core::{Lease, Owner};
 ///
 /// - **Exclusion among code that shares an owner.** Two tasks with the same owner are the same holder and run side by
 ///   side.
-/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
-///   only a resource that checks fencing tokens closes the gap.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease.
+///   Only a resource that checks fencing tokens closes the gap.
 /// - **A larger token for an owner whose former hold came back through a failover.** The owner is granted the lock
 ///   again with its old token; a resource that checks tokens refuses it.
 /// - **Order.** At present waiters are served in order of arrival, except in the empty namespace. Only the fair lock
@@ -82,11 +82,12 @@ impl ReentrantLock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for the
-    /// time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something
-    /// else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for
+    ///   the time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///

@@ -42,7 +42,7 @@ lockkeeper_core::guard! {
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
-#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+#[expect(clippy::exhaustive_enums, reason = "there are exactly two outcomes")]
 pub enum Upgrade {
     /// There was no other reader: this guard writes.
     Write(WriteGuard),
@@ -100,10 +100,10 @@ impl ReadGuard {
     /// # Errors
     ///
     /// [`Lost`](lockkeeper_core::Error::Lost) if this guard's lease has ended, here or on the server;
-    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer within the client's
-    /// release timeout, or reports other readers only after an earlier request got no answer and may still be
-    /// executed; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed. After an error nothing is held:
-    /// what the server may still hold is released in the background.
+    /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses or does not answer within the client's
+    /// release timeout; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed. It is also `Backend` if
+    /// the server reports other readers after an earlier request got no answer, because that request may still be
+    /// executed. After an error nothing is held: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///

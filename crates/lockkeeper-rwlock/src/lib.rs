@@ -95,17 +95,18 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// # What this lock does not promise
 ///
-/// - **Order before requests reach the server, a place for silent waiters, immediate hand-over after a crash.** As
-///   for a fair lock: the queue order is the order of arrival at the server; a waiter that is silent for one waiter
-///   ttl loses its place; and a lease that expires is noticed at most a third of that time later.
+/// - **Order before requests reach the server, a place for silent waiters, immediate hand-over after a crash.** These
+///   limits are those of a fair lock. The queue order is the order of arrival at the server. A waiter that is silent
+///   for one waiter ttl loses its place. The end of a crashed holder's lease is noticed at most a third of the waiter
+///   ttl later.
 /// - **That all readers start at once.** Readers at the front of the queue are granted the lock 128 at a time, one
 ///   script after the other.
 /// - **That two readers can both upgrade.** Two readers that both try to upgrade block each other. One of them has to
 ///   release.
 /// - **A larger token for readers that join a hold which came back through a failover.** They share its old token,
 ///   which is smaller than that of a writer unknown to the new primary; a resource that checks tokens refuses it.
-/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease;
-///   only a resource that checks fencing tokens closes the gap.
+/// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease.
+///   Only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
 pub struct RwLock {
     read: Target,
@@ -130,12 +131,14 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
-    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
-    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
-    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is
-    /// sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set
+    ///   and is reached;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for
+    ///   the time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid name or ttl, before anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///

@@ -34,8 +34,8 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 ///
 /// # How it works
 ///
-/// Each acquisition is a claim with a lease, a fencing token and a notice of its loss, as with every lock: when a
-/// process dies, its permits become free at the end of their leases, and no counter has to be corrected. A claim that
+/// As with every lock, each acquisition is a claim with a lease, a fencing token and a notice of its loss. When a
+/// process dies, its permits become free at the end of their leases; no counter has to be corrected. A claim that
 /// finds too few permits waits in a queue on the server. The script that releases permits grants them to as many
 /// waiters at the front as fit, and notifies their clients. Smaller claims do not pass a large one at the front.
 ///
@@ -74,7 +74,7 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 /// - **Re-entry.** Each acquisition takes permits of its own. A holder that waits for more permits can wait for
 ///   itself, if enough others do the same.
 /// - **Immediate hand-over after a crash.** The permits of a holder that crashes stay taken until its lease ends.
-///   Then the next heartbeat of a waiter grants them, at most a third of the [waiter
+///   Then the first waiter asks, usually within milliseconds, and at the latest a third of the [waiter
 ///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later.
 /// - **The limit when the server loses data.** This is true of every lease: after a failover that lost grants, more
 ///   permits than the limit may be held for up to one ttl.
@@ -91,7 +91,7 @@ impl Semaphore {
     pub fn new(client: &Client, name: &str, limit: u32) -> Self {
         let heard = Arc::default();
         let protocol = |name| match limit {
-            0 => Err(Error::config("a semaphore has a limit of one or more")),
+            0 => Err(Error::config("the limit of a semaphore must be at least one")),
             _ => Ok(of_name(name, 1, limit, &heard)),
         };
         let target = Target::checked(client, name, protocol);
@@ -125,9 +125,9 @@ impl Semaphore {
     pub fn permits(&self, permits: u32) -> Self {
         let (limit, heard) = (self.limit, Arc::clone(&self.heard));
         let target = self.target.by_checked(|name| match permits {
-            0 => Err(Error::config("a claim takes one permit or more")),
+            0 => Err(Error::config("an acquisition must take at least one permit")),
             _ if permits > limit => Err(Error::config(format!(
-                "{permits} permits are more than the limit of {limit}"
+                "{permits} permits are more than the semaphore's limit of {limit}"
             ))),
             _ => Ok(of_name(name, permits, limit, &heard)),
         });
@@ -145,13 +145,17 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`OverLimit`](lockkeeper_core::Error::OverLimit) if the limit on the server is lower than the number of
-    /// permits asked for; [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
-    /// [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set and
-    /// is reached; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl
-    /// or for the time limit, whichever is longer; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds
-    /// something else; [`Config`](lockkeeper_core::Error::Config) for an invalid name, ttl, limit or number of
-    /// permits, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
+    /// - [`OverLimit`](lockkeeper_core::Error::OverLimit) if the limit on the server is lower than the number of
+    ///   permits asked for;
+    /// - [`Timeout`](lockkeeper_core::Error::Timeout) if a time limit was set and has passed;
+    /// - [`QueueFull`](lockkeeper_core::Error::QueueFull) if a [bound](lockkeeper_core::Acquire::max_queue) was set
+    ///   and is reached;
+    /// - [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl or for
+    ///   the time limit, whichever is longer;
+    /// - [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+    /// - [`Config`](lockkeeper_core::Error::Config) for an invalid name, ttl, limit or number of permits, before
+    ///   anything is sent;
+    /// - [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -261,7 +265,7 @@ impl Semaphore {
     /// ```
     pub async fn set_limit(&self, limit: u32) -> Result<bool> {
         if limit == 0 {
-            return Err(Error::config("a semaphore has a limit of one or more"));
+            return Err(Error::config("the limit of a semaphore must be at least one"));
         }
         Ok(self.target.permits(Some(limit)).await?.is_some())
     }

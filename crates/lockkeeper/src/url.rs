@@ -111,7 +111,7 @@ fn in_memory(name: &str, settings: ClientBuilder) -> Result<Client> {
 
     if name.contains('?') {
         return Err(Error::config(
-            "a memory:// URL has a name and no settings: give them to the client's builder",
+            "a memory:// URL can have a name but no settings: give settings to the client's builder",
         ));
     }
     let engine = match name {

@@ -112,7 +112,7 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         ),
         (
             &["run", "--semaphore", "a}b", "--limit", "2"],
-            "stray brace",
+            "not one complete hash tag",
         ),
         (&["run", "--lock", "x", "-E", "256"], "256"),
         (
@@ -120,8 +120,8 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
             "possible values",
         ),
         (&["run", "--lock", ""], "must not be empty"),
-        (&["run", "--lock", "a}b"], "stray brace"),
-        (&["run", "--lock", "a", "--lock", "a}b"], "stray brace"),
+        (&["run", "--lock", "a}b"], "not one complete hash tag"),
+        (&["run", "--lock", "a", "--lock", "a}b"], "not one complete hash tag"),
         (&["run"], "--lock"),
         (&["run", "--lock", "x", "--frob"], "--frob"),
         (&["frob"], "frob"),

@@ -82,7 +82,7 @@ async fn the_routes_answer_and_all_else_is_refused_with_words() -> Result<()> {
     );
     let bad = serving.get("/api/locks/a%7Db").await?;
     ensure!(
-        bad.status == 400 && bad.body.contains("stray brace"),
+        bad.status == 400 && bad.body.contains("not one complete hash tag"),
         "{bad:?}"
     );
     let long = serving

@@ -165,7 +165,7 @@ impl Acquisition {
             match self.look(Some(TRIES)).await? {
                 Asked::Granted(hold) => self.held.push(hold),
                 Asked::Waiting => {
-                    let message = "a try was put into the queue".to_owned();
+                    let message = "the server queued a request that must not wait".to_owned();
                     return Err(stage.protocol_error(0, message));
                 }
                 Asked::Apart => stage.apart().rev().for_each(|it| stages.push_front(it)),
@@ -249,7 +249,7 @@ impl Acquisition {
             }
             match self.complete() {
                 Err(error @ Error::Lost { .. }) => {
-                    tracing::debug!(%error, "lost while the rest was collected");
+                    tracing::debug!(%error, "lost a member while acquiring the others; starting again");
                 }
                 outcome => return outcome,
             }
@@ -321,7 +321,7 @@ impl Acquisition {
             && let Ok(held) = Hold::join(held, None)
             && let Err(error) = Box::pin(held.release()).await
         {
-            tracing::debug!(%error, "what was held in part is released in the background");
+            tracing::debug!(%error, "a partly acquired lock was not released; it is released in the background");
         }
     }
 

@@ -37,14 +37,14 @@ impl Majority {
         let quorum = Quorum::of(engines.len()).ok_or_else(|| {
             let number = engines.len();
             Error::config(format!(
-                "a lock over several servers needs an odd number of them, {} or more, not {number}",
+                "a lock over several servers needs an odd number of clients, at least {}, not {number}",
                 Quorum::FEWEST
             ))
         })?;
         for (place, engine) in engines.iter().enumerate() {
             if engines[..place].iter().any(|it| Arc::ptr_eq(it, engine)) {
                 return Err(Error::config(
-                    "each server of a lock over several needs a client of its own: one is there twice",
+                    "a lock over several servers needs a different client for each server: one client is listed twice",
                 ));
             }
         }

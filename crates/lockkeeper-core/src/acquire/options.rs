@@ -27,12 +27,12 @@ pub(crate) fn check_note(note: &str) -> Result<()> {
     let length = note.len();
     if length > LONGEST_LABEL {
         return Err(Error::config(format!(
-            "a note must be at most {LONGEST_LABEL} bytes long, this one has {length}: it is for people to read"
+            "a note must be at most {LONGEST_LABEL} bytes long, this one has {length}: shorten it"
         )));
     }
     if note.chars().any(char::is_control) {
         return Err(Error::config(format!(
-            "the note {note:?} has a control character: leave it out"
+            "the note {note:?} contains a control character: remove it"
         )));
     }
     Ok(())

@@ -48,7 +48,7 @@ impl Acquisition {
             }
             return Ok(hold);
         };
-        tracing::debug!(%error, "given back");
+        tracing::debug!(%error, "released again: too few replicas confirmed the grant");
         // A release that is not confirmed in time continues in the background.
         let timeout = self.stage().first().terms.timeout;
         let _ = tokio::time::timeout(timeout, hold.release()).await;
@@ -85,7 +85,7 @@ impl Acquisition {
                 Ok((Verdict::Lost(reason), _)) => return Err(part.lost(reason).into()),
                 Ok((verdict, _)) => {
                     part.ensure_valid()?;
-                    let message = format!("a renewal was answered by {verdict:?}");
+                    let message = format!("unexpected answer to a renewal: {verdict:?}");
                     let name = name();
                     return Err(Error::Protocol { name, message });
                 }
@@ -95,7 +95,7 @@ impl Acquisition {
                 }
                 Err(Failed::Forbidden(reason)) => {
                     part.ensure_valid()?;
-                    let message = format!("a renewal was not allowed: {reason:?}");
+                    let message = format!("the claim may not be renewed now: {reason:?}");
                     let name = name();
                     return Err(Error::Protocol { name, message });
                 }

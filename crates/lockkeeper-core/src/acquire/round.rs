@@ -46,21 +46,21 @@ fn reading(outcome: std::result::Result<Verdict, Failed>) -> (Reply, Option<Stor
         Ok(Verdict::Busy(left)) => (Reply::Busy(left), None),
         Ok(Verdict::Quarantined(left)) => {
             let trouble = StoreError::not_sent(format!(
-                "it has been up for too short a time to know who holds, and takes part again in {left:?}"
+                "it was started too recently to know who holds, and takes part again in {left:?}"
             ));
             (Reply::Out(left), Some(trouble))
         }
         Ok(Verdict::Stale) => failed(StoreError::unknown(
-            "its grant came too late to be believed: the server is too slow for this ttl",
+            "its grant came too late to be valid: the server is too slow for this ttl; choose a longer ttl",
         )),
         Ok(Verdict::WrongKind) => failed(StoreError::refused(
             "WRONGTYPE the name holds another kind's data",
         )),
         Ok(verdict) => failed(StoreError::unknown(format!(
-            "an acquire was answered by {verdict:?}"
+            "unexpected answer to an acquire: {verdict:?}"
         ))),
         Err(Failed::Forbidden(reason)) => failed(StoreError::not_sent(format!(
-            "an acquire was not allowed: {reason:?}"
+            "the claim may not acquire now: {reason:?}"
         ))),
         Err(Failed::Store(error)) => failed(error),
     }
@@ -73,7 +73,7 @@ fn reading_of_write_back(
         Ok(Answer::Raised) => (WrittenBack::Accepted, None),
         Ok(Answer::Gone | Answer::Revoked) => (WrittenBack::Refused, None),
         Ok(answer) => {
-            let trouble = StoreError::unknown(format!("a token was answered by {answer:?}"));
+            let trouble = StoreError::unknown(format!("unexpected answer to the write-back of a token: {answer:?}"));
             (WrittenBack::Failed, Some(trouble))
         }
         Err(error) => (WrittenBack::Failed, Some(error)),
@@ -281,9 +281,9 @@ impl Missed {
                 return failed_on(&name, servers, "acquire", failed.collect());
             }
             (Failure::Late, _) => {
-                "a majority granted too late to be believed: the servers are too slow for this ttl"
+                "the grant of a majority came too late to be valid: the servers are too slow for this ttl; choose a longer ttl"
             }
-            _ => "a majority granted, and was none any more when the grant was to be complete",
+            _ => "a majority granted, but no longer held when the grant was completed",
         };
         stage.backend(0, "acquire", StoreError::unknown(why))
     }

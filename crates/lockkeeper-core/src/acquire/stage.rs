@@ -116,7 +116,7 @@ impl Stage {
             let longest = majority.longest;
             if ttl > longest {
                 return Err(Error::config(format!(
-                    "a ttl of {ttl:?} is longer than the longest ttl of this lock, {longest:?}, for which a restarted server stays out: raise that in every process"
+                    "a ttl of {ttl:?} is longer than this lock's longest ttl of {longest:?}, for which a restarted server stays out: raise that in every process"
                 )));
             }
             options.ttl = Some(ttl);
@@ -377,11 +377,11 @@ impl Stage {
                     return Err(Error::OverLimit { name, limit });
                 }
                 Ok(verdict) => {
-                    let message = format!("an acquire was answered by {verdict:?}");
+                    let message = format!("unexpected answer to an acquire: {verdict:?}");
                     return Err(self.protocol_error(seat, message));
                 }
                 Err(Failed::Forbidden(reason)) => {
-                    let message = format!("an acquire was not allowed: {reason:?}");
+                    let message = format!("the claim may not acquire now: {reason:?}");
                     return Err(self.protocol_error(seat, message));
                 }
                 Err(Failed::Store(error)) if error.is_transient() => {
@@ -392,7 +392,7 @@ impl Stage {
         }
         if spent {
             let late = StoreError::unknown(
-                "the grant came too late to be believed: the server is too slow for this ttl",
+                "the grant came too late to be valid: the server is too slow for this ttl; choose a longer ttl",
             );
             Ok(Read::Spent(self.backend(0, "acquire", late)))
         } else if apart {

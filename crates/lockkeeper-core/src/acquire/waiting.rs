@@ -52,7 +52,7 @@ impl Acquisition {
                 }
                 Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, &stage, &busy)),
                 Ok(Asked::Apart) => {
-                    let message = "one name is to be acquired apart".to_owned();
+                    let message = "the server asks to acquire a single name apart".to_owned();
                     return Err(stage.protocol_error(0, message));
                 }
                 Ok(Asked::Waiting) => {

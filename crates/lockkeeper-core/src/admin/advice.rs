@@ -51,12 +51,12 @@ impl ServerFacts {
             .as_deref()
             .filter(|version| is_too_old(version));
         let version = version.map(|version| {
-            let text = format!("{version} is too old: take Redis 6.2, Valkey 7.2 or a later one");
+            let text = format!("{version} is too old: use Redis 6.2, Valkey 7.2 or later");
             grave("server", text)
         });
         let replica = self.role.as_deref().filter(|role| *role == "slave");
         let replica = replica.map(|_| {
-            let text = "a replica: locks are made on its primary".to_owned();
+            let text = "this is a replica: connect to its primary".to_owned();
             grave("role", text)
         });
         let eviction = self.eviction.as_deref().filter(|it| *it != "noeviction");
@@ -64,15 +64,15 @@ impl ServerFacts {
             let text = match self.max_memory {
                 Some(0) => format!("{policy}, without a limit of memory yet: set noeviction"),
                 _ => format!(
-                    "{policy}: locks are forgotten when memory is full; set maxmemory-policy noeviction"
+                    "{policy}: locks are lost when memory is full; set maxmemory-policy noeviction"
                 ),
             };
             mild("eviction", text)
         });
         let persistence = self.append_only.filter(|append_only| !append_only);
         let persistence = persistence.map(|_| {
-            let text = "no append-only file: a server that starts again has forgotten the locks that are held; set \
-                        appendonly yes, or start it again only when the longest ttl is over";
+            let text = "no append-only file: a restart loses the locks that are held; set appendonly yes, or start the \
+                        server again only after the longest ttl has passed";
             mild("persistence", text.to_owned())
         });
         let all = [version, replica, eviction, persistence];

@@ -44,7 +44,7 @@ impl Question {
             Self::Force => "release",
             Self::Queue => "look at the queue of",
             Self::Limit => "ask for the limit of",
-            Self::Record => "ask what has come of",
+            Self::Record => "read the result of",
             Self::OfKind(_, doing) => doing,
         }
     }
@@ -467,7 +467,7 @@ pub(crate) async fn record(
     let name = protocol.name();
     let Some(recorded) = protocol.recorded() else {
         return Err(Error::config(format!(
-            "a {} lock keeps no result",
+            "a {} lock stores no result",
             protocol.kind()
         )));
     };

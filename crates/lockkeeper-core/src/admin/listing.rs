@@ -64,7 +64,7 @@ impl Names {
     pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
         if is_unfinished(&self.pattern) {
             return Err(Error::config(format!(
-                "the pattern {:?} ends in the middle: close its brackets, and write `\\[` or `\\\\` for what stands for itself",
+                "the pattern {:?} ends in the middle: close its brackets, and write `\\[` or `\\\\` for a literal character",
                 self.pattern
             )));
         }

@@ -92,21 +92,21 @@ impl Question {
         let server = self.requester.store.address();
         match self.put().await {
             Ok(rules) if rules.is_empty() => {
-                tracing::debug!(%server, "asked for the rights of this user");
+                tracing::debug!(%server, "found no missing rights of this user");
             }
             Ok(rules) => {
                 let rules = rules.join(" ");
                 tracing::warn!(
                     %server,
                     about = "rights",
-                    "locks are refused to this user, or heard of late: allow it {rules}"
+                    "this user lacks rights, so locks fail or notice messages late: allow the user {rules}"
                 );
             }
             Err(Error::Backend { cause, .. }) if cause.code() == Some("NOPERM") => {
-                tracing::warn!(%server, about = "rights", "locks are refused to this user: {cause}");
+                tracing::warn!(%server, about = "rights", "this user may not use locks: {cause}");
             }
             Err(error) => {
-                tracing::debug!(%server, %error, "the server did not tell the rights of this user");
+                tracing::debug!(%server, %error, "could not check the rights of this user");
             }
         }
     }

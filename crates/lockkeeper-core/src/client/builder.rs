@@ -164,12 +164,12 @@ impl ClientBuilder {
         self.settings.check()?;
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return Err(Error::config(
-                "a client must be made inside a tokio runtime, which then runs its renewals",
+                "a client must be built inside a tokio runtime, which then runs its renewals",
             ));
         };
         let Some(events) = store.events() else {
             return Err(Error::config(
-                "a store serves one client, and this one has a client already: connect another store",
+                "this store already serves a client: connect another store for this client",
             ));
         };
         let engine = Engine::start(self.settings, store, events, &runtime);

@@ -67,10 +67,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
-    /// [`Error::WrongKind`](crate::Error::WrongKind) if the name does not hold a lock;
-    /// [`Error::Config`](crate::Error::Config) for an invalid name; [`Error::Closed`](crate::Error::Closed) if the
-    /// client is closed.
+    /// - [`Error::Backend`](crate::Error::Backend) if the server refuses or does not answer;
+    /// - [`Error::WrongKind`](crate::Error::WrongKind) if the name does not hold a lock;
+    /// - [`Error::Config`](crate::Error::Config) for an invalid name;
+    /// - [`Error::Closed`](crate::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///

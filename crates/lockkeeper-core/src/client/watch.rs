@@ -28,9 +28,9 @@ impl Watch {
         })
     }
 
-    /// Resolves when the name should be looked at: a message has arrived since the last call, one may have been
-    /// missed, or no message has arrived for a third of the waiter ttl, which is the time between two heartbeats of a
-    /// waiter.
+    /// Resolves when the state of the name may have changed: a message has arrived since the last call, or may have
+    /// been missed. It also resolves after a third of the waiter ttl without a message; that is the time between two
+    /// heartbeats of a waiter.
     ///
     /// # Errors
     ///

@@ -126,12 +126,12 @@ async fn release(
             match attempt {
                 Attempt::Final(Ok(_) | Err(Error::Lost { .. })) => left += 1,
                 Attempt::Final(Err(error)) => {
-                    tracing::warn!(name, %claim, %error, "cannot release; the claim ends with its ttl");
+                    tracing::warn!(name, %claim, %error, "could not release; the claim ends with its ttl");
                     unconfirmed += 1;
                     given_up.0.push(part);
                 }
                 Attempt::Again(error) if requester.clock.now() >= until => {
-                    tracing::warn!(name, %claim, %error, "never released; the claim has ended with its ttl");
+                    tracing::warn!(name, %claim, %error, "the release was never confirmed; the claim has ended with its ttl");
                     unconfirmed += 1;
                     given_up.0.push(part);
                 }

@@ -218,7 +218,7 @@ impl Claims {
                 part.change(|claim| claim.hurry(now));
             }
             verdict => {
-                tracing::debug!(claim = %part.id, ?verdict, "a message of a grant changes nothing");
+                tracing::debug!(claim = %part.id, ?verdict, "ignored a message about a grant");
             }
         }
     }

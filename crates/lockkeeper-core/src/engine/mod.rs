@@ -219,7 +219,7 @@ impl Engine {
             }
         };
         if tokio::time::timeout(longest, all).await.is_err() {
-            tracing::debug!(?longest, "what was given up has not left in time");
+            tracing::debug!(?longest, "earlier releases of these names are not done in time; acquiring anyway");
         }
     }
 

@@ -181,7 +181,7 @@ impl Part {
             tracing::warn!(
                 name = self.name(),
                 limit,
-                "others hold this semaphore with another limit, which stands until nobody holds it or set_limit is called"
+                "this semaphore is in use with another limit, which applies until nobody holds or waits, or set_limit is called"
             );
             self.tell(LeaseEvent::OtherLimit { limit });
         }

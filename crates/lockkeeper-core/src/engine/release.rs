@@ -99,7 +99,7 @@ async fn hand_over(part: &Arc<Part>) -> bool {
     let _handover = Handover(part);
     next.follow(part);
     let outcome = part.requester.convert(part, &next, false).await;
-    tracing::debug!(name = part.name(), claim = %part.id, next = %next.id, ?outcome, "handed over");
+    tracing::debug!(name = part.name(), claim = %part.id, next = %next.id, ?outcome, "handover to the next claim of this client");
     matches!(outcome, Ok(Verdict::Granted(_)))
 }
 
@@ -125,7 +125,7 @@ fn conclude(
             Attempt::Final(Ok(Released::Free))
         }
         Ok(Verdict::Cooldown { told, left }) => {
-            tracing::debug!(name = name.as_str(), claim = %part.id, told, ?left, "released, and kept");
+            tracing::debug!(name = name.as_str(), claim = %part.id, told, ?left, "released; in its cooldown");
             observe_released(part);
             has_left(subscriptions, part, told);
             Attempt::Final(Ok(Released::Kept(left)))
@@ -135,9 +135,9 @@ fn conclude(
             part.tell_end(|held| LeaseEvent::Lost { reason, held });
             Attempt::Final(Err(part.lost(reason).into()))
         }
-        Ok(verdict) => unexpected(format!("a release was answered by {verdict:?}")),
+        Ok(verdict) => unexpected(format!("unexpected answer to a release: {verdict:?}")),
         Err(Failed::Forbidden(reason)) => {
-            unexpected(format!("a release was not allowed: {reason:?}"))
+            unexpected(format!("the claim may not be released now: {reason:?}"))
         }
         Err(Failed::Store(error)) => {
             let transient = error.is_transient();

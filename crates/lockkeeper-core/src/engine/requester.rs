@@ -1,8 +1,8 @@
 //! One request of one claim, from permission to verdict.
 //!
 //! Everything that changes a claim on a server goes through [`Requester::exchange`], or for several claims through
-//! [`Requester::renew`]. So the laws of claims and time are enforced in one place: permission and send time are taken
-//! before the first byte; a missing answer is reported to the claim as unknown; and a script that the server does not
+//! [`Requester::renew`]. So the laws of claims and time are enforced in one place. Permission and send time are taken
+//! before the first byte. A missing answer is reported to the claim as unknown. A script that the server does not
 //! have is sent again by its text only if no release overtook it. The question of [`Requester::verify`] changes
 //! nothing and may run beside another request.
 

@@ -105,7 +105,7 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<()> {
         if !(2..=MOST_RENEWALS).contains(&self.renewal_fraction) {
             return Err(Error::config(
-                "the renewal fraction must be from 2, or a lease ends before it is renewed, to 100",
+                "the renewal fraction must be between 2 and 100; below 2 a lease would end before it is renewed",
             ));
         }
         let margin = self.margin.unwrap_or(Duration::from_millis(5));
@@ -115,24 +115,24 @@ impl Settings {
         {
             let waiter_ttl = self.waiter_ttl;
             return Err(Error::config(format!(
-                "a waiter ttl of {waiter_ttl:?} cannot work: it must be from 100 ms to a year, and at least four times the margin of {margin:?}"
+                "a waiter ttl of {waiter_ttl:?} is invalid: it must be between 100 ms and a year, and at least four times the margin of {margin:?}"
             )));
         }
         if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
             return Err(Error::config(
-                "the request timeout and the release timeout must be above zero",
+                "the request timeout and the release timeout must be longer than zero",
             ));
         }
         if self.poll_every < Duration::from_millis(1) {
             let interval = self.poll_every;
             return Err(Error::config(format!(
-                "poll_every({interval:?}) would ask the server without end: it must be a millisecond at least"
+                "poll_every({interval:?}) is too short: it must be at least one millisecond"
             )));
         }
         let length = self.label.as_ref().map_or(0, String::len);
         if length > LONGEST_LABEL {
             return Err(Error::config(format!(
-                "a client's label must be at most {LONGEST_LABEL} bytes long, this one has {length}: it is for people to read"
+                "a client's label must be at most {LONGEST_LABEL} bytes long, this one has {length}: shorten it"
             )));
         }
         crate::words::name::Name::new(&self.namespace, "name")?;

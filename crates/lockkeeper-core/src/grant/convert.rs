@@ -20,7 +20,7 @@ use crate::words::token::FencingToken;
 
 /// The outcome of a conversion.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+#[expect(clippy::exhaustive_enums, reason = "there are exactly two outcomes")]
 pub enum Converted {
     /// The new claim holds.
     Done(Hold),
@@ -35,10 +35,11 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refuses, or
-    /// does not answer within the client's release timeout, or answers that others hold only after an earlier request
-    /// got no answer and may still be executed; [`Error::Closed`] if the client is closed. After an error nothing is
-    /// held: what the server may still hold is released in the background.
+    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refuses or
+    /// does not answer within the client's release timeout; [`Error::Closed`] if the client is closed. It is also
+    /// `Backend` if the server reports other holders after an earlier request got no answer, because that request may
+    /// still be executed. After an error nothing is held: what the server may still hold is released in the
+    /// background.
     ///
     /// # Cancel safety
     ///
@@ -109,7 +110,7 @@ async fn ask(
                 Ok(Verdict::Stale) => return Err(old.lost(LossReason::Gone).into()),
                 Ok(verdict) => {
                     let name = old.name().to_owned();
-                    let message = format!("a conversion was answered by {verdict:?}");
+                    let message = format!("unexpected answer to a conversion: {verdict:?}");
                     return Err(Error::Protocol { name, message });
                 }
                 // A renewal is still unanswered.

@@ -288,7 +288,7 @@ impl Hold {
         // was not held to the end.
         match without_losses(error)? {
             error @ (Error::Backend { .. } | Error::Partial { .. }) => {
-                tracing::warn!(%error, "the work is done, not all of its locks are released yet");
+                tracing::warn!(%error, "the work is done, but not all of its locks are released yet");
                 Ok(output)
             }
             error => Err(error),

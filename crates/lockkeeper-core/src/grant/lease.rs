@@ -348,12 +348,12 @@ async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
         return match part.requester.exchange(part, Verb::Acquire).await {
             Err(Failed::Store(error)) => Err(error),
             Err(Failed::Forbidden(_)) => Err(StoreError::not_sent(
-                "a renewal is under way and will tell; ask again",
+                "a renewal is unanswered and will show whether the claim holds; ask again",
             )),
             Ok(Verdict::Lost(_)) => Ok(false),
             Ok(Verdict::Renewed | Verdict::Ignored) => Ok(true),
             Ok(verdict) => Err(StoreError::unknown(format!(
-                "an unexpected answer, {verdict:?}"
+                "unexpected answer: {verdict:?}"
             ))),
         };
     }

@@ -7,9 +7,9 @@
 //! - A quorum is counted over all servers, never only over those that answered.
 //! - A server's grant is valid for a time counted from before the send of its request, less the clock drift. A lease
 //!   is valid while a quorum of such grants is.
-//! - A grant is complete only when a quorum of servers has its token as their last one while the claim holds there:
-//!   either all of them gave that token, or the largest token of a quorum was written back to them. And only after
-//!   the time has been checked once more after that.
+//! - A grant is complete only when the claim holds on a quorum of servers and its token is the last one of each.
+//!   Either all of them gave that token, or the largest token of a quorum was written back to them. After that the
+//!   time is checked once more.
 //! - A round decides once. The next round uses another claim.
 
 mod round;

@@ -138,7 +138,7 @@ impl AcquisitionOutcome {
         Self::Failed,
     ];
 
-    /// Returns the reason as one lower-case word with underscores, suitable as a metric label.
+    /// Returns the outcome as one lower-case word with underscores, suitable as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",

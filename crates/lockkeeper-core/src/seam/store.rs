@@ -171,7 +171,7 @@ impl Replicated {
 #[non_exhaustive]
 pub enum BadReply {
     /// The reply belongs to another request.
-    #[error("the reply to request {expected} carries number {echo}")]
+    #[error("the reply to request {expected} has the number of request {echo}")]
     #[non_exhaustive]
     Foreign {
         /// The request that was sent.

@@ -108,7 +108,7 @@ impl fmt::Display for LossReason {
             Self::Expired => "its deadline passed",
             Self::Gone => "the server no longer knows the claim",
             Self::Revoked => "it was revoked",
-            Self::MaxHold => "the longest time to hold it is over",
+            Self::MaxHold => "its max_hold has passed",
             Self::ClientClosed => "the client was closed",
         })
     }

@@ -44,7 +44,7 @@ pub enum Error {
     },
     /// There is nothing to hold: the work of the name is done, or has failed and may not be tried yet. `Once` turns
     /// this into the result that its caller asked for.
-    #[error("the work of {name:?} is done already")]
+    #[error("the work of {name:?} already has a stored outcome")]
     #[non_exhaustive]
     Done {
         /// The name.
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// A result is stored for another [fingerprint](Record::fingerprint): the name was used for another request.
     #[error(
-        "the work of {name:?} was asked for with another fingerprint: use another name for another request"
+        "the stored result of {name:?} has another fingerprint: use another name for another request"
     )]
     #[non_exhaustive]
     Mismatch {
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) requires confirmed the grant in time. It
     /// has been released.
-    #[error("lock {name:?} was granted, but {reached} of {wanted} replicas had it in time")]
+    #[error("lock {name:?} was granted and released again: only {reached} of the {wanted} required replicas confirmed it in time")]
     #[non_exhaustive]
     NotReplicated {
         /// The lock.
@@ -114,7 +114,7 @@ pub enum Error {
     /// More permits were asked for than the semaphore has: the limit on the server is lower than the one that this
     /// client was given. It stays while anybody holds or waits.
     #[error(
-        "semaphore {name:?} has a limit of {limit} now, and more permits were asked for: ask for fewer, or raise it with set_limit"
+        "semaphore {name:?} now has a limit of {limit}, and more permits were asked for: ask for fewer, or raise the limit with set_limit"
     )]
     #[non_exhaustive]
     OverLimit {
@@ -133,7 +133,7 @@ pub enum Error {
         message: String,
     },
     /// The queue already has as many waiters as this acquisition's [`max_queue`](crate::Acquire::max_queue) allows.
-    #[error("lock {name:?} has a queue of {length} already")]
+    #[error("the queue of lock {name:?} is full: {length} wait already")]
     #[non_exhaustive]
     QueueFull {
         /// The lock.
@@ -157,7 +157,7 @@ pub enum Error {
         place: Option<u64>,
     },
     /// The work of this name has failed, and its caller asked that it not be tried again for a while.
-    #[error("the work of {name:?} has failed and is not to be tried again yet")]
+    #[error("the work of {name:?} has failed and may not be tried again for {retry_in:?}")]
     #[non_exhaustive]
     WorkFailed {
         /// The name.
@@ -187,8 +187,7 @@ pub enum Error {
     },
     /// The name holds data of another kind of lock, of another program, or of a later version of Lockkeeper.
     #[error(
-        "lock {name:?} is no {kind} lock: its key {key:?} holds another kind, or what another program or a later version of Lockkeeper \
-         wrote; choose another name or namespace, or upgrade"
+        "lock {name:?} is not a {kind} lock: its key {key:?} holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade"
     )]
     #[non_exhaustive]
     WrongKind {
@@ -204,7 +203,7 @@ pub enum Error {
 const fn why_not_armed(ended: bool) -> &'static str {
     match ended {
         true => {
-            "has ended before it opened: nobody counted it down for its ttl, or the server has lost a part of it"
+            "ended before it opened: nobody counted it down for its ttl, or the server lost a part of it"
         }
         false => "is not armed: arm it before it is counted down or waited for",
     }

@@ -43,9 +43,12 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the name is empty; if the name or the namespace is longer than 1,024 bytes; if the name
-    /// has braces other than those of one hash tag; if the namespace has a colon or a brace in it; or if the main key
-    /// could be mistaken for a derived key.
+    /// [`Error::Config`] if:
+    ///
+    /// - the name is empty, or the name or the namespace is longer than 1,024 bytes;
+    /// - the name has braces other than those of one hash tag;
+    /// - the namespace has a colon or a brace in it;
+    /// - the main key could be mistaken for a derived key.
     pub fn new(namespace: &str, name: &str) -> Result<Self> {
         check_namespace(namespace)?;
         if name.is_empty() {
@@ -63,7 +66,7 @@ impl Name {
             [(open, "{"), (close, "}")] if close > open + 1 => {}
             _ => {
                 return Err(Error::config(format!(
-                    "{name:?} has a stray brace: write none at all, or one whole hash tag like `{{customer}}`"
+                    "the braces in {name:?} are not one complete hash tag: use no braces, or one tag like `{{customer}}`"
                 )));
             }
         }
@@ -74,7 +77,7 @@ impl Name {
         };
         if main.starts_with(DERIVED) {
             return Err(Error::config(format!(
-                "{main:?} begins with {DERIVED:?}, which is kept for derived keys: choose another namespace or name"
+                "{main:?} begins with {DERIVED:?}, which is reserved for derived keys: choose another namespace or name"
             )));
         }
         Ok(Self {
@@ -191,8 +194,7 @@ impl fmt::Display for Key<'_> {
 fn check_namespace(namespace: &str) -> Result<()> {
     if namespace.contains([':', '{', '}']) {
         return Err(Error::config(format!(
-            "the namespace {namespace:?} has a colon or a brace in it, so its keys could be those of another one: write a \
-             dash or a dot instead"
+            "the namespace {namespace:?} has a colon or a brace, so its keys could be those of another namespace: use a dash or a dot instead"
         )));
     }
     if namespace.len() > LONGEST {
@@ -247,12 +249,12 @@ mod tests {
         for (namespace, name, reason) in [
             ("lockkeeper", "", "empty"),
             ("lockkeeper", &*"x".repeat(2048), "1024 bytes"),
-            ("lockkeeper", "a}b", "stray brace"),
-            ("lockkeeper", "a{b", "stray brace"),
-            ("lockkeeper", "a{}b", "stray brace"),
-            ("lockkeeper", "{a}{b}", "stray brace"),
-            ("lockkeeper", "{a{b}", "stray brace"),
-            ("lockkeeper", "}{", "stray brace"),
+            ("lockkeeper", "a}b", "not one complete hash tag"),
+            ("lockkeeper", "a{b", "not one complete hash tag"),
+            ("lockkeeper", "a{}b", "not one complete hash tag"),
+            ("lockkeeper", "{a}{b}", "not one complete hash tag"),
+            ("lockkeeper", "{a{b}", "not one complete hash tag"),
+            ("lockkeeper", "}{", "not one complete hash tag"),
             ("a:b", "c", "has a colon"),
             ("{a}", "c", "or a brace"),
             (&*"x".repeat(2048), "c", "1024 bytes"),

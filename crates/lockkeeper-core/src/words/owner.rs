@@ -70,7 +70,7 @@ impl FromStr for Owner {
             .filter(|owner| owner.to_string() == text)
             .ok_or_else(|| {
                 Error::config(format!(
-                    "{text:?} is not an owner, which reads `<uuid>:<number>`"
+                    "{text:?} is not an owner: expected `<uuid>:<number>`"
                 ))
             })
     }

@@ -54,7 +54,7 @@ impl Rules {
             _ if text.contains("key") => {
                 format!("allow the user {keys}, or set the namespace for which it has rights")
             }
-            _ if text.contains("command") => "allow it to the user".to_owned(),
+            _ if text.contains("command") => "allow the user this command".to_owned(),
             _ => return None,
         };
         Some(remedy.into())
@@ -83,7 +83,7 @@ mod tests {
             ),
             (
                 "NOPERM this user has no permissions to run the 'evalsha' command",
-                "allow it to the user",
+                "allow the user this command",
             ),
         ] {
             assert_eq!(billing.remedy(text).as_deref(), Some(remedy), "{text}");

@@ -75,7 +75,7 @@ impl Renewer {
             Ok(Answer::Revoked) => part.change(|claim| told(claim, Notice::Revoked)),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(claim = %part.id, %error, "nobody knows whether it was revoked");
+                tracing::debug!(claim = %part.id, %error, "could not ask whether the claim was revoked");
             }
         }
     }
@@ -137,7 +137,7 @@ impl Renewer {
             lanes.retain(|_, lane| lane.under_way > 0);
             let now = clock.now();
             for (error, renewals) in self.failures().take_due(now) {
-                tracing::warn!(renewals, error, "uncertain: renewals failed");
+                tracing::warn!(renewals, error, "renewals failed; the leases are uncertain");
             }
             let failures = self.failures().next();
             let armed = claims.arm(now.after(LOOK), failures);
@@ -247,9 +247,9 @@ impl Renewer {
             // count the repeats.
             Err(Failed::Store(error)) => {
                 if self.failures().count(&error.to_string(), part.now()) {
-                    tracing::warn!(name, %claim, %error, "uncertain: a renewal failed");
+                    tracing::warn!(name, %claim, %error, "a renewal failed; the lease is uncertain");
                 } else {
-                    tracing::debug!(name, %claim, %error, "uncertain: a renewal failed");
+                    tracing::debug!(name, %claim, %error, "a renewal failed; the lease is uncertain");
                 }
             }
         }

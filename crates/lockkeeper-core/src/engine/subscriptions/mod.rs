@@ -281,7 +281,7 @@ impl Subscriptions {
             _ if watched => return,
             _ => {}
         }
-        tracing::debug!(channel, "a message without meaning");
+        tracing::debug!(channel, "ignored an unknown message");
     }
 
     /// Every channel of a silent server fails repeatedly: one line is logged for each cause, and later lines count
@@ -442,7 +442,7 @@ async fn run(
                 subscriptions.message(claims, &channel, &payload);
             }
             Wakeup::Event(Event::Reconnected) => {
-                tracing::debug!("connected again: every waiter looks, every lease is renewed");
+                tracing::debug!("connected again: every waiter polls, every lease is renewed");
                 let now = clock.now();
                 if !mutant!(DeafToReconnect) {
                     subscriptions.change(|registry| registry.gap(now));

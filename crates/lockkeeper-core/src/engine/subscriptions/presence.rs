@@ -78,7 +78,7 @@ async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
     let done = requester.run(item, TIMEOUT).await;
     if let Err(error) = &done {
-        tracing::debug!(key, %error, "could not introduce itself; inspection shows less meanwhile");
+        tracing::debug!(key, %error, "could not write a label or note; inspection does not show it");
     }
     done.is_ok()
 }
@@ -126,10 +126,10 @@ pub(super) async fn proclaim(part: Arc<Part>) {
         match part.requester.proclaim(&part).await {
             Ok(()) => return,
             Err(error) if error.is_transient() && !mutant!(ProclaimedOnce) => {
-                tracing::debug!(claim = %part.id, %error, "could not proclaim; trying again");
+                tracing::debug!(claim = %part.id, %error, "could not send the leader's value; trying again");
             }
             Err(error) => {
-                tracing::warn!(claim = %part.id, %error, "could not proclaim; observers see no value");
+                tracing::warn!(claim = %part.id, %error, "could not send the leader's value; observers do not see it");
                 return;
             }
         }
@@ -173,7 +173,7 @@ pub(super) fn told(claims: &Claims, payload: &[u8]) {
     match words {
         Some(("revoked", claim)) => claims.notice(claim, Notice::Revoked),
         Some(("gone", claim)) => claims.notice(claim, Notice::Gone),
-        _ => tracing::debug!("a message to the client without meaning"),
+        _ => tracing::debug!("ignored an unknown message to this client"),
     }
 }
 

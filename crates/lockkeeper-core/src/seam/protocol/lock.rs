@@ -15,7 +15,7 @@ use crate::words::owner::ClaimId;
 
 /// How much of a name a claim takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "there is no third way")]
+#[expect(clippy::exhaustive_enums, reason = "there are exactly two outcomes")]
 pub enum Share {
     /// All of it.
     Whole,

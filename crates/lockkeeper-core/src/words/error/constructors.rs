@@ -110,7 +110,7 @@ impl Error {
     /// An [`Error::Protocol`]: the server replied with this, which none of our scripts does.
     #[doc(hidden)]
     pub fn unexpected(name: impl Into<String>, answer: &str) -> Self {
-        Self::protocol(name, format!("an unexpected answer, {answer}"))
+        Self::protocol(name, format!("unexpected answer: {answer}"))
     }
 
     /// An [`Error::QueueFull`]: `length` claims already wait for the lock `name`.
