@@ -1,9 +1,9 @@
--- client/introduce: makes known who a client is, or what it says of one of its claims, for whoever inspects what it holds.
+-- client/introduce: stores who a client is, or a note of one of its claims, for people who inspect a lock.
 --
 -- KEYS[1] client   the text, a string
 -- ARGV[1] request  echoed
--- ARGV[2] label    as people read it; empty: forgets it
--- ARGV[3] ttl      ms
+-- ARGV[2] label    text for people; empty: deletes it
+-- ARGV[3] ttl      of the text, ms
 -- REPLY KNOWN label
 -- PUBLISH nothing
 

@@ -1,10 +1,10 @@
--- client/said: what one client has said of itself and of its claims, each item a key. Changes nothing.
+-- client/said: reads what clients have stored about themselves and their claims, one key per item. Changes nothing.
 --
--- KEYS[i] client   a text, as client/introduce writes it
+-- KEYS[i] client   a text, as written by client/introduce
 -- ARGV[1] request  echoed
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM KNOWN label
--- ITEM GONE        nothing, too long ago, or another type
+-- ITEM GONE        no text, an expired text, or a key of another type
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

@@ -1,15 +1,15 @@
--- election/leader: who leads a name, and what it has proclaimed, as of one moment. Changes nothing.
+-- election/leader: reads who leads a name, and what it has proclaimed, at one moment. Changes nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
--- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
--- KEYS[3] state    HASH: what else is known of holders and waiters, see shared/standing and shared/leader
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
+-- KEYS[3] state    HASH: further data of holders and waiters, see shared/standing and shared/leader
 -- ARGV[1] request  echoed
 -- ARGV[2] kind
--- REPLY LEADER term claim left number since label value  the claim leads with this token, for so many ms if it is not renewed (negative: without
---                                                        end); number, since, label and value: see shared/leader, 0 and empty until it has
---                                                        proclaimed any
+-- REPLY LEADER term claim left number since label value  the claim leads with the token `term`, for `left` ms unless it is renewed (negative:
+--                                                        without end); number, since, label, value: see shared/leader; 0 and empty until
+--                                                        it has proclaimed a value
 -- REPLY FREE                                             nobody leads
--- REPLY WRONG_KIND                                       the name holds another kind's data, or one of its keys another type
+-- REPLY WRONG_KIND                                       the name holds data of another kind, or one of its keys has another type
 -- PUBLISH nothing
 
 local name = { main = KEYS[1], holders = KEYS[2], state = KEYS[3] }

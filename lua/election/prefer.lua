@@ -1,15 +1,15 @@
--- election/prefer: the leader of a name lets one of those who wait be the next. It goes on leading: its release makes that one the leader, if it is
--- alive then. Run again, or late, it changes the order of those who wait, as long as the claim leads, and nothing else.
+-- election/prefer: the leader of a name chooses one of the waiters to be next. The leader goes on leading. When it releases, that waiter leads if
+-- it is still alive. If the script runs again, or late, it only moves that waiter to the front, and only while the claim leads.
 --
 -- KEYS[1] main        the value of one claim, or a marker, see shared/value
--- KEYS[2] holders     ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[2] holders     ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[3] queue       ZSET: <share>:<claim> -> its ticket
--- KEYS[4] state       HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[4] state       HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request     echoed
--- ARGV[2] claim       which leads
--- ARGV[3] waiter_ttl  for how long a waiter is alive without a word, ms
--- ARGV[4] next        the claim that is to be the next
--- REPLY QUEUED length place  so many wait; place: 1, it is the next; 0, it does not wait, or has died
+-- ARGV[2] claim       the leader's
+-- ARGV[3] waiter_ttl  how long a waiter stays alive without a heartbeat, ms
+-- ARGV[4] next        the claim of the waiter
+-- REPLY QUEUED length place  `length` claims wait; place: 1 if `next` is now first, 0 if it does not wait or has died
 -- REPLY GONE                 the claim does not lead, or is revoked
 -- PUBLISH nothing
 

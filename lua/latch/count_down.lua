@@ -1,17 +1,17 @@
--- latch/count_down: an id counts the latch of a name down, unless it has done so before; run again it changes nothing. A latch lives on for its
--- whole ttl with each count. The last one opens it and tells those who wait; a server that refuses the message leaves them to their timers.
+-- latch/count_down: counts a latch down for an id, at most once per id, so a repeat changes nothing. Each count extends the life of the latch to
+-- its whole ttl. The last count opens the latch and tells the waiters; if the server refuses the message, they ask again after a timer.
 --
 -- KEYS[1] main     the latch, see shared/latch
--- KEYS[2] counted  ZSET: the ids that have counted, and the empty one, whose score is the ttl
+-- KEYS[2] counted  ZSET: the ids that have counted, and an empty id, whose score is the ttl
 -- ARGV[1] request  echoed
--- ARGV[2] id       what counts, at most once; not empty
--- ARGV[3] channel  where those who wait listen
--- REPLY COUNTS left n  so many of so many counts are to come; 0: it is open
+-- ARGV[2] id       counts at most once; not empty
+-- ARGV[3] channel  on which waiters listen
+-- REPLY COUNTS left n  `left` of `n` counts are missing; 0: it is open
 -- REPLY GONE state     there is no such latch: it has ended, or is absent
 -- REPLY WRONG_KIND     the name holds something else
 -- PUBLISH channel: free, if it opens
 
--- Begins with a write that cannot grow, so that a full server lets the others pass: what is done must be counted.
+-- Begins with a write that cannot grow, so that a full server accepts the writes that follow: work that is done must be counted.
 local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)
 if fault then
   return fault
@@ -23,7 +23,7 @@ if latch.state ~= 'armed' and latch.state ~= 'open' then
   return { ARGV[1], 'GONE', latch.state }
 end
 if latch.state == 'armed' and redis.call('ZADD', KEYS[2], '0', ARGV[2]) == 1 then
-  -- Counted anew each time: ids that the server has lost count as not yet come. The empty one is among them.
+  -- Counted again each time: ids that the server has lost count as missing. The empty id is one of the members.
   latch.left = math.max(latch.n - redis.call('ZCARD', KEYS[2]) + 1, 0)
   write_latch(KEYS[1], latch.left, latch.n, latch.claim, tonumber(latch.ttl))
   if latch.left > 0 then

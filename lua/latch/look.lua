@@ -1,12 +1,12 @@
--- latch/look: what has come of the latch of a name. Asked by those who wait for it, whose claims never hold, and who are answered as by
--- once/acquire. Changes nothing: waiting keeps no latch alive.
+-- latch/look: reads the state of a latch. Its waiters ask with this script; their claims never hold, and they get the answers of
+-- once/acquire. Changes nothing: waiting does not extend the life of a latch.
 --
 -- KEYS[1] main     the latch, see shared/latch
--- KEYS[2] counted  ZSET: the ids that have counted, and the empty one, whose score is the ttl
+-- KEYS[2] counted  ZSET: the ids that have counted, and an empty id, whose score is the ttl
 -- ARGV[1] request  echoed
--- REPLY BUSY left foreign remaining                           it is armed and ends in `left` ms, unless somebody counts; foreign: 0; so many counts are to come
--- REPLY STORED form value claim token at fingerprint left     it is not: form is text, and value open, ended or absent; claim armed it; left as
---                                                             PTTL has it; nothing is to be read from the others
+-- REPLY BUSY left foreign remaining                        it is armed and ends in `left` ms unless it is counted; foreign: 0; `remaining` counts are missing
+-- REPLY STORED form value claim token at fingerprint left  it is not armed: form is text, and value open, ended or absent; claim armed it; left as
+--                                                          returned by PTTL; the other fields have no meaning
 -- REPLY WRONG_KIND                                            the name holds something else
 -- PUBLISH nothing
 

@@ -1,35 +1,35 @@
--- lock/acquire: lets the claim hold a name that is free, that its share fits beside those who hold, or that its owner holds; or lets it wait.
--- Run again by a holder it arms its lease, by a waiter it keeps the place: nobody passes a waiter alive but an owner that holds.
+-- lock/acquire: grants a name to the claim if the name is free, if the share fits beside the holders, or if the claim's owner holds; otherwise the
+-- claim may wait. A repeat by a holder extends its lease; a repeat by a waiter keeps its place. Only an owner that holds may overtake a live waiter.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot
--- KEYS[3] tombstone     of a release that overtook this claim's acquire
--- KEYS[4] holders       ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] tombstone     left by a release that overtook this claim's acquire
+-- KEYS[4] holders       ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[5] queue         ZSET: <share>:<claim> -> its ticket
--- KEYS[6] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[6] state         HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request       echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl           of the lease, ms
 -- ARGV[4] floor         the largest token the caller has seen
--- ARGV[5] token         of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[5] token         of the grant that this repeats, which then creates nothing; 0: no grant yet
 -- ARGV[6] kind
--- ARGV[7] share         x: all of the name; a number: so many parts, and behind a stroke how many there are, if there is an end of them
--- ARGV[8] polled        1 if others of the client poll the name
--- ARGV[9] waiter_ttl    for how long a waiter is alive without a word, ms
--- ARGV[10] channel      where those who poll listen; of a kind with a queue, what the channels of grants begin with
--- ARGV[11] queue_limit  how many may wait; 0: the claim does not wait; -1: any number; poll: it asks again when it is told
--- ARGV[12] reenters     1 if an owner that holds is let in again
--- REPLY GRANTED token limit    limit: how many parts there are, if it is another number than the claim's share says; otherwise missing
--- REPLY WAITING left position limit  ms until the first lease of the holders ends; the place in the queue, 1 for the next
--- REPLY BUSY left foreign      the claim is not to wait; ms until the last lease of the holders ends; negative: without end; foreign: 1 if another library's claim holds
--- REPLY QUEUE_FULL length      so many wait
--- REPLY WOULD_DEADLOCK         it would wait for another claim of its own owner
--- REPLY OVER_LIMIT limit       it asks for more parts than there are
--- REPLY MORE                   the run has done as much as it may for others: to be run again at once
--- REPLY REVOKED                the claim holds, is revoked, and is not armed again
--- REPLY GONE                   this claim has left and must not come back, or it does not hold with that token
--- REPLY WRONG_KIND             the name holds another kind's data, or one of its keys another type
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+-- ARGV[7] share         x: all of the name; n: n parts; n/limit: n of `limit` parts
+-- ARGV[8] polled        1 if other claims of the client poll the name
+-- ARGV[9] waiter_ttl    how long a waiter stays alive without a heartbeat, ms
+-- ARGV[10] channel      on which pollers listen; for a kind with a queue, the prefix of the grant channels
+-- ARGV[11] queue_limit  how many claims may wait; -1: any number; 0: the claim does not wait; poll: it asks again after a message
+-- ARGV[12] reenters     1 if an owner that holds may acquire again
+-- REPLY GRANTED token limit    limit: the number of parts, if it differs from the one in the share; otherwise missing
+-- REPLY WAITING left position limit  ms until the first of the holders' leases ends; the place in the queue, 1 for the next; limit as in GRANTED
+-- REPLY BUSY left foreign      the claim does not wait; ms until the last holder's lease ends, negative: never; foreign: 1 if another library holds
+-- REPLY QUEUE_FULL length      `length` claims wait already
+-- REPLY WOULD_DEADLOCK         the claim would wait for another claim of its own owner
+-- REPLY OVER_LIMIT limit       the claim asks for more parts than there are
+-- REPLY MORE                   one run does not finish the work: run it again at once
+-- REPLY REVOKED                the claim holds but is revoked; its lease is not extended
+-- REPLY GONE                   this claim was released and must not hold again, or does not hold with that token
+-- REPLY WRONG_KIND             the name holds data of another kind, or one of its keys has another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted
 
 local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
@@ -42,7 +42,7 @@ end
 if not usable and name.foreign and share == 'x' and not name.reenters then
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), 1 }
 elseif not usable then
-  -- Of another kind, but those may all have died.
+  -- The name belongs to another kind, but all of its claims may be dead.
   return { ARGV[1], name.more and 'MORE' or 'WRONG_KIND' }
 end
 local ends, flag = lease_of(name, share, claim)
@@ -73,7 +73,7 @@ settle(name)
 if granted then
   return { ARGV[1], 'GRANTED', granted, other_limit(name, share) }
 end
--- Before anything is refused: some of those who are counted may have died.
+-- Comes before any refusal: some of the counted claims may be dead.
 if name.more then
   return { ARGV[1], 'MORE' }
 end

@@ -1,32 +1,32 @@
--- lock/convert: a claim that holds goes, and another one holds in its place, with nobody in between: one of its owner with another share, or
--- one of its client with the same. From all of the name to parts of it always; those in front of the queue who fit beside follow it in. To all
--- of it only if nobody else stands there: else it changes nothing. Run again it answers the same; a copy that is late finds neither claim.
+-- lock/convert: replaces a claim that holds by a new one, without a gap: one of the same owner with another share, or one of the same client with
+-- the same share. From all of the name to parts it always succeeds, and the first waiters that fit are granted too. To all of the name it succeeds
+-- only if no other claim is there; otherwise it changes nothing. A repeat gives the same answer; a copy that arrives late finds neither claim.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter         the last token drawn by any name of the slot
--- KEYS[3] tombstone       of a release of the new claim that overtook this conversion
--- KEYS[4] holders         ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] tombstone       left by a release of the new claim that overtook this conversion
+-- KEYS[4] holders         ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[5] queue           ZSET: <share>:<claim> -> its ticket
--- KEYS[6] state           HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[6] state           HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- KEYS[7] old_tombstone   of the old claim
 -- ARGV[1] request         echoed
 -- ARGV[2] claim           the new one
 -- ARGV[3] ttl             of its lease, ms
 -- ARGV[4] floor           the largest token the caller has seen
 -- ARGV[5] kind
--- ARGV[6] share           of the new claim; x: all of the name; a number: so many parts
--- ARGV[7] waiter_ttl      for how long a waiter is alive without a word, ms
--- ARGV[8] channel         what the channels begin with on which clients are told of grants
+-- ARGV[6] share           of the new claim; x: all of the name; otherwise a number of parts
+-- ARGV[7] waiter_ttl      how long a waiter stays alive without a heartbeat, ms
+-- ARGV[8] channel         the prefix of the grant channels
 -- ARGV[9] old             the old claim
 -- ARGV[10] old_share
--- ARGV[11] tombstone_ttl  of the old claim's tombstone, ms; 0: every acquire of it was answered, no tombstone
+-- ARGV[11] tombstone_ttl  of the old claim's tombstone, ms; 0: no tombstone, because every acquire of it was answered
 -- REPLY GRANTED token the new claim holds, the old one does not
--- REPLY BUSY left   the old claim holds on, as others stand there; the last of their leases ends in so many ms
--- REPLY MORE        the run has done as much as it may for others, or taken out as many dead: to be run again at once
+-- REPLY BUSY left   the old claim still holds, because others are there; the last of their leases ends in `left` ms
+-- REPLY MORE        one run does not finish the work: run it again at once
 -- REPLY REVOKED     the claim that holds is revoked; nothing is converted
--- REPLY GONE        neither holds
--- REPLY WRONG_KIND  the name holds another kind's data, or one of its keys another type
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+-- REPLY GONE        neither claim holds
+-- REPLY WRONG_KIND  the name holds data of another kind, or one of its keys has another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted
 
 local claim, share, ttl, old, old_share = ARGV[2], ARGV[6], tonumber(ARGV[3]), ARGV[9], ARGV[10]
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6], reenters = true }
@@ -59,7 +59,7 @@ end
 if ARGV[11] ~= '0' then
   redis.call('SET', KEYS[7], '1', 'PX', ARGV[11])
 end
--- The lease lasts as long as the old one would have.
+-- The new lease lasts at least as long as the old one would have.
 local lasts = math.max(ttl, old_ends - name.now)
 if converted then
   token = token_of(name, share, claim)

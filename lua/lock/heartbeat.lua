@@ -1,28 +1,28 @@
--- lock/heartbeat: claims say that they are alive, each item a name and a claim that waits for it. Never creates: a claim that
--- neither holds nor waits, or was silent for too long, is gone. The queue of a name is advanced once, whatever the number of
--- its items. What one item meets, another type under its keys for example, changes nothing for the others.
+-- lock/heartbeat: keeps waiting claims alive; each item is a name and a claim that waits for it. Never creates: a claim that neither
+-- holds nor waits, or that was silent for too long, is gone. The queue of each name is advanced once, however many of its claims
+-- are in the batch. An error of one item, for example a key of another type, does not affect the others.
 --
 -- KEYS[5i-4] main        the value of one claim, or a marker, see shared/value
 -- KEYS[5i-3] counter     the last token drawn by any name of the slot
--- KEYS[5i-2] holders     ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[5i-2] holders     ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[5i-1] queue       ZSET: <share>:<claim> -> its ticket
--- KEYS[5i] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[5i] state         HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request        echoed
 -- ARGV[8i-6] claim
--- ARGV[8i-5] ttl         of the lease, if it is granted, ms
+-- ARGV[8i-5] ttl         of the lease, if one is granted, ms
 -- ARGV[8i-4] floor       the largest token the caller has seen
 -- ARGV[8i-3] kind
--- ARGV[8i-2] share       x: all of the name; a number: so many parts
--- ARGV[8i-1] waiter_ttl  for how long a waiter is alive without a word, ms
--- ARGV[8i] channel       what the channels begin with on which clients are told of grants
--- ARGV[8i+1] reenters    1 if an owner that holds is let in again
--- REPLY DONE outcome…   one for each item, in order; one with fields is a list
--- ITEM GRANTED token       the claim holds, by its turn or because its owner does; its lease is armed
--- ITEM WAITING place left  in the queue, 1 for the next; to that one also: ms until the first lease of the holders ends
--- ITEM MORE                waiting, but the run has done as much as it may for others: to be run again at once
--- ITEM REVOKED             the claim holds, is revoked, and is not armed
--- ITEM GONE                it does not wait, and does not hold
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+-- ARGV[8i-2] share       x: all of the name; otherwise a number of parts
+-- ARGV[8i-1] waiter_ttl  how long a waiter stays alive without a heartbeat, ms
+-- ARGV[8i] channel       the prefix of the grant channels
+-- ARGV[8i+1] reenters    1 if an owner that holds may acquire again
+-- REPLY DONE outcome…   one for each item, in order; a list if it has fields
+-- ITEM GRANTED token       the claim holds, because it is its turn or because its owner holds; the lease is armed
+-- ITEM WAITING place left  the place in the queue, 1 for the next, which also gets: ms until the first of the holders' leases ends
+-- ITEM MORE                the claim waits, and one run does not finish the work: run it again at once
+-- ITEM REVOKED             the claim holds but is revoked; its lease is not extended
+-- ITEM GONE                the claim neither waits nor holds
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted
 
 local reply = { ARGV[1], 'DONE' }
 local names, by_main = {}, {}

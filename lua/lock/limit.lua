@@ -1,22 +1,22 @@
--- lock/limit: how many parts of a name there are, and how many of them are taken; or says that there are so many from now on. Nobody loses
--- what he holds, and those in front of the queue who fit now come in.
+-- lock/limit: reads how many parts a name has and how many are taken; with a limit, first sets the number of parts. No holder loses
+-- its parts, and the first waiters that now fit are granted.
 --
 -- KEYS[1] main         the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter      the last token drawn by any name of the slot
--- KEYS[3] holders      ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] holders      ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[4] queue        ZSET: <share>:<claim> -> its ticket
--- KEYS[5] state        HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[5] state        HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request      echoed
--- ARGV[2] limit        from now on; 0: as it is
+-- ARGV[2] limit        the new limit; 0: no change
 -- ARGV[3] floor        the largest token the caller has seen
 -- ARGV[4] kind
--- ARGV[5] waiter_ttl   for how long a waiter is alive without a word, ms
--- ARGV[6] channel      what the channels begin with on which clients are told of grants
--- REPLY LIMIT limit taken waiting  so many parts there are, so many are taken, and so many claims wait for some
--- REPLY FREE                       nobody holds and nobody waits: the limit is that of whoever comes next
--- REPLY MORE                       the run has done as much as it may: to be run again at once
--- REPLY WRONG_KIND                 the name holds another kind's data, or one of its keys another type
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is
+-- ARGV[5] waiter_ttl   how long a waiter stays alive without a heartbeat, ms
+-- ARGV[6] channel      the prefix of the grant channels
+-- REPLY LIMIT limit taken waiting  there are `limit` parts, `taken` of them are taken, and `waiting` claims wait
+-- REPLY FREE                       nobody holds and nobody waits: the next claim sets the limit
+-- REPLY MORE                       one run does not finish the work: run it again at once
+-- REPLY WRONG_KIND                 the name holds data of another kind, or one of its keys has another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted
 
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[3], queue = KEYS[4], state = KEYS[5] }
 name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]

@@ -1,12 +1,12 @@
--- lock/queue: how many wait for a name, and where among them a claim is. Changes nothing.
+-- lock/queue: reads how many claims wait for a name, and the place of one of them. Changes nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] queue    ZSET: <share>:<claim> -> its ticket
 -- ARGV[1] request  echoed
 -- ARGV[2] claim    empty: no claim
 -- ARGV[3] share    of the claim
--- REPLY QUEUED length place  place: of the claim, 1 for the next, 0 if it has none
--- REPLY WRONG_KIND           the queue's key holds another type
+-- REPLY QUEUED length place  place: of the claim, 1 for the next, 0 if it does not wait
+-- REPLY WRONG_KIND           the queue's key has another type
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)

@@ -1,16 +1,16 @@
--- lock/release_thin: the claim goes, every acquire of it having been answered, if nobody else has come to its name: names no key
--- but main. Wakes those who poll the name.
+-- lock/release_thin: removes a claim whose acquires were all answered, if no other claim has come to its name. Names only the main
+-- key. Wakes the name's pollers.
 --
 -- KEYS[1] main      the value of one claim, or a marker, see shared/value
 -- ARGV[1] request   echoed
 -- ARGV[2] claim
--- ARGV[3] channel   where those who poll the name listen
--- ARGV[4] cooldown  for how long nobody else may hold, ms
--- REPLY RELEASED told holds  told: 1 unless the server refused a wake; holds: how many claims the owner still has: none
--- REPLY COOLDOWN told left   the claim is gone, and the name is free in `left` ms
--- REPLY INFLATED             the name is inflated: lock/release is to be run instead
--- REPLY NOT_HELD holds       nothing was there to release
--- PUBLISH channel: free, or kept, if somebody polls
+-- ARGV[3] channel   on which pollers of the name listen
+-- ARGV[4] cooldown  how long the name stays unavailable, ms
+-- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: claims the owner still has: 0
+-- REPLY COOLDOWN told left   the claim is released, and the name is free in `left` ms
+-- REPLY INFLATED             the name is inflated: run lock/release instead
+-- REPLY NOT_HELD holds       there was nothing to release
+-- PUBLISH channel: free, or kept, if a client polls the name
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)
 if fault then

@@ -1,5 +1,5 @@
--- lock/renew: arms the leases of claims that hold alone, each item a name and a claim. Never creates: a claim that is not
--- there is gone. What one item meets, another type under its key for example, changes nothing for the others.
+-- lock/renew: extends the leases of claims that hold alone; each item is a name and a claim. Never creates: a claim that is not
+-- there is gone. An error of one item, for example a key of another type, does not affect the others.
 --
 -- KEYS[i] main       the value of one claim, or a marker, see shared/value
 -- ARGV[1] request    echoed
@@ -7,9 +7,9 @@
 -- ARGV[2i+1] ttl     of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM INFLATED  the name is inflated: lock/renew_inflated is to be run instead
--- ITEM REVOKED   the claim holds, is revoked, and is not armed again
--- ITEM GONE      expired, deleted, or somebody else's
+-- ITEM INFLATED  the name is inflated: run lock/renew_inflated instead
+-- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
+-- ITEM GONE      expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

@@ -1,19 +1,19 @@
--- lock/renew_inflated: arms the leases of claims that hold names which may be inflated, each item a name and a claim. Never
--- creates: a claim that is not there is gone. What one item meets, another type under its keys for example, changes nothing for
--- the others. Of an inflated name it names only keys that exist, since while the slot of a cluster moves key by key a
--- script that names others is refused.
+-- lock/renew_inflated: extends the leases of claims whose names may be inflated; each item is a name and a claim. Never creates: a
+-- claim that is not there is gone. An error of one item, for example a key of another type, does not affect the others. For an
+-- inflated name it names only keys that exist, because a script that names a missing key is refused while a cluster moves the slot
+-- to another node.
 --
 -- KEYS[3i-2] main     the value of one claim, or a marker, see shared/value
--- KEYS[3i-1] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
--- KEYS[3i] owners     of a claim that takes parts the state, which has the owners of such claims, see shared/standing; else the holders
+-- KEYS[3i-1] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
+-- KEYS[3i] owners     for a claim that takes parts: the state, which counts the claims of each owner, see shared/standing; otherwise the holders
 -- ARGV[1] request     echoed
 -- ARGV[3i-1] claim
 -- ARGV[3i] ttl        of the lease, ms
--- ARGV[3i+1] share    x: all of the name; a number: so many parts
+-- ARGV[3i+1] share    x: all of the name; otherwise a number of parts
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED   the claim holds, is revoked, and is not armed again
--- ITEM GONE      expired, deleted, or it has left
+-- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
+-- ITEM GONE      expired, deleted, or released
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }
@@ -39,7 +39,7 @@ for i = 1, #KEYS / 3 do
     reply[i + 2] = 'REVOKED'
   elseif tonumber(found[1] or 0) > now then
     redis.call('ZADD', holders, text_of(math.max(tonumber(found[1]), now + ttl)), member)
-    -- Nobody else may come by for as long as it holds. Those who wait keep their queue by their heartbeats.
+    -- The keys must outlive the lease even if no other script runs on this name. Waiters keep their queue by heartbeats.
     local left = math.min(redis.call('PTTL', main), redis.call('PTTL', owners))
     keep({ main = main, holders = holders, state = owners, left = left, longest = ttl })
     reply[i + 2] = 'RENEWED'

@@ -1,12 +1,12 @@
--- lock/verify: asks whether the claim holds alone. Changes nothing.
+-- lock/verify: checks whether the claim holds alone. Changes nothing.
 --
 -- KEYS[1] main      the value of one claim, or a marker, see shared/value
 -- ARGV[1] request   echoed
 -- ARGV[2] claim
--- REPLY HELD left   ms until the lease ends on the server; negative: without end
--- REPLY INFLATED    the name is inflated: lock/verify_inflated is to be run instead
--- REPLY REVOKED     the claim holds and is revoked
--- REPLY GONE        expired, deleted, or somebody else's
+-- REPLY HELD left   ms until the lease ends on the server; negative: it never ends
+-- REPLY INFLATED    the name is inflated: run lock/verify_inflated instead
+-- REPLY REVOKED     the claim holds but is revoked
+-- REPLY GONE        expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)

@@ -1,13 +1,13 @@
--- lock/verify_inflated: asks whether the claim holds a name that may be inflated. Changes nothing.
+-- lock/verify_inflated: checks whether the claim holds, for a name that may be inflated. Changes nothing.
 --
 -- KEYS[1] main      the value of one claim, or a marker, see shared/value
--- KEYS[2] holders   ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[2] holders   ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- ARGV[1] request   echoed
 -- ARGV[2] claim
--- ARGV[3] share     x: all of the name; a number: so many parts
+-- ARGV[3] share     x: all of the name; otherwise a number of parts
 -- REPLY HELD left   ms until the lease ends on the server
--- REPLY REVOKED     the claim holds and is revoked
--- REPLY GONE        expired, deleted, or somebody else's
+-- REPLY REVOKED     the claim holds but is revoked
+-- REPLY GONE        expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local name = { main = KEYS[1], holders = KEYS[2] }

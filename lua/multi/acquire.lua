@@ -1,31 +1,31 @@
--- multi/acquire: lets claims hold several names that are free: all of them or none, and none of them waits. What lies under a name is
--- what lock/acquire writes. Run again by the holders it arms their leases again and gives the same tokens.
+-- multi/acquire: grants several free names to claims, all of them or none; no claim waits. It writes the same data as lock/acquire. A
+-- repeat by the holders extends their leases and gives the same tokens.
 --
 -- KEYS[3i-2] main       the value of one claim, or a marker, see shared/value
 -- KEYS[3i-1] counter    the last token drawn by any name of the slot
--- KEYS[3i] tombstone    of a release that overtook this claim's acquire
+-- KEYS[3i] tombstone    left by a release that overtook this claim's acquire
 -- ARGV[1] request       echoed
 -- ARGV[6i-4] claim
 -- ARGV[6i-3] ttl        of the lease, ms
 -- ARGV[6i-2] floor      the largest token the caller has seen
 -- ARGV[6i-1] kind
--- ARGV[6i] share        x: all of the name; a number: so many parts, and behind a stroke how many there are, if there is an end of them
--- ARGV[6i+1] polled     1 if others of the client poll the name
--- REPLY DONE outcome…   one for each item, in order; one with fields is a list. GRANTED is the outcome of all items or of none
+-- ARGV[6i] share        x: all of the name; n: n parts; n/limit: n of `limit` parts
+-- ARGV[6i+1] polled     1 if other claims of the client poll the name
+-- REPLY DONE outcome…   one for each item, in order; a list if it has fields. Either all outcomes are GRANTED or none
 -- ITEM GRANTED token
--- ITEM FREE        nothing keeps this claim from its name, but another item is refused
--- ITEM BUSY left   ms until the holder's lease ends; negative when it never does
--- ITEM INFLATED    only lock/acquire can tell: the name is inflated, or another library's, or this claim may hold beside the holder
--- ITEM REVOKED     the claim holds, is revoked, and is not armed again
--- ITEM GONE        this claim has left and must not come back
--- ITEM WRONG_KIND  the name holds another kind's data, or is that of an item before
+-- ITEM FREE        the claim could have its name, but another item is refused
+-- ITEM BUSY left   ms until the holder's lease ends; negative: it never ends
+-- ITEM INFLATED    only lock/acquire can decide: the name is inflated, or another library's, or this claim may hold beside the holder
+-- ITEM REVOKED     the claim holds but is revoked; its lease is not extended
+-- ITEM GONE        this claim was released and must not hold again
+-- ITEM WRONG_KIND  the name holds data of another kind, or is also the name of an earlier item
 -- PUBLISH nothing
 
 local reply, keys, tokens, named, refused = { ARGV[1], 'DONE' }, {}, {}, {}, false
 for i = 1, #KEYS / 3 do
   keys[2 * i - 1], keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]
 end
--- Most often nothing is there, and one look at all of them tells.
+-- In most runs none of the keys exists, and one EXISTS finds that out.
 local free = redis.call('EXISTS', unpack(keys)) == 0
 for i = 1, #KEYS / 3 do
   local outcome, token, fault
@@ -40,7 +40,7 @@ for i = 1, #KEYS / 3 do
 end
 if not refused then
   local now = server_now()
-  -- First the counters, and each once: afterwards nothing can fail.
+  -- First the counters, each once: after them nothing can fail.
   local last = {}
   for i = 1, #KEYS / 3 do
     local counter, floor = KEYS[3 * i - 1], token_number(ARGV[6 * i - 2])

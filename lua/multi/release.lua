@@ -1,26 +1,26 @@
--- multi/release: claims go, each from a name of its own, if nobody else has come to that, and those who poll a name are woken. What
--- one item meets, another type under its key for example, changes nothing for the others. Where an acquire of a claim is unanswered
--- its item makes a tombstone, so that the acquire, executed late, creates nothing.
+-- multi/release: releases claims, each from a name of its own, if no other claim has come to that name, and wakes the pollers of each name. An
+-- error of one item, for example a key of another type, does not affect the others. While an acquire of a claim is unanswered, its item
+-- leaves a tombstone, so that the acquire creates nothing if it is executed late.
 --
 -- KEYS[2i-1] main         the value of one claim, or a marker, see shared/value
--- KEYS[2i] tombstone      its life is the last time an acquire of this claim may arrive
+-- KEYS[2i] tombstone      lives for as long as an acquire of this claim may still arrive
 -- ARGV[1] request         echoed
 -- ARGV[4i-2] claim
--- ARGV[4i-1] channel      where those who poll the name listen
--- ARGV[4i] cooldown       for how long nobody else may hold, ms
--- ARGV[4i+1] tombstone_ttl  of the tombstone, ms; 0: every acquire was answered, no tombstone
--- REPLY DONE outcome…   one for each item, in order; one with fields is a list
--- ITEM RELEASED told holds  told: 1 unless the server refused the wake; holds: how many claims its owner still has: none
--- ITEM COOLDOWN told left   the claim is gone, and the name is free in `left` ms
--- ITEM INFLATED             the name is inflated, and nothing was done: lock/release is to be run for it
--- ITEM NOT_HELD holds       nothing was there to release, or its lease had ended; a tombstone stands all the same
--- PUBLISH channel: free, or kept, if somebody polls
+-- ARGV[4i-1] channel      on which pollers of the name listen
+-- ARGV[4i] cooldown       how long the name stays unavailable, ms
+-- ARGV[4i+1] tombstone_ttl  ttl of the tombstone, ms; 0: no tombstone, because every acquire was answered
+-- REPLY DONE outcome…   one for each item, in order; a list if it has fields
+-- ITEM RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: claims the owner still has: 0
+-- ITEM COOLDOWN told left   the claim is released, and the name is free in `left` ms
+-- ITEM INFLATED             the name is inflated, and nothing was done: run lock/release for it
+-- ITEM NOT_HELD holds       there was nothing to release, or the lease had ended; the tombstone is written all the same
+-- PUBLISH channel: free, or kept, if a client polls the name
 
 local reply, mains = { ARGV[1], 'DONE' }, {}
 for i = 1, #KEYS / 2 do
   mains[i] = KEYS[2 * i - 1]
 end
--- First a read that a replica refuses, so that what it has never looks like "not held".
+-- First a read that a replica refuses, so that its data never looks like "not held".
 local _, fault = read_value(mains[1], AS_A_WRITE)
 if fault then
   return fault
@@ -31,7 +31,7 @@ for i, main in ipairs(mains) do
     reply[i + 2] = 'INFLATED'
   else
     if ARGV[4 * i + 1] ~= '0' then
-      -- First a write that cannot grow: a full server lets the writes behind it pass.
+      -- First a write that cannot grow: then a full server accepts the writes that follow.
       redis.call('DEL', KEYS[2 * i])
       redis.call('SET', KEYS[2 * i], '1', 'PX', ARGV[4 * i + 1])
     end

@@ -1,16 +1,16 @@
--- name/free: takes a name from its holder by force, whatever its kind and whether or not the holder knows. Only if `claim` is
--- among those that stand there: nobody takes it from another than he meant. All who hold together lose it together. Each
--- claim's client is told. Those who wait stay in their queue, and the next of them holds with the next heartbeat.
+-- name/free: takes a name from its holder by force, whatever its kind and whether or not the holder is told. It does so only if `claim`
+-- is one of the name's claims, so that the caller never takes it from a holder that it did not mean. Claims that hold together lose the
+-- name together, and the client of each is told. Waiters stay in the queue; the next heartbeat grants the name to the first.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
--- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
--- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[4] state    HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- ARGV[2] claim    one that is to lose the name; of another library also as hex: and two digits for each byte
--- ARGV[3] channel  where those who poll the name listen
--- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
--- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
+-- ARGV[2] claim    one of those that lose the name; for another library's, also hex: followed by two digits per byte
+-- ARGV[3] channel  on which pollers of the name listen
+-- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: 0
+-- REPLY NOT_HELD holds       the claim is not one of the name's claims; holds: 0
 -- REPLY WRONG_KIND           the name holds no lock
 -- PUBLISH channel: free; channel of each claim's client: gone <claim>
 

@@ -1,16 +1,16 @@
--- name/inspect: what a name holds, whatever its kind. Changes nothing but for claims that have died.
+-- name/inspect: reads the holders of a name, whatever its kind. Changes nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
--- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
--- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[4] state    HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- ARGV[2] channel  where those who poll the name listen
--- REPLY FOUND kind token waiters claims limit  kind: empty of another library's value; token: of the hold, empty if each claim has its own;
---                                              waiters: how many wait in the queue, or else how many clients listen; negative if the
---                                              server does not say; claims: {claim, left, state, share}…, where left is in ms,
---                                              negative: without end, and state is held, revoked or cooldown; limit: how many parts
---                                              there are, 0: no end of them
+-- ARGV[2] channel  on which pollers of the name listen
+-- REPLY FOUND kind token waiters claims limit  kind: empty for another library's value; token: of the hold, empty if each claim has its own;
+--                                              waiters: how many claims wait in the queue, or else how many clients listen; negative if
+--                                              the server does not say; claims: {claim, left, state, share}…, where left is in ms,
+--                                              negative: without end, and state is held, revoked or cooldown; limit: the number of parts,
+--                                              0: unlimited
 -- REPLY FREE waiters                           nobody holds
 -- REPLY WRONG_KIND                             the name holds no lock
 -- PUBLISH nothing

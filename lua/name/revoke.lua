@@ -1,14 +1,14 @@
--- name/revoke: tells those who hold a name to let it go. The claims hold until they leave or their leases end, and are renewed no
--- more; each claim's client is told. Run again it tells them again.
+-- name/revoke: asks the holders of a name to release it. Their claims hold until they are released or their leases end, and leases are
+-- no longer extended. The client of each claim is told; a repeat tells it again.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
--- KEYS[2] holders  ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
--- KEYS[4] state    HASH: what else is known of holders and waiters, see shared/standing and shared/queue
+-- KEYS[4] state    HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- REPLY TOLD claims  so many claims were revoked
+-- REPLY TOLD claims  `claims` claims were revoked
 -- REPLY FREE         nobody holds
--- REPLY WRONG_KIND   the name holds no lock, or another library's, which has no word for it
+-- REPLY WRONG_KIND   the name holds no lock, or another library's lock, which cannot be revoked
 -- PUBLISH channel of each claim's client: revoked <claim>
 
 local name = { main = KEYS[1], holders = KEYS[2], queue = KEYS[3], state = KEYS[4] }
@@ -33,11 +33,11 @@ for _, entry in ipairs(standing(name)) do
     local member = member_of('', share, claim)
     redis.call('ZADD', name.holders, redis.call('ZMSCORE', name.holders, member)[1], member_of('r', share, claim))
     redis.call('ZREM', name.holders, member)
-    -- Where claims share a token nobody joins those who are to go, nor where one that comes back would have that of its owner.
+    -- No new claim may join the revoked ones if it would get their token: the shared one, or that of its own owner.
     name.changed, name.revoked = true, name.reenters or name.token ~= nil
   end
 end
--- An empty queue is not read: what nobody stands under any more, the next acquisition takes away.
+-- The queue is not read: if no claim is left under the name, the next acquisition deletes the keys.
 name.waits = true
 settle(name)
 if told == 0 then

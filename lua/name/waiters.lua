@@ -1,13 +1,13 @@
--- name/waiters: a page of those who wait for a name in a queue, in order, those counted who have died and were not dropped
--- yet. Changes nothing.
+-- name/waiters: reads a part of the queue of a name, in order. It includes dead waiters that were not dropped yet. Changes
+-- nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] queue    ZSET: <share>:<claim> -> its ticket
 -- ARGV[1] request  echoed
--- ARGV[2] first    the place where the page begins, 0 for the next to hold
--- ARGV[3] last     the place where it ends
+-- ARGV[2] first    the index of the first waiter to return, 0 for the next to be granted
+-- ARGV[3] last     the index of the last one
 -- REPLY WAITERS claims  in order
--- REPLY WRONG_KIND      the queue's key holds another type
+-- REPLY WRONG_KIND      the queue's key has another type
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)

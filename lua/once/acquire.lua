@@ -1,37 +1,37 @@
--- once/acquire: answers what has come of the work of a name, if it is done. Otherwise the claim is to do it: lock/acquire, which stands behind
--- this, lets it hold the name, or tells it that another one does. Run again by a holder it arms its lease.
+-- once/acquire: if the work of a name is done, returns its outcome. Otherwise the claim should do it: lock/acquire, which follows in this
+-- script, grants the name to the claim or tells it that another one holds. A repeat by a holder extends its lease.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot
--- KEYS[3] tombstone     of a release that overtook this claim's acquire
--- KEYS[4] holders       ZSET: <flag><share>:<claim> -> server ms of the end of its lease
+-- KEYS[3] tombstone     left by a release that overtook this claim's acquire
+-- KEYS[4] holders       ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[5] queue         ZSET: <share>:<claim> -> its ticket
--- KEYS[6] state         HASH: what else is known of holders and waiters, see shared/standing and shared/queue
--- KEYS[7] record        HASH: what has come of the work, see shared/record
+-- KEYS[6] state         HASH: further data of holders and waiters, see shared/standing and shared/queue
+-- KEYS[7] record        HASH: the outcome of the work, see shared/record
 -- ARGV[1] request       echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl           of the lease, ms
 -- ARGV[4] floor         the largest token the caller has seen
--- ARGV[5] token         of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[5] token         of the grant that this repeats, which then creates nothing; 0: no grant yet
 -- ARGV[6] kind
 -- ARGV[7] share         x: all of the name
--- ARGV[8] polled        1 if others of the client poll the name
--- ARGV[9] waiter_ttl    as lock/acquire has it
--- ARGV[10] channel      where those who poll listen
--- ARGV[11] queue_limit  0: the claim does not wait; poll: it asks again when it is told
--- ARGV[12] reenters     1 if an owner that holds is let in again
--- REPLY STORED form value claim token at fingerprint left  the work is done or has failed, see shared/record; for how long that is known, ms
--- REPLY GRANTED token limit    the claim is to do the work
--- REPLY WAITING left position limit  as lock/acquire has it
--- REPLY BUSY left foreign      another claim does it, or holds the name for something else; left and foreign as lock/acquire has them
--- REPLY QUEUE_FULL length      as lock/acquire has it
--- REPLY WOULD_DEADLOCK         as lock/acquire has it
--- REPLY OVER_LIMIT limit       as lock/acquire has it
--- REPLY MORE                   the run has done as much as it may for others: to be run again at once
--- REPLY REVOKED                the claim holds, is revoked, and is not armed again
--- REPLY GONE                   this claim has left and must not come back, or it does not hold with that token
--- REPLY WRONG_KIND             the name holds another kind's data, or one of its keys another type
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter whose turn it is: as lock/acquire, of which kinds without a queue have none
+-- ARGV[8] polled        1 if other claims of the client poll the name
+-- ARGV[9] waiter_ttl    as in lock/acquire
+-- ARGV[10] channel      on which pollers listen
+-- ARGV[11] queue_limit  0: the claim does not wait; poll: it asks again after a message
+-- ARGV[12] reenters     1 if an owner that holds may acquire again
+-- REPLY STORED form value claim token at fingerprint left  the work is done or has failed, see shared/record; `left`: how long that is stored, ms
+-- REPLY GRANTED token limit    the claim must do the work
+-- REPLY WAITING left position limit  as in lock/acquire
+-- REPLY BUSY left foreign      another claim does the work, or holds the name for another purpose; left and foreign as in lock/acquire
+-- REPLY QUEUE_FULL length      as in lock/acquire
+-- REPLY WOULD_DEADLOCK         as in lock/acquire
+-- REPLY OVER_LIMIT limit       as in lock/acquire
+-- REPLY MORE                   one run does not finish the work: run it again at once
+-- REPLY REVOKED                the claim holds but is revoked; its lease is not extended
+-- REPLY GONE                   this claim was released and must not hold again, or does not hold with that token
+-- REPLY WRONG_KIND             the name holds data of another kind, or one of its keys has another type
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted: as in lock/acquire; kinds without a queue have none
 
 if ARGV[5] == '0' then
   local record, fault = read_record(KEYS[7])

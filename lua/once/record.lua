@@ -1,10 +1,10 @@
--- once/record: what has come of the work of a name; or deletes that, if it has this token: one that has come since stays.
+-- once/record: reads the outcome of the work of a name; or deletes it if it has this token, so that a newer outcome stays.
 --
--- KEYS[1] record     HASH: what has come of the work, see shared/record
+-- KEYS[1] record     HASH: the outcome of the work, see shared/record
 -- ARGV[1] request    echoed
--- ARGV[2] forget     the token of the record that is deleted; 0: none is
+-- ARGV[2] forget     the token of the record to delete; 0: deletes none
 -- REPLY STORED form value claim token at fingerprint left  the record, which stays
--- REPLY GONE         there is none, or there is none any more
+-- REPLY GONE         there is no record, or it was deleted
 -- REPLY WRONG_KIND   the key holds another type
 -- PUBLISH nothing
 

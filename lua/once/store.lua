@@ -1,24 +1,24 @@
--- once/store: the work of a name is done, or has failed, and its claim leaves: if it holds with its token, what has come of the work is kept, and
--- those who poll the name are told. A claim that holds no more stores nothing: another may have done the work since. Run again it
--- answers the same, as long as the record is there.
+-- once/store: the work of a name is done or has failed: if the claim holds with its token, stores the outcome, releases the claim and tells the
+-- name's pollers. A claim that no longer holds stores nothing, because another may have done the work since. A repeat gives the same
+-- answer while the record is there.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
--- KEYS[2] tombstone       its life is the last time a request of this claim may arrive
--- KEYS[3] record          HASH: what has come of the work, see shared/record
+-- KEYS[2] tombstone       lives for as long as a request of this claim may still arrive
+-- KEYS[3] record          HASH: the outcome of the work, see shared/record
 -- ARGV[1] request         echoed
 -- ARGV[2] claim
--- ARGV[3] token           of its grant
--- ARGV[4] channel         where those who poll the name listen
--- ARGV[5] tombstone_ttl   of the tombstone, ms; 0: every acquire was answered, no tombstone
--- ARGV[6] keep_for        for how long the record is kept, ms
--- ARGV[7] form            text or hex, of the value; failed: there is none
+-- ARGV[3] token           of the claim's grant
+-- ARGV[4] channel         on which pollers of the name listen
+-- ARGV[5] tombstone_ttl   ttl of the tombstone, ms; 0: no tombstone, because every acquire was answered
+-- ARGV[6] keep_for        how long the record is stored, ms
+-- ARGV[7] form            text or hex: the form of the value; failed: there is no value
 -- ARGV[8] fingerprint     of the request; empty: none
 -- ARGV[9] value
--- REPLY RELEASED told holds  it is kept, and the claim is gone; told: 1 unless the server refused a wake; holds: how many claims the owner still has: none
--- REPLY GONE                 nothing is kept: the claim did not hold with that token
--- PUBLISH channel: free, if somebody polls
+-- REPLY RELEASED told holds  the outcome is stored and the claim released; told: 0 if the server refused a wake, otherwise 1; holds: 0
+-- REPLY GONE                 nothing is stored: the claim did not hold with that token
+-- PUBLISH channel: free, if a client polls the name
 
--- Begins with a write that cannot grow, so that a full server lets the others pass: work that is done and forgotten is done twice.
+-- Begins with a write that cannot grow, so that a full server accepts the writes that follow: work whose outcome is lost is done twice.
 local value, fault = read_value(KEYS[1], AS_A_WRITE)
 if fault then
   return fault

@@ -1,30 +1,30 @@
--- redlock/acquire: makes the claim the holder of a free name on this server, one of several whose majority decides. A server
--- that has been up for less than the longest ttl may have lost claims that are still valid: it grants nothing. Run
--- again by the holder it arms the ttl again.
+-- redlock/acquire: grants a free name to the claim on this server, which is one of several whose majority decides. A server
+-- that has been up for less than the longest ttl may have lost claims that are still valid, so it grants nothing. A repeat
+-- by the holder extends the lease.
 --
--- The client proposes one token to all servers. A server gives it if its own next one is no larger and the proposal is at most a
--- second, or half the longest ttl if that is less, ahead of its clock; otherwise it gives its own next one. So servers whose clocks
--- and counters are nearly the same give the same token, and one that comes back without its data has passed every proposal that it
--- had followed by the time it takes part again.
+-- The client proposes the same token to all servers. A server gives that token if its own next token is not larger and the proposal is
+-- at most a second, or half the longest ttl if that is less, ahead of its clock; otherwise it gives its own next token. So servers
+-- with similar clocks and counters give the same token. A server that restarts without its data has, by the time it takes part again, a
+-- clock beyond every proposal that it gave before.
 --
 -- KEYS[1] main       the value of one claim, see shared/value
 -- KEYS[2] counter    the last token drawn by any name of the slot on this server, or written back to it
--- KEYS[3] tombstone  of a release that overtook this claim's acquire
+-- KEYS[3] tombstone  left by a release that overtook this claim's acquire
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
--- ARGV[4] proposal   the token that the caller asks all servers for
--- ARGV[5] longest    the longest ttl that anybody uses, ms
--- ARGV[6] polled     1 if others of the client poll the name
--- REPLY GRANTED token      this server's: the grant takes that of a majority, or the largest and writes it back
--- REPLY BUSY left foreign  ms until the holder's lease ends; negative when it never does; foreign: 1 if it is another library's
+-- ARGV[4] proposal   the token that the caller proposes to all servers
+-- ARGV[5] longest    the longest ttl that any client uses, ms
+-- ARGV[6] polled     1 if other claims of the client poll the name
+-- REPLY GRANTED token      this server's token: the grant takes that of a majority, or writes the largest one back
+-- REPLY BUSY left foreign  ms until the holder's lease ends; negative: it never ends; foreign: 1 if another library holds
 -- REPLY QUARANTINED left   ms until this server takes part again
--- REPLY REVOKED            the claim holds, is revoked, and is not armed again
--- REPLY GONE               this claim has left and must not come back
--- REPLY WRONG_KIND         the name holds another kind's data
+-- REPLY REVOKED            the claim holds but is revoked; its lease is not extended
+-- REPLY GONE               this claim was released and must not hold again
+-- REPLY WRONG_KIND         the name holds data of another kind
 -- PUBLISH nothing
 
--- How far ahead of the clock a proposal may be, µs, at most.
+-- How far ahead of the clock a proposal may be at most, µs.
 local FOLLOWED = 1000000
 
 local value, fault = read_value(KEYS[1], 'GET')

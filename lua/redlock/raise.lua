@@ -1,6 +1,6 @@
--- redlock/raise: writes the largest token of a majority back to a server on which the claim holds, so that whoever is granted
--- there next draws a larger one. Where the claim does not hold nothing is written: somebody else may have drawn since.
--- Arms nothing, and lowers nothing.
+-- redlock/raise: writes the largest token of a majority back to a server on which the claim holds, so that the next grant there has a
+-- larger one. If the claim does not hold, nothing is written, because another claim may have drawn a token since. Extends no lease and
+-- lowers no token.
 --
 -- KEYS[1] main     the value of one claim, see shared/value
 -- KEYS[2] counter  the last token drawn by any name of the slot on this server, or written back to it
@@ -8,8 +8,8 @@
 -- ARGV[2] claim
 -- ARGV[3] token    the largest of a majority
 -- REPLY RAISED   the claim holds, and the next token here is larger
--- REPLY REVOKED  the claim holds and is revoked; nothing is written
--- REPLY GONE     expired, deleted, or somebody else's; nothing is written
+-- REPLY REVOKED  the claim holds but is revoked; nothing is written
+-- REPLY GONE     expired, deleted, or replaced by another claim; nothing is written
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)

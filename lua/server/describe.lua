@@ -1,7 +1,7 @@
--- server/describe: what the server is, and what it takes the time to be. Changes nothing.
+-- server/describe: reads the server's clock and INFO. Changes nothing.
 --
 -- ARGV[1] request  echoed
--- REPLY SERVER seconds micros info  its clock, and what INFO says; empty if it does not
+-- REPLY SERVER seconds micros info  the server's clock, and the text of INFO; empty if the server refuses it
 -- PUBLISH nothing
 
 local info = redis.pcall('INFO')

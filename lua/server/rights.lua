@@ -1,16 +1,16 @@
--- server/rights: what this user may not do of what locks of all kinds have in common. Changes nothing.
+-- server/rights: checks which rights this user lacks, of those that locks of all kinds need. Changes nothing.
 --
 -- ARGV[1] request  echoed
 -- ARGV[2] main     a key of a name
--- ARGV[3] wake     where waiters of the name are told of a release
--- ARGV[4] grant    where they are told that it is their turn
--- ARGV[5] client   where a client is told of what befalls its holds
--- REPLY RIGHTS missing  {command, key or channel}…, or {command} alone; none of a server before 7.0, which cannot be asked
+-- ARGV[3] wake     the channel on which pollers of the name learn of a release
+-- ARGV[4] grant    the channel on which waiters learn of their grant
+-- ARGV[5] client   the channel on which a client learns that its holds are revoked or gone
+-- REPLY RIGHTS missing  {command, key or channel}…, or {command} alone; always empty before 7.0, which cannot be asked
 -- PUBLISH nothing
 
 local missing, ask = {}, redis.acl_check_cmd
 
--- Notes a command that may not be sent, with what it is about. One that the server does not have is no matter of rights.
+-- Notes a command that the user may not send, with its key or channel. A command that the server does not have is ignored.
 local function need(command, ...)
   if not ask then
     return

@@ -1,11 +1,11 @@
--- server/scan: a page of the keys that match. Changes nothing. A key that is there all the while is on one page at least,
+-- server/scan: reads a page of the keys that match. Changes nothing. A key that exists during the whole scan is on at least one page,
 -- and may be on several.
 --
 -- ARGV[1] request  echoed
--- ARGV[2] cursor   0, and then as answered
--- ARGV[3] pattern  of whole keys, as SCAN takes it
--- ARGV[4] count    at how many keys the server looks, about
--- REPLY PAGE cursor keys  cursor: of the next page, 0 after the last
+-- ARGV[2] cursor   0 for the first page, then the one from the previous reply
+-- ARGV[3] pattern  for whole keys, as in SCAN
+-- ARGV[4] count    about how many keys the server examines
+-- REPLY PAGE cursor keys  cursor: for the next page, 0 after the last
 -- PUBLISH nothing
 
 local page = redis.pcall('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', ARGV[4])

@@ -1,6 +1,6 @@
--- shared/listeners: who listens on a channel of a name.
+-- shared/listeners: counts the listeners of a name's channel.
 
--- How many clients listen on `channel`, negative if the server does not say.
+-- How many clients listen on `channel`; negative if the server does not say.
 local function listeners(channel)
   return redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or -1
 end

@@ -1,2 +1,2 @@
--- shared/messages: by which commands messages of a name are sent and heard.
+-- shared/messages: the commands that send and receive messages of a name.
 local SEND, HEAR = 'SPUBLISH', 'SSUBSCRIBE'

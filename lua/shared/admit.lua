@@ -1,6 +1,6 @@
--- shared/admit: claims come to stand under a name, go on, and leave, see shared/standing.
+-- shared/admit: adds, prolongs and removes a claim under a name, see shared/standing.
 
--- Writes what the value of `name` says of one claim into the keys of many. Whatever stood in those is of a time before.
+-- Inflates `name`: moves the data of its one claim from the value into the other keys. Anything in those keys is old and is deleted.
 local function inflate(name)
   local alone = name.alone
   name.alone, name.inflated, name.changed, name.fresh = nil, true, true, true
@@ -15,7 +15,7 @@ local function inflate(name)
   end
 end
 
--- Lets `claim`, which does not stand there, hold `name` for `ttl` ms; its token.
+-- Grants `name` to `claim`, which is not there yet, for `ttl` ms. Returns its token.
 local function admit(name, share, claim, ttl)
   if not name.alone and not name.inflated then
     local token = draw_token(name.counter, name.floor, name.now_us)
@@ -29,7 +29,7 @@ local function admit(name, share, claim, ttl)
   local token = shared and name.token or draw_token(name.counter, name.floor, name.now_us)
   name.token = shared and token or nil
   if not is_taken(name) then
-    -- Whatever lies there the marker does not count: a node of a cluster may have kept it from a time when it had the slot before.
+    -- The marker does not count what is in this key: a node of a cluster may still have it from an earlier time when it had the slot.
     redis.call('DEL', name.holders)
     name.emptied = true
   end
@@ -45,7 +45,7 @@ local function admit(name, share, claim, ttl)
   return token
 end
 
--- Lets `claim`, which holds `name` until `ends`, hold it for `ttl` ms at least.
+-- Extends the lease of `claim`, which holds `name` until `ends`, to at least `ttl` ms.
 local function go_on(name, share, claim, ends, ttl)
   if name.alone then
     arm(name.main, ttl)
@@ -55,15 +55,15 @@ local function go_on(name, share, claim, ends, ttl)
   end
 end
 
--- Takes `claim` out of the inflated `name`, and lets it stand as one that has left for `cooldown` ms more. Whether it held, or had left
--- already; and for how long it stands as that, or others of an owner that now has left altogether.
+-- Removes `claim` from the inflated `name`, and puts it into cooldown for `cooldown` ms. Returns whether it held or was in cooldown already,
+-- and the length of the cooldown: of this claim, or of the owner's claims if the owner now holds none.
 local function dismiss(name, share, claim, cooldown)
   local ends, flag = lease_of(name, share, claim)
   if ends <= name.now or flag == 'c' then
     return ends > name.now, math.max(ends - name.now, 0)
   end
   if cooldown > 0 then
-    -- First what is added: a key that was empty for a moment would have no end.
+    -- Add first: if the key became empty for a moment, it would lose its expiry.
     put(name, name.now + cooldown, member_of('c', share, claim))
   end
   redis.call('ZREM', name.holders, member_of(flag, share, claim))

@@ -1,7 +1,7 @@
--- shared/any: reads every claim that stands under a name, whatever its kind, for people; those of other libraries too.
+-- shared/any: reads every claim under a name for people, whatever its kind, including those of other libraries.
 
--- Whether a lock of Redisson lies there, which read_standing took for another type: a HASH with `<uuid>:<thread id>` of whoever holds, behind
--- it `:write` where a read-write lock is written, and `mode` of that. The second value is an error of the server. A large one is somebody's data.
+-- Whether the key, which read_standing took for another type, is a lock of Redisson: a HASH with a field `<uuid>:<thread id>` per holder, followed
+-- by `:write` for a writer, and a field `mode` for read-write locks. The second value is an error of the server. A large HASH is regarded as data.
 local function read_redisson(name)
   local length = redis.pcall('HLEN', name.main)
   if type(length) ~= 'number' then
@@ -22,7 +22,7 @@ local function read_redisson(name)
   return #holders > 0
 end
 
--- Whether people call a claim so: another library's may be any bytes, which are shown and named as two hex digits each.
+-- Whether `text` names the claim: a claim of another library may contain any bytes, and is then shown and named as two hex digits each.
 local function is_called(claim, text)
   local function digits(byte)
     return string.format('%02x', string.byte(byte))
@@ -30,8 +30,8 @@ local function is_called(claim, text)
   return claim == text or string.format('hex:%s', (string.gsub(claim, '.', digits))) == text
 end
 
--- The claims that stand under `name`, which has been read: each with its id, the ms left to it (negative: without an end), what has
--- become of it: held, revoked or cooldown, and its share. Another library's value is a claim that has all of the name.
+-- The claims under `name`, which has been read: for each its id, the ms left (negative: without end), its state (held, revoked or
+-- cooldown) and its share. Another library's value counts as a claim of all of the name.
 local function standing(name)
   local claims, states = {}, { [''] = 'held', r = 'revoked', c = 'cooldown' }
   local alone = name.alone

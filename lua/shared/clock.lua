@@ -1,4 +1,4 @@
--- shared/clock: the server's time, the only clock of a script. Read once: before Redis 7.2 it moves inside a script.
+-- shared/clock: the server's time, the only clock of a script. Read once, because before Redis 7.2 it advances during a script.
 
 -- Now, µs.
 local function server_now()

@@ -1,7 +1,7 @@
--- shared/heartbeat: a claim that waits says that it is alive, see shared/queue.
+-- shared/heartbeat: keeps a waiting claim alive, see shared/queue.
 
--- Notes that `claim` is alive, as this `request` says, or lets it hold `name` for `ttl` ms if it does already or its owner does. `entry`
--- is that of its place in the queue, if it has one. What it is answered.
+-- Notes that `claim` is alive at this `request`. If it or its owner holds already, grants `name` to it for `ttl` ms. `entry` is the entry
+-- of its place in the queue, if it has one. Returns the outcome.
 local function beat(name, share, claim, ttl, entry, request)
   local ends, flag = lease_of(name, share, claim)
   if ends > name.now and flag == 'r' then
@@ -20,7 +20,7 @@ local function beat(name, share, claim, ttl, entry, request)
   if not place then
     return 'GONE'
   end
-  -- Of a longer waiter ttl: nobody shortens.
+  -- It may be alive for longer, by a longer waiter ttl, which is not shortened.
   local alive = math.max(name.now + name.waiter_ttl, (read_waiter(entry)))
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', alive, request))
   return name.more and 'MORE' or { 'WAITING', place, place == 1 and first_end(name) or nil }

@@ -1,11 +1,11 @@
--- shared/holding: who stands under a name that has been read, see shared/standing, and who may come to it.
+-- shared/holding: who holds a name that has been read, see shared/standing, and which claims fit beside the holders.
 
--- Whether anybody stands under `name`.
+-- Whether there is any claim under `name`.
 local function is_taken(name)
   return name.exclusive > 0 or name.parts > 0
 end
 
--- For how long anybody stands under `name` at least, ms; negative: without an end.
+-- How long `name` stays taken unless leases are extended, ms; negative: without end.
 local function left_of(name)
   if name.alone then
     return name.alone.left
@@ -14,7 +14,7 @@ local function left_of(name)
   return math.max(tonumber(last[2] or 0) - name.now, 0)
 end
 
--- The end of the lease of `claim` with this share, 0 if it does not stand there; and its flag.
+-- The end of the lease of `claim` with this share, 0 if it is not under the name; and its flag.
 local function lease_of(name, share, claim)
   local alone = name.alone
   if alone then
@@ -40,12 +40,12 @@ local function token_of(name, share, claim)
   return shared and name.token or own(name, claim, 0)
 end
 
--- Whether `owner` holds all of `name` and may hold more of it.
+-- Whether `owner` holds all of `name` and may acquire it again.
 local function lets_in(name, owner)
   return name.reenters and name.owner == owner and not name.revoked
 end
 
--- Whether a newcomer with this share fits beside those who stand under `name`.
+-- Whether a new claim with this share fits beside the claims under `name`.
 local function fits(name, share)
   if share == 'x' or name.exclusive > 0 then
     return not is_taken(name)
@@ -53,7 +53,7 @@ local function fits(name, share)
   return not name.revoked and name.parts + weight_of(share) <= (name.limit or limit_of(share) or math.huge)
 end
 
--- The token of the claims of the owner of `claim` that take parts of `name`, if it has some, and how many those are.
+-- The token of the claims with which the owner of `claim` holds parts of `name`, if any, and the number of these claims.
 local function beside(name, claim)
   local alone = name.alone
   if not name.reenters or name.parts == 0 then
@@ -65,7 +65,7 @@ local function beside(name, claim)
   return same and alone.token or nil, same and 1 or 0
 end
 
--- Whether the owner of `claim` is let in past the queue of `name`, as it holds that already; and whether it would wait for itself.
+-- Whether `claim` may overtake the queue of `name`, because its owner holds already; and whether it would wait for its own owner.
 local function is_nested(name, share, claim)
   if lets_in(name, owner_of(claim)) then
     return true

@@ -1,9 +1,9 @@
--- shared/latch: a latch, which opens when it has been counted down often enough. Its main key is a string as that of one claim, see
--- shared/value: `latch <left>/<n> <claim> 0`. `left` of its `n` counts are to come, 0: it is open; `claim` has armed it. While it is armed
--- `counted` is a ZSET: the ids that have counted, and the empty one, whose score is the latch's ttl, ms. That key lives for twice the ttl, so
--- that one that has ended is told from one that was never armed.
+-- shared/latch: a latch, which opens after it has been counted down often enough. Its main key is a string in the format of one claim, see
+-- shared/value: `latch <left>/<n> <claim> 0`. `left` of its `n` counts are missing, 0: it is open; `claim` armed it. While it is armed,
+-- `counted` is a ZSET: the ids that have counted, and an empty id, whose score is the latch's ttl in ms. That key lives for twice the ttl, so
+-- that a latch that has ended differs from one that was never armed.
 
--- The latch at `main`, nil if the name or `counted` holds something else. Its `state` is absent, armed, open or ended: nobody counted for its ttl, or
+-- The latch at `main`; nil if the name or `counted` holds something else. Its `state` is absent, armed, open, or ended: no count came for its ttl, or
 -- one of its keys was lost. The second value is any other error of the server, to be returned as it is. `command` reads the main key.
 local function read_latch(main, counted, command)
   local value, fault = read_value(main, command)
@@ -24,12 +24,12 @@ local function read_latch(main, counted, command)
   return latch
 end
 
--- Writes that so many of `n` counts are left of the latch at `main` that `claim` has armed, which lives for its `ttl` from now, ms.
+-- Writes that `left` of `n` counts are missing for the latch at `main`, which `claim` armed, and which lives for `ttl` ms from now.
 local function write_latch(main, left, n, claim, ttl)
   redis.call('SET', main, value_of('latch', string.format('%.0f/%.0f', left, n), claim, '0', ''), 'PX', string.format('%.0f', ttl))
 end
 
--- Keeps the ids that have counted, of a latch with this `ttl`.
+-- Extends the life of the ids that have counted, for a latch with this `ttl`.
 local function keep_counted(counted, ttl)
   redis.call('PEXPIRE', counted, string.format('%.0f', 2 * ttl))
 end

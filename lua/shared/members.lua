@@ -1,10 +1,10 @@
--- shared/members: the claims under an inflated name and how they are counted, see shared/standing.
+-- shared/members: the claims under an inflated name and their counts, see shared/standing.
 
 local function text_of(number)
   return string.format('%.0f', number)
 end
 
--- The flag, the share and the claim of a member of `holders`, or of the queue; nil of garbage.
+-- The flag, the share and the claim of a member of `holders` or of the queue; nil for an invalid member.
 local function parts_of(member)
   local flag, share, claim = string.match(member, '^([rc]?)([x%d/]+):(.*)$')
   if share == 'x' or weight_of(share) then
@@ -12,22 +12,22 @@ local function parts_of(member)
   end
 end
 
--- The member of `holders` for a claim, or without a flag that of the queue.
+-- The member of `holders` for a claim; without a flag, also the member of the queue.
 local function member_of(flag, share, claim)
   return string.format('%s%s:%s', flag, share, claim)
 end
 
--- The field of `state` for a claim that takes parts.
+-- The field of `state` that counts a claim that takes parts.
 local function own_field(name, claim)
   return string.format('o:%s', name.reenters and owner_of(claim) or claim)
 end
 
--- The token of the claims that count with `claim`, which takes parts, if there are any, and how many there are; so many `more`
--- count from now on, with that token or else with this one.
+-- The token and the number of the claims that are counted together with `claim`, which takes parts. `more` is added to that number, and the
+-- claims keep their token, or get the given one.
 local function own(name, claim, more, token)
   local field = own_field(name, claim)
   local found = redis.pcall('HGET', name.state, field) or ''
-  -- Another type has no owners.
+  -- If the key has another type, it counts no claims.
   if found.err then
     return token, math.max(more, 0)
   end
@@ -36,7 +36,7 @@ local function own(name, claim, more, token)
   token = of_old or token
   if more ~= 0 and count > 0 then
     local added = redis.call('HSET', name.state, field, string.format('%.0f %s', count, token))
-    -- The first of its fields makes the key, which has no end then.
+    -- The first field creates the key, which then has no expiry.
     name.fresh = name.fresh or added == 1 and redis.call('PTTL', name.state) < 0
   elseif more ~= 0 then
     redis.call('HDEL', name.state, field)
@@ -44,9 +44,9 @@ local function own(name, claim, more, token)
   return token, count
 end
 
--- Keeps the keys of the inflated `name` for long enough. They are armed together, the marker last, so that it ends last; and a
--- `holders` that was made anew ends with it. Renewals do not arm the queue, nor those of claims that take all of the name its
--- state: these may end before it.
+-- Extends the life of the keys of the inflated `name`. They are armed together, the marker last, so that it expires last; a
+-- `holders` key that was just created expires with the marker. Renewals do not arm the queue, and renewals of claims of all of the name do not
+-- arm the state, so these keys may expire before the marker.
 local function keep(name)
   local life, least = math.max(MEMORY, name.longest or 0), name.waits and name.queue or (name.parts or 0) > 0 and name.state
   local keys = name.emptied and { name.holders, name.main }
@@ -59,7 +59,7 @@ local function keep(name)
   end
 end
 
--- Takes a claim out of the counts; its flag and share as in its member. Nothing of garbage, which was never counted.
+-- Removes a claim from the counts; flag and share are those of its member. Does nothing for an invalid member, which was never counted.
 local function uncount(name, flag, share, claim)
   name.changed = true
   if share == 'x' then

@@ -1,7 +1,7 @@
 -- shared/place: one waiter in a queue, see shared/queue.
 
--- The place of the waiter `member` in the queue of `name`, 1 for the next, and its entry; nil if it has none, or has died and now lost
--- it. Its `entry` is read unless given.
+-- The place of the waiter `member` in the queue of `name`, 1 for the next, and its entry; nil if it has no place, or is dead and hereby
+-- loses it. Its `entry` is read unless it is given.
 local function place_of(name, member, entry)
   local rank = name.waits and redis.call('ZRANK', name.queue, member)
   if not rank then
@@ -17,18 +17,18 @@ local function place_of(name, member, entry)
   return rank + 1, entry
 end
 
--- Notes that the waiter `claim` of `name`, whose `entry` was this, is alive, as this `request` says.
+-- Notes that the waiter `claim` of `name`, which has this `entry`, is alive at this `request`.
 local function hear(name, claim, request, entry)
   local ends = math.max(read_waiter(entry) or 0, name.now + name.waiter_ttl)
   redis.call('HSET', name.state, claim, string.format('%.0f:%s', ends, request))
 end
 
--- How many parts of `name` there are, if a share says that there are others.
+-- The number of parts of `name`, if it differs from the one in the share.
 local function other_limit(name, share)
   return name.limit ~= limit_of(share) and name.limit or nil
 end
 
--- For how long no lease under `name` ends, ms; negative: without an end.
+-- How long until the first lease under `name` ends, ms; negative: never.
 local function first_end(name)
   if name.alone then
     return name.alone.left
@@ -37,8 +37,8 @@ local function first_end(name)
   return math.max(first - name.now, 0)
 end
 
--- Lets `claim` wait for `name`, and writes that down: its place is kept, or it joins at the end if fewer than `limit` wait, negative: any
--- number. What `request` is answered.
+-- Lets `claim` wait for `name`, and saves the name: the claim keeps its place, or joins the end of the queue if fewer than `limit` claims wait
+-- (negative: any number). Returns the reply to `request`.
 local function stand(name, share, claim, request, limit)
   local member = member_of('', share, claim)
   local left, place, entry = first_end(name), place_of(name, member)

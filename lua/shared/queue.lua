@@ -1,12 +1,12 @@
 -- shared/queue: the claims that wait for an inflated name, see shared/standing. `queue` is a ZSET: `<share>:<claim>` -> its ticket.
--- `state` has for each of them `<claim>` -> `<server ms until which it is alive>:<number of its last executed request>`, and two
--- facts: `seen`, when a script last looked, and `grace`, `<from>:<until>:<gaps>`. A `name` has also `waiter_ttl`, and the stem
--- `channel` of the channels on which clients are told of grants.
+-- For each of them, `state` has a field `<claim>` -> `<server ms until which it is alive>:<number of its last executed request>`. It also has
+-- `seen`, when a script last read the queue, and `grace`, `<from>:<until>:<gaps>`. Here a `name` also has `waiter_ttl`, and `channel`, the
+-- prefix of the grant channels.
 
--- After so many gaps in a row it is rather that hardly anybody asks, and the waiters of before are dead.
+-- After this many gaps in a row, the likely reason is that hardly any client asks, and that the earlier waiters are dead.
 local GAPS_IN_A_ROW = 3
 
--- The claims of members of the queue; of garbage a field that is no claim's, so that it is dropped as dead.
+-- The claims of members of the queue; for an invalid member a field that belongs to no claim, so that the member is dropped as dead.
 local function claims_of(members)
   local claims = {}
   for i, member in ipairs(members) do
@@ -15,8 +15,8 @@ local function claims_of(members)
   return claims
 end
 
--- Reads whether anybody `waits` for `name`, and who is in grace: if nobody looked for half a waiter's ttl, then nobody could
--- have been heard, and who was alive when last seen counts as alive for one ttl more. False if a key holds another type. The
+-- Reads whether any claim `waits` for `name`, and which waiters are in grace: if no script read the queue for half a waiter ttl, then no waiter
+-- could be heard, so waiters that were alive at the last read count as alive for one more ttl. False if a key has another type. The
 -- second value is any other error of the server, to be returned as it is.
 local function read_queue(name)
   if not name.inflated then
@@ -31,7 +31,7 @@ local function read_queue(name)
   local from, to, gaps = string.match(facts[2] or '', '^(%d+):(%d+):(%d+)$')
   from, to, gaps = tonumber(from or 0), tonumber(to or 0), tonumber(gaps or 0)
   if name.now - seen > name.waiter_ttl / 2 then
-    -- Those in grace before, who have not been heard since, were alive then too.
+    -- Waiters that were in grace before, and have not been heard since, were alive then too.
     if to < seen or gaps >= GAPS_IN_A_ROW then
       from, gaps = seen, 0
     end
@@ -43,7 +43,7 @@ local function read_queue(name)
   return true
 end
 
--- Reads who stands under `name` and who waits for it: false if other types lie under its keys, or another library's value. The
+-- Reads the claims under `name` and its queue: false if a key has another type, or the value is another library's. The
 -- second value is any other error of the server, to be returned as it is.
 local function read_name(name, as_a_write)
   local readable, fault = read_standing(name, as_a_write)

@@ -1,11 +1,11 @@
--- shared/record: what has come of the work of a name, a HASH that ends by itself. Its fields: `form`, `text` or `hex` of a result, `failed` if
--- there is none; `value`, the result in that form; `claim` and `token` of whoever did the work; `at`, the server's ms when it was stored;
+-- shared/record: the outcome of the work of a name, a HASH that expires. Its fields: `form`, `text` or `hex` for a result, `failed` if
+-- there is none; `value`, the result in that form; `claim` and `token` of the one that did the work; `at`, the server's ms when it was stored;
 -- `fingerprint` of the request, empty if it has none.
 
--- The record at `key`: its fields in this order, and for how long it is known, ms; false if there is none, nil if the key holds another type. The
+-- The record at `key`: its fields in this order, and how long it is still stored, ms; false if there is none, nil if the key has another type. The
 -- second value is any other error of the server, to be returned as it is: "not allowed" must not look like "not done".
 local function read_record(key)
-  -- A field that no record has: it counts as a write and changes nothing, so that a replica refuses it, as AS_A_WRITE does for a string.
+  -- Deletes a field that no record has. This counts as a write and changes nothing, so a replica refuses it, as with AS_A_WRITE for a string.
   local record = redis.pcall('HDEL', key, 'none')
   if type(record) == 'number' then
     record = redis.pcall('HMGET', key, 'form', 'value', 'claim', 'token', 'at', 'fingerprint')

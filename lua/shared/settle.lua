@@ -1,15 +1,15 @@
--- shared/settle: what has become of a name is written down, see shared/standing.
+-- shared/settle: saves the new state of a name, see shared/standing.
 
--- How many dead claims one run takes out: a script must not hold up the server.
+-- How many dead claims one run removes: a script must not block the server for long.
 local DEAD_HOLDERS = 128
 
--- Takes away what is left under a `name` that is free.
+-- Deletes what is left of a `name` that is free.
 local function forget(name)
   redis.call('DEL', name.main, name.holders, name.queue, name.state)
   name.found, name.inflated, name.limit = nil, false, nil
 end
 
--- Notes that the caller polls `name` and is to be told when it is free.
+-- Notes that the caller polls `name`, and must be told when it is free.
 local function ask_for_wake(name)
   if name.alone and not name.polled then
     redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')
@@ -29,7 +29,7 @@ local function save(name)
   end
 end
 
--- Takes out claims of the inflated `name` whose leases have ended, and sets `more` if there may be others.
+-- Removes claims of the inflated `name` whose leases have ended, and sets `more` if there may be others.
 local function bury(name)
   if name.first_end > name.now then
     return
@@ -46,7 +46,7 @@ local function bury(name)
   end
 end
 
--- Notes that the queue of `name`, which is not empty, has been looked at.
+-- Notes that the queue of `name`, which is not empty, has been read.
 local function mark_seen(name)
   redis.call('HSET', name.state, 'seen', text_of(name.now))
   if name.grace then
@@ -54,9 +54,9 @@ local function mark_seen(name)
   end
 end
 
--- Writes down what has become of any `name`. Those who poll it are told when nobody stands there and nobody waits: it is
--- free; and when the last one who held all of it has left, and it cools down: then it has another end. '0' if the server
--- refused that message.
+-- Saves the state of any `name`. Tells its pollers if it is now free (no claims and no waiters), or if the last holder of all of it has
+-- released it and it is in cooldown, because then it becomes free at another time. Returns '0' if the server refused that
+-- message.
 local function settle(name)
   if name.inflated and not is_taken(name) and not name.waits then
     forget(name)

@@ -1,27 +1,27 @@
--- shared/standing: the claims that stand under a name, those that have left and cool down among them. A `name` here is a table:
--- its keys `main`, `counter`, `holders`, `queue` and `state`, its `kind` and whether that `reenters`, the caller's `floor`, and the `value` if
+-- shared/standing: the claims under a name: those that hold, and released ones in cooldown. A `name` in these scripts is a table: its
+-- keys `main`, `counter`, `holders`, `queue` and `state`, its `kind` and whether that `reenters`, the caller's `floor`, and the `value` if
 -- that has been read.
 --
--- While one claim holds, its value says everything, see shared/value. A name that several hold, or for which others wait, is
--- *inflated*: the value is `<kind> * <exclusive> <live> <parts> <token> <flags> <owner>`, and the other keys, which mean nothing
--- without it, have the rest.
+-- While one claim holds alone, its value contains everything, see shared/value. A name with several claims or with waiters is
+-- *inflated*: the value is a marker, `<kind> * <exclusive> <live> <parts> <token> <flags> <owner>`, and the other keys contain
+-- the rest. Without a marker they have no meaning.
 --
--- `exclusive` claims take all of the name, and `live` of them have not left; the others take so many `parts`, or `<parts>/<limit>` where
--- there is an end of them: that limit stands as long as anybody stands or waits there, whatever a newcomer's share says. `token` is the one that
--- they share, or 0, and `owner` that of the live exclusive claims, or `-`. The flags are `-`, then `e` if the kind lets owners in again,
--- `r` if a newcomer must not join because those who stand there are revoked, and `p`.
+-- `exclusive` is the number of claims of all of the name, `live` the number of those not in cooldown. The other claims take `parts` in all, or
+-- `<parts>/<limit>` if there is a limit, which applies while any claim holds or waits, whatever the share of a new one says. `token` is the
+-- shared one, or 0; `owner` that of the live exclusive claims, or `-`. The flags are `-`, then `e` if the kind lets owners acquire again,
+-- `r` if no new claim may join because the present ones are revoked, and `p`.
 --
--- `holders` is a ZSET: `<flag><share>:<claim>` -> server ms at which its lease ends, where a flag is nothing, `r` or `c`. `state` is
--- a HASH; of it belong here `o:<owner>` -> `<claims> <token>` of an owner whose claims take parts, or, in a kind that does not let
--- owners in again, `o:<claim>`.
+-- `holders` is a ZSET: `<flag><share>:<claim>` -> when its lease ends, server ms, where the flag is nothing, `r` or `c`. `state` is a
+-- HASH; one of its fields is `o:<owner>` -> `<claims> <token>` for an owner whose claims take parts, or `o:<claim>` in a kind that does
+-- not let owners acquire again.
 
--- Lets the claim of a member of `holders` stand under the inflated `name` until `ends`.
+-- Adds the claim of a member of `holders` to the inflated `name` until `ends`.
 local function put(name, ends, member)
   redis.call('ZADD', name.holders, text_of(ends), member)
   name.first_end = nil
 end
 
--- Reads what the marker `value` says, `left` ms before its end. As read_standing.
+-- Reads the marker `value`, which expires in `left` ms. Returns the same as read_standing.
 local function read_inflated(name, value, left)
   local kind, exclusive, live, parts, limit, token, flags, owner =
     string.match(value, '^(%l+) %* (%d+) (%d+) (%d+)/?(%d*) (%d+) %-(%l*) (%S+)$')
@@ -33,7 +33,7 @@ local function read_inflated(name, value, left)
   name.polled, name.reenters = string.find(flags, 'p', 1, true) and true, string.find(flags, 'e', 1, true) and true
   name.first_end = tonumber(first[2] or 0)
   if #first > 0 then
-    -- Where the holders were deleted by hand nobody stands, whatever was counted.
+    -- If the holders' key was deleted by hand, there are no claims, whatever the marker counts.
     name.exclusive, name.live, name.parts = tonumber(exclusive), tonumber(live), tonumber(parts)
     name.token, name.owner = token ~= '0' and token or nil, owner ~= '-' and owner or nil
     name.revoked = string.find(flags, 'r', 1, true) and true
@@ -41,16 +41,16 @@ local function read_inflated(name, value, left)
   return true
 end
 
--- Reads who stands under `name` now: false if that is another library's, or another type. The second value is any other error of
--- the server, to be returned as it is: "not allowed" must not look like "not held". Read `as_a_write`, it begins with one that
--- changes nothing. `found` is the kind of what stands there.
+-- Reads the claims under `name` now: false if the value is another library's, or has another type. The second value is any other error of
+-- the server, to be returned as it is: "not allowed" must not look like "not held". With `as_a_write`, it begins with a write that changes
+-- nothing. Sets `found` to the kind of the claims.
 local function read_standing(name, as_a_write)
   local value, fault = name.value, nil
   if not value then
     value, fault = read_value(name.main, as_a_write and AS_A_WRITE or 'GET')
   end
   local left = value and redis.call('PTTL', name.main)
-  -- Read behind what is left, so that the end that follows from both is not before the lease's.
+  -- Read after the time left, so that the end computed from both is not before the end of the lease.
   name.now_us = server_now()
   name.now = math.floor(name.now_us / 1000)
   name.exclusive, name.live, name.parts = 0, 0, 0
@@ -64,8 +64,8 @@ local function read_standing(name, as_a_write)
   end
   local flag = string.match(flags, '[rc]') or ''
   name.alone = { value = value, flag = flag, share = share, claim = claim, token = token, left = left }
-  -- Without an end, which only somebody's hand can have taken from it, it is as if it had one that nobody sees. In its last ms it is
-  -- still there.
+  -- A value without expiry, which only manual intervention can cause, is treated as if it ended far in the future. In its last ms a
+  -- lease still counts.
   name.alone.ends = name.now + (left < 0 and 1e12 or math.max(left, 1))
   name.found, name.token, name.revoked = kind, token, flag == 'r'
   name.polled = string.find(flags, 'p', 1, true) and true

@@ -1,7 +1,7 @@
--- shared/take_free: the acquisition of a free name, in front of everything that only other names need. It stands before the
--- functions of the other fragments, which cost time to make.
+-- shared/take_free: acquires a free name, before everything that only other names need. It comes before the functions of the
+-- other fragments, because defining them costs time.
 
--- What stands under the main key, and the tombstone, of which other types count as nothing. Nil for a repeat.
+-- The values of the main key and the tombstone; a key of another type counts as missing. Nil for a repeat.
 local before
 
 if ARGV[5] == '0' then
@@ -9,7 +9,7 @@ if ARGV[5] == '0' then
   if not before[1] and not before[2] then
     local token = draw_again(KEYS[2], ARGV[4]) or draw_token(KEYS[2], ARGV[4], server_now())
     local value = table.concat({ ARGV[6], ' ', ARGV[7], ' ', ARGV[2], ' ', token, ARGV[8] == '1' and 'p' or nil })
-    -- Another type is read as if nothing were there, and is not overwritten.
+    -- A key of another type looks missing here, and is not overwritten.
     if redis.call('SET', KEYS[1], value, 'PX', ARGV[3], 'NX') then
       return { ARGV[1], 'GRANTED', token }
     end

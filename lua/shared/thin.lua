@@ -1,7 +1,7 @@
--- shared/thin: the claim whose value stands alone under a main key leaves, see shared/value.
+-- shared/thin: removes a claim that is alone under its main key, see shared/value.
 
--- Deletes the `value` of `claim` at `key`, or lets it stand as that of one that has left, for `cooldown` ms more, and tells those who
--- poll it. Whether it was there; for how long it stands as one that has left; '0' if the server refused the message.
+-- Deletes the `value` of `claim` at `key`, or puts it into cooldown for `cooldown` ms, and tells the pollers. Returns whether the claim was there,
+-- the length of the cooldown, and '0' if the server refused the message.
 local function leave_alone(key, value, claim, cooldown, channel)
   local kind, share, whose, token, flags = claim_of(value)
   if whose ~= claim then

@@ -1,45 +1,45 @@
--- shared/token: draws fencing tokens. All names of a slot draw from one counter. It is raised to the server's time in µs: then tokens
--- never go back, whatever became of the counter, and the clock stays ahead of it, since less than a million draws a second are made.
--- Its ttl says when it was raised last; for a moment after that a draw is one INCR.
--- A token is text as soon as it is drawn: Lua 5.1 would print a joined number with 14 digits.
+-- shared/token: draws fencing tokens. All names of a slot draw from one counter, which is raised to the server's time in µs. So tokens
+-- never go back, even if the counter is lost; the clock stays ahead of the counter, because there are fewer than a million draws per second.
+-- The counter's ttl tells when it was last raised; for a moment after that, a draw is a single INCR.
+-- A token becomes text as soon as it is drawn: joined as a number, Lua 5.1 would print only 14 digits of it.
 
--- Above this Lua cannot count in ones.
+-- The largest number up to which Lua can count in ones.
 local LARGEST_TOKEN = 9007199254740991
 
--- How long a counter is remembered, ms; one that is ahead of the clock until the clock has caught up, and for so long again.
+-- How long a counter is stored, ms. A counter ahead of the clock is stored until the clock has caught up, plus this time.
 local COUNTER_MEMORY = 86400000
 
--- For how long after it was raised a counter is not raised again, ms: no failover that forgets draws is over so soon.
+-- How long after it was raised a counter is not raised again, ms. No failover that loses draws is over that fast.
 local RAISED = 10
 
--- The number of a token behind which another one comes; 0 for anything that is none, so that garbage in a key or a request spreads no further.
+-- The number of a token that another one can follow; 0 for anything else, so that an invalid key or request has no further effect.
 local function token_number(text)
   local number = string.find(text or '', '^%d+$') and tonumber(text) or 0
   return number < LARGEST_TOKEN - 1 and number or 0
 end
 
--- The last token drawn. Another type under the key is no token either, and is not asked for by a command that would fail.
+-- The last token drawn. A key of another type has no token; MGET reads it without an error.
 local function last_token(counter)
   return token_number(redis.call('MGET', counter)[1])
 end
 
--- Lets `token` (decimal) be the last one drawn, at `now` in µs.
+-- Stores `token` (decimal) as the last one drawn, at `now` in µs.
 local function keep_token(counter, token, now)
   local ahead = math.max(math.ceil((tonumber(token) - now) / 1000), 0)
   redis.call('SET', counter, token, 'PX', string.format('%.0f', COUNTER_MEMORY + ahead))
 end
 
--- Draws a token at `now` in µs: larger than every one drawn before, not before the clock, and above `floor` (decimal).
+-- Draws a token at `now` in µs: larger than all drawn before, not below the clock, and above `floor` (decimal).
 local function draw_token(counter, floor, now)
   local token = string.format('%.0f', math.max(last_token(counter) + 1, now, token_number(floor) + 1))
   keep_token(counter, token, now)
   return token
 end
 
--- The same from a counter that was raised a moment ago; else nil.
+-- The same from a counter that was raised a moment ago; otherwise nil.
 local function draw_again(counter, floor)
   local token = redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and redis.pcall('INCR', counter)
-  -- Another type does not count, nor a number that is none of ours.
+  -- A key of another type does not count, nor does a number that is not one of our tokens.
   if type(token) == 'number' and token > token_number(floor) and token < LARGEST_TOKEN then
     return string.format('%.0f', token)
   end

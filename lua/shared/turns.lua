@@ -1,6 +1,6 @@
--- shared/turns: the waiters of a name take turns, see shared/queue.
+-- shared/turns: grants a name to its waiters in turn, see shared/queue.
 
--- Tells the client of `claim` that it holds `name` with `token`, by `request`, its last: `G <claim> <token> <request>`. '0' if
+-- Tells the client of `claim` that it holds `name` with `token`, as of its last `request`: `G <claim> <token> <request>`. Returns '0' if
 -- the server refused that message.
 local function tell_granted(name, claim, token, request)
   local client = client_of(claim)
@@ -8,14 +8,14 @@ local function tell_granted(name, claim, token, request)
   return client and wake(string.format('%s:%s', name.channel, client), message) or '0'
 end
 
--- Whether a share is more of `name` than there is.
+-- Whether a share is more than all of `name`.
 local function is_over_limit(name, share)
   return name.limit and (weight_of(share) or 0) > name.limit
 end
 
--- Lets in the waiters in front of the queue of `name`, as many as fit, each for a waiter ttl of its own at least, and tells its
--- client. Drops the dead before them, and those who are over the limit. Sets `more` if there is more to do than one run may.
--- '0' if the server refused a message; and whether anybody was let in.
+-- Grants `name` to the first waiters in its queue, as many as fit, each for at least its own waiter ttl, and tells their clients. Drops
+-- dead waiters in front of them, and waiters that are over the limit. Sets `more` if there is more to do than one run may do. Returns
+-- '0' if the server refused a message; and whether any claim was granted.
 local function advance(name)
   local told, granted = '1', false
   name.looked = true
@@ -35,8 +35,8 @@ local function advance(name)
     end
     room = room - 1
     withdraw(name, member)
-    -- One that is over the limit, which was lowered, would stop all behind it: it hears that it has no place, and what the limit is.
-    -- The client of another counts on its own waiter ttl, which may be longer than the caller's.
+    -- After the limit was lowered, a waiter may be over it, and would block all waiters behind it: it is dropped, learns that it has no place,
+    -- and what the limit is. Other waiters' clients count on their own waiter ttl, which may be longer than the caller's.
     local token = not is_over and admit(name, share, claim, math.max(name.waiter_ttl, ends - name.now))
     if token and tell_granted(name, claim, token, request) == '0' then
       told = '0'
@@ -44,7 +44,7 @@ local function advance(name)
     granted = granted or token
   end
   if not name.waits and not is_taken(name) then
-    -- That was the limit of those who were there.
+    -- The limit belonged to the claims that were there.
     name.limit = nil
   end
   return told, granted

@@ -1,6 +1,6 @@
--- shared/uptime: how long this server has been up. One that lost its data by a restart says so by having just begun.
+-- shared/uptime: how long this server has been up. A server that lost its data in a restart has a short uptime.
 
--- How long the server has been up, ms, at least: it counts whole seconds of two clocks' faces.
+-- A lower bound of the uptime, ms: INFO counts whole seconds, which may be up to one second too many.
 local function uptime()
   local seconds = string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)')
   return math.max(tonumber(seconds or '0') - 1, 0) * 1000

@@ -1,9 +1,9 @@
--- shared/waiters: the waiters in a queue, see shared/queue, in their order.
+-- shared/waiters: the waiters in a queue, in order, see shared/queue.
 
--- How many dead waiters one run drops, and how many it lets in, whatever its items: a script must not hold up the server.
+-- How many dead waiters one run drops, and to how many waiters it grants, however many items it has: a script must not block the server for long.
 local budget, room = 256, 128
 
--- Until when the waiter with this `entry` is alive by its own word, and its last executed request; nil if there is no such entry.
+-- Until when the waiter with this `entry` is alive, grace aside, and its last executed request; nil if there is no such entry.
 local function read_waiter(entry)
   local ends, request = string.match(entry or '', '^(%d+):(.*)$')
   return tonumber(ends or ''), request
@@ -14,7 +14,7 @@ local function is_alive(name, entry)
   return ends ~= nil and (ends >= name.now or ends >= name.grace_from)
 end
 
--- Takes members out of the queue of `name`; how many were in it. Of an empty queue nothing is remembered.
+-- Removes members from the queue of `name`; returns how many were in it. Deletes the facts of an empty queue.
 local function withdraw(name, ...)
   local gone = redis.call('ZREM', name.queue, ...)
   redis.call('HDEL', name.state, unpack(claims_of({ ... })))
@@ -26,7 +26,7 @@ local function withdraw(name, ...)
   return gone
 end
 
--- The first waiters of `name`, which has some, up to the one of rank `last`; their entries; how many dead are in front.
+-- The first waiters of `name`, which has some, up to rank `last`; their entries; how many dead ones are in front.
 local function first_waiters(name, last)
   local members = redis.call('ZRANGE', name.queue, 0, last)
   local entries = redis.call('HMGET', name.state, unpack(claims_of(members)))
@@ -38,10 +38,10 @@ local function first_waiters(name, last)
   return members, entries, #members
 end
 
--- Drops the dead in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. The first waiter
--- if that is one alive, its last executed request, and until when it is alive.
+-- Drops the dead waiters in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. Returns the first
+-- waiter if it is alive, its last executed request, and until when it is alive.
 local function next_waiter(name)
-  -- Most often the first is alive, and a long queue need not be read.
+  -- In most cases the first one is alive, so a long queue need not be read.
   if name.entry == nil then
     name.entry = redis.call('HGET', name.state, claims_of({ name.head })[1])
   end

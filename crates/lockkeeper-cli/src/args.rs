@@ -10,19 +10,19 @@ use crate::serve::ServeOptions;
 use crate::server::Server;
 use crate::slots::SlotOptions;
 
-/// A number of permits. What is no number at all is not quoted, as for [`time`].
+/// Parses a number of permits. Text that is not a number is not quoted, as in [`time`].
 fn permits(text: &str) -> Result<u32, String> {
     match text.parse() {
-        Ok(0) => Err("it must be one or more".to_owned()),
+        Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(number) => Ok(number),
-        Err(_) => Err(format!("a whole number from 1 to {} is needed", u32::MAX)),
+        Err(_) => Err(format!("expected a whole number from 1 to {}", u32::MAX)),
     }
 }
 
-/// A time as people write it. What is no time at all is not quoted: it may be a password.
+/// Parses a time such as `30s`. Text with `:` or `@` is not quoted in the error: it may contain a password.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.contains([':', '@']) {
-        true => "a time reads like 30s or 10m".to_owned(),
+        true => "expected a time such as 30s or 10m".to_owned(),
         false => error.to_string(),
     })
 }
@@ -34,35 +34,37 @@ Examples:
   LOCKKEEPER_URL=redis://:secret@cache:6379 lockkeeper ls 'deploy:*'
 
 Exit codes:
-  64 usage, 69 server out of reach, 71 the system refused, 75 held by somebody else, 76 lock lost;
-  of run otherwise those of the program, 126 if it cannot be executed, 127 if there is none, 128 + n after signal n";
+  64 wrong usage, 69 server unreachable, 71 operating system error, 75 another holds the lock, 76 lock lost;
+  run otherwise exits with the program's code, 126 if it cannot be executed, 127 if it does not exist, 128 + n after signal n";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  # Cron on ten machines, one runs; the others exit with 0 at once and say nothing
+  # Cron starts it on ten machines and one runs it; the others exit with 0 at once, without output
   lockkeeper run --no-wait -E 0 --lock nightly --min-hold 1m -- /usr/local/bin/report
 
-  # Wait up to ten minutes for one's turn; 20 s to clean up if the lock is about to be lost
+  # Wait in a queue for up to ten minutes; take 20 s to clean up if the lock is about to be lost
   lockkeeper run --fair --wait 10m --ttl 60s --grace 20s --lock deploy:web -- ./deploy.sh
 
-  # Reports run side by side, and never while the table is loaded
+  # Reports run side by side, but never while the table is being loaded
   lockkeeper run --shared --lock prices -- ./report.sh
   lockkeeper run --exclusive --lock prices -- ./load.sh
 
-  # Two accounts at once, whichever order others name them in
+  # Lock two accounts at once; the order of the names does not matter
   lockkeeper run --lock account:7 --lock account:9 -- ./transfer.sh 7 9
 
-  # A fleet of batch jobs, of which at most eight work at a time; a heavy one counts for two
+  # A fleet of batch jobs, at most eight at a time; a heavy job counts as two
   lockkeeper run --semaphore batch --limit 8 -- ./job.sh
   lockkeeper run --semaphore batch --limit 8 --permits 2 -- ./heavy-job.sh
 
-  # A service with a standby: one runs, the other takes over when it ends or dies
+  # A service with a standby: one runs, the other takes over when the first ends or dies
   lockkeeper run --elect api --value 10.0.0.5:8080 -- ./server --port 8080
-  # A night's report, once on whichever machine comes first; if that dies another one takes over. Up to three nights are made up for
+
+  # A nightly report that runs once, on the first machine to start it; if that machine dies, another takes over.
+  # Catches up with up to three missed nights
   lockkeeper run --once-per 1d --catch-up 3 --lock report -- sh -c 'report --day \"${LOCKKEEPER_SLOT%T*}\"'
   lockkeeper history report
 
-  # The fencing token, for a resource that refuses older ones
+  # Pass on the fencing token, for a resource that refuses older ones
   lockkeeper run --lock ledger -- sh -c 'ledger-append --token \"$LOCKKEEPER_FENCE\"'";
 
 const LIST_EXAMPLES: &str = "\
@@ -76,10 +78,10 @@ Keys:
   arrows, j, k, PageUp, PageDown, Home, End   move
   Enter   show the holders and the queue of a name; Esc goes back
   /       filter by a part of a name or of a holder, as you type; Esc clears it
-  s       sort by waiters, by name, by age, by time left
-  r       ask the holder of a name to let it go, after a question
+  s       sort by waiters, name, age or time left
+  r       ask the holder of a lock to release it, after a confirmation
   ?       help
-  q       leave, as Esc and Ctrl-C do
+  q       quit; Esc and Ctrl-C do the same
 
 Examples:
   lockkeeper top
@@ -90,10 +92,10 @@ Examples:
   lockkeeper serve
   lockkeeper serve --listen 127.0.0.1:0 'deploy:*'
 
-  # On another machine, through a tunnel: then open http://localhost:9090
+  # From another machine, through a tunnel; then open http://localhost:9090
   ssh -L 9090:127.0.0.1:9090 db1
 
-  # With a token, the page can revoke, and so can a script
+  # With a token, the page and scripts can revoke locks
   LOCKKEEPER_SERVE_TOKEN=$(openssl rand -hex 16) lockkeeper serve --allow-revoke
   curl -X POST -H \"Authorization: Bearer $LOCKKEEPER_SERVE_TOKEN\" localhost:9090/api/locks/nightly/revoke";
 
@@ -122,7 +124,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// JSON instead of text, one object a line; of run, its events on stderr
+    /// Print JSON instead of text, one object per line; for run, its events on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -138,19 +140,20 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a program under a lock, and stop it before the lock can be somebody else's
+    /// Run a program under a lock, and stop it before another can hold the lock
     ///
-    /// The program gets the terminal, stdin and stdout of this command, no shell between, a process group of its own, and
-    /// LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and LOCKKEEPER_TTL_MS in its environment; with
-    /// --shared or --exclusive LOCKKEEPER_MODE too, with --semaphore LOCKKEEPER_PERMITS, with --once-per or --slot LOCKKEEPER_SLOT. Of several locks the names, the kinds
-    /// and the fencing tokens are one to a line, in the order of the options, that of a semaphore last.
+    /// The program is started without a shell. It gets the terminal, stdin, stdout and stderr of this command, and a process
+    /// group of its own. Its environment contains LOCKKEEPER_NAME, LOCKKEEPER_KIND, LOCKKEEPER_OWNER, LOCKKEEPER_FENCE and
+    /// LOCKKEEPER_TTL_MS; also LOCKKEEPER_MODE with --shared or --exclusive, LOCKKEEPER_PERMITS with --semaphore, and
+    /// LOCKKEEPER_SLOT with --once-per or --slot. With several locks, the names, kinds and fencing tokens are one per line, in
+    /// the order of the options, the semaphore last.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<Run>),
 
     /// List the locks that are held
     #[command(after_help = LIST_EXAMPLES)]
     Ls {
-        /// Which names: * is anything, ? one character, [a-c] one of these
+        /// Which names: * matches any text, ? one character, [a-c] one of these characters
         #[arg(default_value = "*")]
         pattern: String,
     },
@@ -161,23 +164,23 @@ pub(crate) enum Command {
         name: String,
     },
 
-    /// Tell what changes about a lock, until interrupted
+    /// Print every change of a lock, until interrupted
     Watch {
         /// The lock
         name: String,
 
-        /// How often to look; what begins and ends between two looks is not seen
+        /// How often to look; anything that begins and ends between two looks is missed
         #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = time)]
         interval: Duration,
     },
 
-    /// Show who holds what and who waits on a screen that follows it, until q is typed
+    /// Show holders and waiters on a live screen, until q is typed
     ///
-    /// Names with most waiters come first. With many names they are asked about in turn, at most 1000 questions a second, and
-    /// those on the screen each time. The screen says how old the oldest answer is.
+    /// Names with the most waiters come first. The command makes at most 1000 requests per second. If that is too few for all
+    /// names, they take turns, except those on the screen and the most crowded ones. The screen says how old the oldest answer is.
     #[command(after_help = TOP_KEYS)]
     Top {
-        /// Which names: * is anything, ? one character, [a-c] one of these
+        /// Which names: * matches any text, ? one character, [a-c] one of these characters
         #[arg(default_value = "*")]
         pattern: String,
 
@@ -186,65 +189,65 @@ pub(crate) enum Command {
         interval: Duration,
     },
 
-    /// Show what is held as a web page that follows it, and as metrics for Prometheus, until interrupted
+    /// Serve a live web page of holders and waiters, and metrics for Prometheus, until interrupted
     ///
-    /// / is the page, /metrics are the metrics, /api/locks and /api/locks/NAME are JSON, /events is what the page follows. While nobody looks
-    /// on or scrapes, the server is asked nothing. It listens on this machine alone unless told otherwise, changes nothing
-    /// without --allow-revoke, and asks nobody who reads for a password: a proxy in front may.
+    /// Paths: / is the page, /metrics the metrics, /api/locks and /api/locks/NAME are JSON, /events is the data of the page. While
+    /// no page is open and nothing scrapes, it sends the server no requests. By default it listens on this machine only. It changes
+    /// nothing without --allow-revoke. Reading needs no password; put a proxy in front if you want one.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeOptions),
 
-    /// Show who leads an election, and what it is known by
+    /// Show who leads an election, and the value that the leader proclaimed
     #[command(after_help = LEADER_EXAMPLES)]
     Leader {
         /// The election
         name: String,
 
-        /// Go on and tell whenever that changes, until interrupted
+        /// Keep running and print every change, until interrupted
         #[arg(long)]
         watch: bool,
     },
 
-    /// Show how many permits a semaphore has, or change that while it is in use
+    /// Show how many permits a semaphore has, or change that number while it is in use
     ///
-    /// The limit is stored while somebody holds permits or waits for some, and is that of the run that came first. A new limit
-    /// stands for all of them. If it is raised, those in front of the queue start at once; if it is lowered, nobody loses
-    /// permits, and the next starts when enough have ended.
+    /// The server stores the limit of the first run for as long as any run holds permits or waits for some. A new limit applies to
+    /// all of them. If you raise it, the first waiters start at once. If you lower it, no run loses permits, and the next one
+    /// starts when enough runs have ended.
     #[command(after_help = LIMIT_EXAMPLES)]
     Limit {
         /// The semaphore
         name: String,
 
-        /// How many permits there are from now on
+        /// The new number of permits
         #[arg(value_name = "LIMIT", value_parser = permits)]
         limit: Option<u32>,
     },
 
-    /// Show what has come of the slots of a job that runs once per slot, the last that ended first
+    /// Show the outcomes of a job that runs once per slot, the last to end first
     #[command(after_help = HISTORY_EXAMPLES)]
     History {
-        /// The job: the --lock of its runs
+        /// The job: the --lock name of its runs
         name: String,
     },
 
-    /// Ask whoever holds a lock to let it go
+    /// Ask the holders of a lock to release it
     ///
-    /// The holder is told, stops its work and leaves; the lock is free then, at the latest when its lease ends.
+    /// A holder is told, stops its work and releases the lock. At the latest, the lock is free when the lease ends.
     Revoke {
         /// The lock
         name: String,
     },
 
-    /// Take a lock from a holder that is known to be dead. UNSAFE: one that lives works on until it hears of it
+    /// Take a lock from a holder that is known to be dead. UNSAFE: a live holder keeps working until it is told
     ///
-    /// The lock is taken only from the holder that is named by its fencing token or its claim, as inspect shows them.
+    /// You name the holder by its fencing token or its claim, as inspect shows them; the lock is taken from that holder only.
     #[command(after_help = RELEASE_EXAMPLES)]
     Release(Release),
 
-    /// Check the server: whether it is reached, lets locks work, and keeps what it is told
+    /// Check the server: can it be reached, do locks work, does it keep its data
     Doctor,
 
-    /// See locks at work, in this process, or on the server that --url names
+    /// Show locks at work, in this process or on the server that --url names
     Demo,
 
     /// Print the completions for a shell
@@ -253,7 +256,7 @@ pub(crate) enum Command {
         shell: clap_complete::Shell,
     },
 
-    /// Print the man page, or write those of all subcommands into a folder
+    /// Print the man page, or write the man pages of all subcommands into a folder
     #[command(hide = true)]
     Manual {
         /// The folder
@@ -261,7 +264,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What `release` is to do.
+/// Options of `release`.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("holder").required(true).args(["fence", "claim"])))]
 pub(crate) struct Release {
@@ -272,19 +275,19 @@ pub(crate) struct Release {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) fence: Option<u64>,
 
-    /// The claim of the holder, when it has no token: another library holds, or several do, each by its own
+    /// The claim of the holder, if it has no single token: another library holds, or several holders with a token each
     #[arg(long, value_name = "CLAIM")]
     pub(crate) claim: Option<String>,
 
-    /// Yes, the holder is dead
+    /// Confirm that the holder is dead
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// What `run` is to do.
+/// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The lock; given several times, all of these locks or none, in whatever order others name them
+    /// The lock. Given several times: all of these locks or none; the order of the names does not matter
     #[arg(
         long = "lock",
         value_name = "NAME",
@@ -292,88 +295,88 @@ pub(crate) struct Run {
     )]
     pub(crate) locks: Vec<String>,
 
-    /// First come, first served
+    /// Wait in a queue: first come, first served
     #[arg(long, requires = "locks", conflicts_with_all = ["reenter", "shared", "exclusive"])]
     pub(crate) fair: bool,
 
-    /// A run inside this one gets in again by the same --lock --reenter
+    /// Allow a run inside this one to take the same lock again, with the same --lock and --reenter
     #[arg(long, requires = "locks", conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) reenter: bool,
 
-    /// To read: together with others that share it, and never while an --exclusive run has it or waits in front
+    /// Hold to read: together with other --shared runs, never while an --exclusive run holds or waits in front
     #[arg(short, long, requires = "locks", conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// To write: alone, where others take the lock --shared. Without this option a run does not keep those out
+    /// Hold to write: alone, if the others use --shared. A run without this option does not exclude --shared runs
     #[arg(short = 'x', long, requires = "locks")]
     pub(crate) exclusive: bool,
 
-    /// A semaphore: as many runs at a time as its --limit says, first come, first served. Together with --lock, all or none
+    /// A semaphore: at most as many runs at a time as --limit says, first come, first served. With --lock: both or neither
     #[arg(long, value_name = "NAME", requires = "limit")]
     pub(crate) semaphore: Option<String>,
 
-    /// How many permits the --semaphore has. While others hold or wait, theirs stands until `lockkeeper limit` changes it
+    /// How many permits the --semaphore has. While other runs hold or wait, their limit applies; `lockkeeper limit` changes it
     #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
     pub(crate) limit: Option<u32>,
 
-    /// How many of these this run takes [default: 1]
+    /// How many of these permits this run takes [default: 1]
     #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
     pub(crate) permits: Option<u32>,
 
-    /// An election: one run of all that name it is the leader, the others stand by in the order of asking
-    // With each that needs another one of these too: the parser asks for none that this excludes.
+    /// An election: of all runs that name it, one leads and runs its program; the others stand by, in the order of asking
+    // The options that require one of these are listed too: the parser does not require an option that this one excludes.
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["locks", "semaphore", "limit", "permits", "fair", "reenter", "shared", "exclusive", "once_per", "slot"])]
     pub(crate) elect: Option<String>,
 
-    /// What the leader is known by, its address for example: `lockkeeper leader` shows it
+    /// The value of the leader, for example its address: `lockkeeper leader` shows it
     #[arg(long, value_name = "TEXT", requires = "elect", conflicts_with_all = ["locks", "semaphore"])]
     pub(crate) value: Option<String>,
 
     #[command(flatten)]
     pub(crate) slots: SlotOptions,
 
-    /// Give up at once if somebody else holds the lock
+    /// Give up at once if another run holds the lock
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Give up after this long, and not before, also if the server is out of reach [default: wait for as long as it takes,
-    /// while the server answers]
+    /// Give up after this time, but not sooner, even if the server is unreachable [default: wait without limit while the server
+    /// answers]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
-    /// Length of the lease: how long others are kept out if this machine dies
+    /// Length of the lease: how long the lock stays unavailable if this machine dies
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) ttl: Duration,
 
-    /// The lock is lost, and the program stopped, after this long
+    /// Give up the lock and stop the program after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// Others are kept out for at least this long, also if the program is done sooner
+    /// Keep the lock unavailable for at least this time, even if the program ends sooner
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// How long before the end of its lease the program is asked to stop, at most a third of the ttl
+    /// How long before the end of the lease the program is asked to stop, at most a third of the ttl
     /// [default: 5s, or a sixth of the ttl if that is shorter]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
-    /// What becomes of the program when the lock is being lost
+    /// What to do with the program when the lock is about to be lost
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if somebody else holds the lock, or a slot that has failed is not to be tried yet; with 0 that is said on a
-    /// terminal only
+    /// Exit code if another holds the lock, or if a failed slot is not to be retried yet. With 0, the reason is printed only on a
+    /// terminal
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 
-    /// Keep the lock until the last process of the program's group has ended; without it those that the program leaves
+    /// Keep the lock until the last process of the program's group has ended; otherwise the processes that the program leaves
     /// behind are stopped when it ends
     #[arg(long)]
     pub(crate) keep: bool,
 
-    /// Tell what happens, one JSON object a line, to this file, /dev/fd/3 for example
+    /// Write the events of the run to this file, one JSON object per line; for example /dev/fd/3
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
 
@@ -382,13 +385,13 @@ pub(crate) struct Run {
     pub(crate) program: Vec<OsString>,
 }
 
-/// What becomes of the program when the lock is being lost.
+/// What to do with the program when the lock is about to be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     /// SIGTERM, and SIGKILL before the lease can end
     Terminate,
-    /// SIGKILL, no sooner than it must be, but at once if the lock is gone or revoked
+    /// SIGKILL as late as possible, but at once if the lock is gone or revoked
     Kill,
-    /// Nothing: it runs on without the lock
+    /// Nothing: the program continues without the lock
     Ignore,
 }

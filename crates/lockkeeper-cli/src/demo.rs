@@ -1,4 +1,4 @@
-//! `demo`: what locks do, told in the terminal while it happens.
+//! `demo`: shows in the terminal what locks do.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::out;
 use crate::server::Server;
 
-/// How long a sentence stands for a person to read it.
+/// How long each line stays before the next, so that a person can read it.
 const PACE: Duration = Duration::from_millis(800);
 
 /// Tells the story, on a server if one is named.
@@ -22,18 +22,18 @@ pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
             true => PACE,
             false => Duration::ZERO,
         },
-        // Names that nobody else has.
+        // Unique names, which no other program uses.
         place: client.new_owner().to_string(),
     };
     story.chapter("Three workers want one printer: first come, first served")?;
     in_a_queue(&client, &story).await?;
-    story.chapter("Ann holds the report, Bob does not wait")?;
+    story.chapter("Ann holds the report, and Bob does not want to wait")?;
     in_conflict(&client, &story).await?;
     story
-        .chapter("Carl is away for too long, loses his lock, and what he writes late is refused")?;
+        .chapter("Carl sleeps for too long and loses his lock; what he writes late is refused")?;
     too_late(&client, &story).await?;
     client.close().await;
-    out::line("\nNow yours: lockkeeper run --lock NAME -- COMMAND")
+    out::line("\nNow try it yourself: lockkeeper run --lock NAME -- COMMAND")
 }
 
 async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ async fn in_a_queue(client: &Client, story: &Story) -> Result<(), Failure> {
         while lock.queue_len().await? < place {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        story.tell(who, &format!("waits in place {place}")).await?;
+        story.tell(who, &format!("waits at place {place}")).await?;
     }
     first.release().await?;
     story.tell("ann", "is done").await?;
@@ -70,7 +70,7 @@ async fn in_conflict(client: &Client, story: &Story) -> Result<(), Failure> {
     story.tell("ann", "holds").await?;
     if lock.try_acquire().await?.is_none() {
         story
-            .tell("bob", "finds it taken and goes home: that is no error")
+            .tell("bob", "finds it held and goes home: that is no error")
             .await?;
     }
     guard.release().await?;
@@ -79,7 +79,7 @@ async fn in_conflict(client: &Client, story: &Story) -> Result<(), Failure> {
 
 async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
     let lock = Mutex::new(client, &story.name("ledger"));
-    // A lease that is not renewed stands for a holder that sleeps.
+    // A lease without renewal plays the part of a holder that sleeps.
     let short = Duration::from_millis(300) + story.pace;
     let carl = lock.acquire().ttl(short).no_renewal().await?;
     story
@@ -99,7 +99,7 @@ async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
     }) = asleep
     {
         story
-            .tell("carl", "is stopped before anybody else can hold")
+            .tell("carl", "is stopped before another can hold the lock")
             .await?;
     }
     let dora = lock.acquire().await?;
@@ -118,7 +118,7 @@ async fn too_late(client: &Client, story: &Story) -> Result<(), Failure> {
 
 struct Story {
     begun: Instant,
-    /// How long each sentence stands before the next one.
+    /// The pause after each line.
     pace: Duration,
     place: String,
 }

@@ -1,4 +1,4 @@
-//! `doctor`: whether a server is good for locks.
+//! `doctor`: checks whether a server is suitable for locks.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,24 +10,24 @@ use crate::exit::{Failure, UNAVAILABLE};
 use crate::out;
 use crate::server::Server;
 
-/// How long a message may take to come back.
+/// How long a message may take to arrive.
 const MESSAGE: Duration = Duration::from_secs(2);
 
-/// How soon it is sent again.
+/// How long to wait before the message is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// How often a server is asked whether somebody listens, which it tells nobody.
+/// How often to ask the server whether anybody listens yet, because it does not say so by itself.
 const POLL: Duration = Duration::from_millis(5);
 
 /// How many round trips are measured.
 const ROUNDS: usize = 20;
 
-/// How a check went.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
     Good,
-    /// Locks work, and something about it should be known.
+    /// Locks work, but the user should know something.
     Warning,
     /// Locks do not work.
     Bad,
@@ -40,7 +40,7 @@ struct Finding {
     detail: String,
 }
 
-/// Checks everything, tells what it found; the exit code.
+/// Runs all checks and prints what they found; returns the exit code.
 pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
     let begun = Instant::now();
     let client = server.connect(Client::builder()).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
     let rights = rights(&client).await;
     let may_lock = rights.verdict != Verdict::Bad;
     findings.push(rights);
-    // What is refused as a whole would be refused each time.
+    // A server that refuses everything would refuse each of them.
     if may_lock {
         findings.push(outcome("scripts", scripts(&client).await));
         findings.push(outcome("messages", messages(&client).await));
@@ -111,14 +111,14 @@ fn facts_found(facts: &ServerFacts) -> Vec<Finding> {
         (Some(advice), _) if advice.grave => finding(check, Verdict::Bad, &*advice.text),
         (Some(advice), _) => finding(check, Verdict::Warning, &*advice.text),
         (None, Some(said)) => finding(check, Verdict::Good, said),
-        (None, None) => finding(check, Verdict::Warning, "it does not say"),
+        (None, None) => finding(check, Verdict::Warning, "the server does not say"),
     };
     let mut findings: Vec<_> = said.into_iter().map(judged).collect();
     findings.push(finding("clock", Verdict::Good, clock(facts.clock)));
     findings
 }
 
-/// No lease depends on it; a person may.
+/// The server's clock compared with this machine's. No lease depends on the difference, but a person may.
 fn clock(theirs: SystemTime) -> String {
     let ahead = theirs.duration_since(SystemTime::now());
     let (difference, side) = match ahead {
@@ -128,7 +128,7 @@ fn clock(theirs: SystemTime) -> String {
     format!("{} {side} this machine's", out::duration(difference))
 }
 
-/// What the server says of the user's rights, and whether it lets this user have a lock in this namespace.
+/// What the server says about the user's rights, and whether this user can get a lock in this namespace.
 async fn rights(client: &Client) -> Finding {
     let tried = Mutex::new(client, &own_name(client)).try_acquire().await;
     if let Err(Error::Backend { cause, .. }) = &tried
@@ -138,11 +138,11 @@ async fn rights(client: &Client) -> Finding {
     }
     drop(tried);
     let (verdict, detail) = match client.missing_rights().await {
-        Ok(rules) if rules.is_empty() => (Verdict::Good, "none is known to be missing".to_owned()),
+        Ok(rules) if rules.is_empty() => (Verdict::Good, "no missing right is known".to_owned()),
         Ok(rules) => (
             Verdict::Warning,
             format!(
-                "locks are refused, or heard of late: allow the user {}",
+                "locks are refused, or waiters learn of releases late: allow the user {}",
                 rules.join(" ")
             ),
         ),
@@ -151,12 +151,12 @@ async fn rights(client: &Client) -> Finding {
     finding("rights", verdict, detail)
 }
 
-/// A name that nobody else has.
+/// A unique name, which no other program uses.
 fn own_name(client: &Client) -> String {
     format!("doctor:{}", client.new_owner())
 }
 
-/// A lock is taken, looked at and let go.
+/// Acquires, verifies and releases a lock.
 async fn scripts(client: &Client) -> Result<String, String> {
     let name = own_name(client);
     let text = |error: Error| error.to_string();
@@ -165,7 +165,7 @@ async fn scripts(client: &Client) -> Result<String, String> {
         .await
         .map_err(text)?;
     let Some(guard) = guard else {
-        return Err(format!("a name that nobody knows is held: {name}"));
+        return Err(format!("a new random name is already held: {name}"));
     };
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
@@ -177,11 +177,11 @@ async fn scripts(client: &Client) -> Result<String, String> {
     guard.release().await.map_err(text)?;
     let median = rounds[ROUNDS / 2].as_micros();
     Ok(format!(
-        "a lock was taken and let go; a round trip takes {median} µs"
+        "a lock was acquired and released; a round trip takes {median} µs"
     ))
 }
 
-/// A revocation is told by a message.
+/// A revocation must arrive as a message.
 async fn messages(client: &Client) -> Result<String, String> {
     let name = own_name(client);
     let text = |error: Error| error.to_string();
@@ -190,7 +190,7 @@ async fn messages(client: &Client) -> Result<String, String> {
         loop {
             let begun = Instant::now();
             client.revoke(&name).await.map_err(text)?;
-            // What was told before somebody listened is told again.
+            // Sent again: the first message may have been sent before the client listened.
             if let Ok(end) = tokio::time::timeout(AGAIN, guard.ended()).await {
                 return Ok((end, begun.elapsed()));
             }
@@ -198,17 +198,17 @@ async fn messages(client: &Client) -> Result<String, String> {
     };
     match tokio::time::timeout(MESSAGE, told).await {
         Ok(Ok((end, took))) if end.reason() == Some(LossReason::Revoked) => {
-            Ok(format!("one came in {} µs", took.as_micros()))
+            Ok(format!("one arrived in {} µs", took.as_micros()))
         }
         Ok(Ok((end, _))) => Err(format!(
-            "a lock that was to be revoked ended otherwise: {end:?}"
+            "a revoked lock ended for another reason: {end:?}"
         )),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err("none came: does the user lack the rights to the channels?".to_owned()),
+        Err(_) => Err("none arrived: does the user lack the rights to the channels?".to_owned()),
     }
 }
 
-/// A release is told to another client, whose waiter would look again by itself only when this check is over.
+/// A release must wake another client. Without the message, its waiter would ask again only after this check is over.
 async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
     let name = own_name(client);
     let text = |error: Error| error.to_string();
@@ -216,7 +216,7 @@ async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
     let lock = Mutex::new(other, &name);
     let waiter = lock.acquire().wait_for(MESSAGE);
     let mut waiter = std::pin::pin!(waiter.into_future());
-    // Until it listens, or is refused.
+    // Wait until the other client listens, or is refused.
     let listens = async {
         while !matches!(
             client.inspect(&name).await.map(|it| it.waiters),
@@ -231,7 +231,7 @@ async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
         _ = tokio::time::timeout(AGAIN, listens) => None,
     };
     if let Some(answer) = refused {
-        return Err(answer.map_or_else(text, |_| "a lock was held twice".to_owned()));
+        return Err(answer.map_or_else(text, |_| "two clients held the same lock".to_owned()));
     }
     guard.release().await.map_err(text)?;
     let begun = Instant::now();
@@ -239,10 +239,10 @@ async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
         Ok(guard) => {
             let took = begun.elapsed().as_micros();
             guard.release().await.map_err(text)?;
-            Ok(format!("who waited held {took} µs after a release"))
+            Ok(format!("a waiter got the lock {took} µs after its release"))
         }
         Err(_) => Err(
-            "a release was not told: does the user lack the right to PUBLISH, or in a cluster from version 7 to \
+            "a release woke no waiter: does the user lack the right to PUBLISH, or in a cluster from version 7 to \
              SPUBLISH?"
                 .to_owned(),
         ),

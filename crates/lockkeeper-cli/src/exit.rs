@@ -1,4 +1,4 @@
-//! Exit codes, and failures that carry one. Those above 63 are the ones of `sysexits.h` where that has one that fits.
+//! Exit codes, and failures that carry one. Codes from 64 are those of `sysexits.h` where it has a suitable one.
 
 use lockkeeper::Error;
 
@@ -6,27 +6,27 @@ use lockkeeper::Error;
 pub(crate) const USAGE: u8 = 64;
 /// The server cannot be reached, or refuses.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The system refused something: a process, a signal, a file.
+/// The operating system refused something: a process, a signal, a file.
 pub(crate) const SYSTEM: u8 = 71;
-/// Somebody else holds the lock, and the wait is over.
+/// Another holds the lock, and the wait is over.
 pub(crate) const CONFLICT: u8 = 75;
 /// The lock was lost while the program ran.
 pub(crate) const LOST: u8 = 76;
-/// The program is there and cannot be executed.
+/// The program exists but cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// There is no such program.
 pub(crate) const NOT_FOUND: u8 = 127;
 /// Added to the number of a signal.
 pub(crate) const SIGNALLED: u8 = 128;
-/// Whoever read the output has had enough, as by SIGPIPE.
+/// The reader of the output has closed it, as with SIGPIPE.
 pub(crate) const CLOSED: u8 = SIGNALLED + 13;
 
-/// Why the command ends without having done what it was asked.
+/// Why the command ends without having done what was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     message: String,
-    /// Whether it may pass: the server was out of reach or not ready.
+    /// Whether it may pass: the server was unreachable or not ready.
     pub(crate) transient: bool,
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         Self::new(USAGE, message)
     }
 
-    /// The system would not do something.
+    /// The operating system refused to do something.
     pub(crate) fn system(doing: &str, error: &dyn std::error::Error) -> Self {
         Self::new(SYSTEM, format!("could not {doing}: {error}"))
     }
@@ -54,14 +54,14 @@ impl Failure {
         &self.message
     }
 
-    /// With what may help behind.
+    /// Adds a hint to the message.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         self.message = format!("{}; {hint}", self.message);
         self
     }
 
-    /// Says why, unless nobody listens any more. What is wrong about a command line is said without what it may have of a
-    /// password.
+    /// Prints the reason, unless the output is closed. In an error about the command line, anything that may be a password is
+    /// removed.
     pub(crate) fn print(&self) {
         match self.code {
             CLOSED => {}
@@ -79,10 +79,10 @@ impl From<Error> for Failure {
             Error::Lost { .. } | Error::NotHeld { .. } => LOST,
             _ => UNAVAILABLE,
         };
-        // The library's words name a method.
+        // The library's message names a method.
         let message = match &error {
             Error::OverLimit { name, limit, .. } => format!(
-                "{name:?} has {limit} {} now, fewer than were asked for: take fewer --permits, or raise it by `lockkeeper limit`",
+                "{name:?} now has {limit} {}, fewer than requested: ask for fewer --permits, or raise the limit with `lockkeeper limit`",
                 permits(*limit)
             ),
             error => error.to_string(),
@@ -94,7 +94,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The word behind a number of permits.
+/// "permit" or "permits".
 pub(crate) const fn permits(number: u32) -> &'static str {
     match number {
         1 => "permit",
@@ -102,8 +102,8 @@ pub(crate) const fn permits(number: u32) -> &'static str {
     }
 }
 
-/// Says something to the person at the other end of stderr; if that is gone, nobody is left to tell. What others chose, a
-/// label or a server's answer, moves no cursor.
+/// Prints a message to stderr, and ignores a failure: nobody is left to tell. Text from others, such as a label or a server's
+/// answer, is escaped so that it cannot move the cursor.
 pub(crate) fn say(message: &str) {
     use std::io::Write as _;
     let bold = anstyle::Style::new().bold();

@@ -1,5 +1,5 @@
-//! The history of a job: how its program has ended in each of its slots. It is what stands on the server as the result of the job's name, so it
-//! is written by the claim that holds the name and ends by itself.
+//! The history of a job: how its program ended in each of its slots. It is stored on the server as the result of the job's name, so
+//! only the claim that holds the name writes it, and it expires by itself.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,26 +12,26 @@ use crate::look::place;
 use crate::out;
 use crate::server::Server;
 
-/// How many slots are kept: enough for a quarter of nights, and few enough to be read with every look at a job.
+/// How many slots are stored: about a quarter of nights, and few enough to be read at each look at a job.
 pub(crate) const MOST: usize = 100;
 
-/// The slots of a job, the one that has ended last in front.
+/// The slots of a job, the last to end first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
     slots: Vec<Entry>,
 }
 
-/// How the program has ended in a slot, the last time that it ran for it. Times are RFC 3339, UTC, by the clock of its machine.
+/// How the program ended in a slot, the last time it ran for that slot. Times are RFC 3339, UTC, by the clock of its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) slot: String,
     pub(crate) code: u8,
     pub(crate) start: String,
     pub(crate) end: String,
-    /// Machine and process of the command, and what its `--label` says.
+    /// Machine and process of the command, and its `--label`.
     pub(crate) label: String,
     pub(crate) fence: u64,
-    /// How often the program has ended for this slot.
+    /// How many runs of the program have ended for this slot.
     pub(crate) runs: u32,
 }
 
@@ -40,7 +40,7 @@ impl Entry {
         self.code == 0
     }
 
-    /// How long ago it was; none at all by a clock that is behind.
+    /// How long ago the program ended; zero if this machine's clock is behind.
     pub(crate) fn age(&self, now: SystemTime) -> Duration {
         let end = humantime::parse_rfc3339(&self.end).unwrap_or(SystemTime::UNIX_EPOCH);
         now.duration_since(end).unwrap_or_default()
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 impl History {
-    /// What the result of a name says.
+    /// Reads the history from the result of a name.
     pub(crate) fn of(name: &str, record: Option<&Record>) -> Result<Self, Failure> {
         let Some(record) = record else {
             return Ok(Self::default());
@@ -56,7 +56,7 @@ impl History {
         let value = record.value.as_deref().unwrap_or_default();
         serde_json::from_slice(value).map_err(|_| {
             Failure::usage(format!(
-                "{name:?} is no job of `lockkeeper run --once-per`: it keeps the result of other work"
+                "{name:?} is not a job of `lockkeeper run --once-per`: it stores the result of other work"
             ))
         })
     }
@@ -66,7 +66,7 @@ impl History {
         Self::of(name, record.as_ref())
     }
 
-    /// The one that has ended last in front.
+    /// The entries, the last to end first.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.slots
     }
@@ -75,7 +75,7 @@ impl History {
         self.slots.iter().find(|entry| entry.slot == slot)
     }
 
-    /// The program has ended for a slot. What has ended longer ago than `keep` is forgotten.
+    /// Adds that the program has ended for a slot. Entries that ended longer than `keep` ago are removed.
     pub(crate) fn with(mut self, entry: Entry, keep: Duration, now: SystemTime) -> Self {
         let before = self.entry(&entry.slot).map_or(0, |entry| entry.runs);
         self.slots
@@ -86,7 +86,7 @@ impl History {
         self
     }
 
-    /// As it is stored: of long slots and labels as many as fit.
+    /// The text to store: with long slots and labels, only as many entries as fit.
     pub(crate) fn into_json(mut self) -> Result<Vec<u8>, Failure> {
         loop {
             let json = serde_json::to_vec(&self);
@@ -107,7 +107,7 @@ struct Line<'a> {
     pid: Option<u32>,
 }
 
-/// Shows the history of a job.
+/// Prints the history of a job.
 pub(crate) async fn show(server: &Server, name: &str, json: bool) -> Result<(), Failure> {
     let client = server.connect(Client::builder()).await?;
     let history = History::read(&client, name).await?;
@@ -190,7 +190,7 @@ mod tests {
         let keep = Duration::from_secs(60);
         let mut history = History::default();
         for number in 0..MOST + 20 {
-            // As long as both may be, and each character six bytes of JSON.
+            // Slot and label of maximal length, in which each character takes six bytes of JSON.
             let mut entry = entry(&format!("{number:0256}"), 0, 0);
             entry.label = "\u{1}".repeat(256);
             history = history.with(entry, keep, at(0));

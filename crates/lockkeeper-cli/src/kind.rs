@@ -1,4 +1,4 @@
-//! Where kinds of locks are chosen: another kind is another arm here, and an option in `args.rs`.
+//! Chooses the kind of lock: a further kind is a further arm here, and an option in `args.rs`.
 
 use std::env;
 use std::time::{Duration, SystemTime};
@@ -13,8 +13,8 @@ use crate::args::Run;
 use crate::exit::{Failure, LOST};
 use crate::slots::Slots;
 
-/// What is held is to the rest of the command: a lease for each lock, in the order in which they were named, and one way to
-/// release them all. Dropping it releases too, in the background.
+/// What the run holds, as the rest of the command sees it: a lease for each lock, in the order of the options, and one way to
+/// release them all. Dropping it releases them too, in the background.
 pub(crate) struct Held {
     pub(crate) leases: Vec<Lease>,
     guard: MultiGuard,
@@ -28,7 +28,7 @@ impl Held {
         self.job.as_ref().and(self.leases.first()).cloned()
     }
 
-    /// The release is to store this as the result of the job.
+    /// Makes the release store this as the result of the job.
     pub(crate) fn store(&self, result: &[u8]) -> Result<()> {
         match (&self.job, self.leases.first()) {
             (Some(job), Some(lease)) => job.store(lease.fencing_token(), result),
@@ -36,7 +36,7 @@ impl Held {
         }
     }
 
-    /// For how long it is still kept from others.
+    /// Releases; returns how much longer the lock stays unavailable to others.
     pub(crate) async fn release(self) -> Result<Duration> {
         Ok(match self.guard.release().await? {
             Released::Kept(left) => left,
@@ -45,21 +45,21 @@ impl Held {
     }
 }
 
-/// Which locks, for how long, and how long to wait for them.
+/// Which locks to hold, for how long, and how long to wait for them.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// At least one, each once; that of the semaphore last.
+    /// At least one, without duplicates; the semaphore is last.
     names: Vec<String>,
-    /// Of the locks that are no semaphore.
+    /// The kind of the locks that are not a semaphore.
     kind: Kind,
     semaphore: Option<Permits>,
-    /// What the leader of an election is known by.
+    /// The value that the leader of an election proclaims.
     value: String,
-    /// Of the only name, if the program is to run once in each.
+    /// The slots of the only name, if the program runs once per slot.
     slots: Option<Slots>,
-    /// What the run around this one holds of them.
+    /// Which of these locks the outer run holds.
     outer: Option<Outer>,
-    /// Zero: ask once. `None`: as long as it takes.
+    /// Zero: ask once. `None`: wait without limit.
     pub(crate) wait: Option<Duration>,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
@@ -68,7 +68,7 @@ pub(crate) struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Mutex,
-    /// For the owner of the run around this one, if it holds one of the same locks.
+    /// Re-entrant, for the owner of the outer run if that holds one of the same locks.
     Reentrant(Option<Owner>),
     Fair,
     ReadWrite(Mode),
@@ -82,25 +82,25 @@ pub(crate) struct Permits {
     limit: u32,
 }
 
-/// A run around this one, as this process' environment has it. Whoever outlives that run still has its environment.
+/// The run around this one, as described by this process's environment. A process that outlives that run still has its environment.
 #[derive(Debug)]
 struct Outer {
     owner: Owner,
-    /// Those of its locks that are wanted here, and the fencing tokens it got.
+    /// Those of its locks that this run wants too, with their fencing tokens.
     locks: Vec<(String, u64)>,
 }
 
-/// What a run may do with a lock that others share.
+/// How a run holds a read-write lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Hold it together with others, to read.
+    /// Together with others, to read.
     Shared,
-    /// Hold it alone, to write.
+    /// Alone, to write.
     Exclusive,
 }
 
 impl Mode {
-    /// As the options and the program's environment have it.
+    /// The word used in the options and in the program's environment.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -122,7 +122,7 @@ impl Wanted {
         if let Some(name) = &options.semaphore {
             if names.contains(name) {
                 return Err(Failure::usage(format!(
-                    "{name:?} cannot be a --lock and a --semaphore: a name has one kind"
+                    "{name:?} cannot be both a --lock and a --semaphore: a name has one kind"
                 )));
             }
             names.push(name.clone());
@@ -131,7 +131,7 @@ impl Wanted {
             && let Some(name) = names.iter().find(|name| name.contains('\n'))
         {
             return Err(Failure::usage(format!(
-                "the name {name:?} has a line break, and the program is to find one name in each line of LOCKKEEPER_NAME"
+                "the name {name:?} has a line break, but with several locks LOCKKEEPER_NAME contains one name per line"
             )));
         }
         let outer = match options.reenter {
@@ -169,7 +169,7 @@ impl Wanted {
         self.slots.as_ref()
     }
 
-    /// `None` of locks that have one mode only.
+    /// `None` for locks that have one mode only.
     pub(crate) fn mode(&self) -> Option<Mode> {
         match self.kind {
             Kind::ReadWrite(mode) => Some(mode),
@@ -182,11 +182,11 @@ impl Wanted {
         self.semaphore
     }
 
-    /// A lock that the run around this one is known to hold no more: then it is not even asked for.
+    /// Whether the outer run is known to have lost a lock: then this run does not even ask for it.
     pub(crate) async fn outlived_by_now(&self, client: &Client) -> Option<Failure> {
         let outer = self.outer.as_ref()?;
         for (name, token) in &outer.locks {
-            // Who may not look, or gets no answer, learns it from the token of the grant.
+            // Without the right to look, or without an answer, the token of the grant tells.
             let Ok(seen) = client.inspect(name).await else {
                 continue;
             };
@@ -200,7 +200,7 @@ impl Wanted {
         None
     }
 
-    /// Whether these leases are of other holds than that of the run around this one, which has ended meanwhile.
+    /// Whether these leases do not belong to the hold of the outer run, because that has ended meanwhile.
     pub(crate) fn outlived(&self, leases: &[Lease]) -> Option<Failure> {
         let locks = self.outer.iter().flat_map(|outer| &outer.locks);
         let mut differ = locks.filter(|(name, token)| {
@@ -211,11 +211,11 @@ impl Wanted {
         differ.next().map(|(name, token)| outlived(name, *token))
     }
 
-    /// Waits for the locks for so long; `None`: as long as it takes.
+    /// Waits for the locks for this long; `None`: without limit.
     pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
         let job = |slots: &Slots| {
             let job = Once::new(client, &self.names[0]).keep_for(slots.keep);
-            // The history of all slots is one result, which each of them replaces.
+            // The history of all slots is one result, which each slot replaces.
             job.by_hand(true)
         };
         let job = self.slots.as_ref().map(job).transpose()?;
@@ -274,7 +274,7 @@ impl Permits {
         let taken = options.permits.unwrap_or(1);
         match options.limit {
             Some(limit) if taken > limit => Err(Failure::usage(format!(
-                "{taken} --permits are more than the --limit of {limit}: no run could ever have so many"
+                "--permits {taken} is more than --limit {limit}: no run could ever get that many"
             ))),
             limit => Ok(limit.map(|limit| Self { taken, limit })),
         }
@@ -282,7 +282,7 @@ impl Permits {
 }
 
 impl Outer {
-    /// The run around this one, if that holds a re-entrant lock of one of these names.
+    /// The outer run, if it holds a re-entrant lock of one of these names.
     fn of(names: &[String]) -> Result<Option<Self>, Failure> {
         const REENTRANT: &str = "reentrant";
         let variable = |name| env::var(name).unwrap_or_default();
@@ -294,7 +294,7 @@ impl Outer {
         let (held, owner) = (variable("LOCKKEEPER_NAME"), variable("LOCKKEEPER_OWNER"));
         let fence = variable("LOCKKEEPER_FENCE");
         let tokens: Vec<&str> = fence.lines().collect();
-        // Of several locks a line for each; the name of a single one may have line breaks.
+        // With several locks there is one line for each; the name of a single lock may contain line breaks.
         let held: Vec<&str> = match &tokens[..] {
             [] | [_] => vec![&*held],
             _ => held.lines().collect(),
@@ -309,12 +309,12 @@ impl Outer {
         else {
             return Err(Failure::usage(
                 "LOCKKEEPER_KIND and LOCKKEEPER_FENCE do not have the kind and the token of each lock in LOCKKEEPER_NAME, so this \
-                 run cannot tell whether the one around it still holds: pass all three on, or start this one without \
+                 run cannot tell whether the outer run still holds: pass on all three variables, or start this run without \
                  LOCKKEEPER_OWNER",
             ));
         };
         let locks = held.into_iter().map(str::to_owned).zip(tokens).zip(kinds);
-        // What an outer run has of a semaphore lets nobody in.
+        // A semaphore held by the outer run does not admit this run.
         let locks = locks.filter(|((name, _), kind)| *kind == REENTRANT && names.contains(name));
         let locks = locks.map(|(lock, _)| lock).collect();
         let owner = owner.parse().map_err(Failure::from)?;
@@ -326,8 +326,8 @@ fn outlived(name: &str, token: u64) -> Failure {
     Failure::new(
         LOST,
         format!(
-            "{name:?}: the run that this environment comes from, with token {token}, holds it no more, so there is nothing \
-             to get into again; to take it anew, start this without LOCKKEEPER_OWNER"
+            "{name:?}: the outer run, from which this environment comes, no longer holds it with token {token}; to acquire it \
+             independently, start this run without LOCKKEEPER_OWNER"
         ),
     )
 }

@@ -21,22 +21,22 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(&harmless(&text))
 }
 
-/// Prints rows below their heading, aligned; on a terminal no wider than it is.
+/// Prints aligned rows below their heading; on a terminal, no wider than the terminal.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     let cells = |row: &Vec<String>| row.iter().map(|text| cell(text)).collect();
     table_of_cells(heading, rows.iter().map(cells).collect())
 }
 
-/// What stands in a table, whoever wrote it.
+/// A table cell with text from any source.
 pub(crate) fn cell(text: &str) -> Cell {
     Cell::new(shown(text))
 }
 
-/// The same of cells that may have colours.
+/// The same for cells that may have colours.
 pub(crate) fn table_of_cells(heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    // What is no terminal is read by programs, which want lines, and colours are taken out by whoever prints.
+    // Without a terminal, a program reads the output, which expects whole lines; the printing code removes colours.
     table.set_content_arrangement(match table.is_tty() {
         true => ContentArrangement::Dynamic,
         false => ContentArrangement::Disabled,
@@ -51,11 +51,11 @@ pub(crate) fn table_of_cells(heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(
     print(&(table.trim_fmt() + "\n"))
 }
 
-/// The longest text of somebody else's that is shown, in characters: longer than any name, label or claim of this library.
+/// The longest text of others that is shown, in characters: longer than any name, label or claim of this library.
 const LONGEST: usize = 2048;
 
-/// A name of somebody else's choice moves no cursor and no column, turns no text around and hides nothing. One that has no end
-/// is cut.
+/// Escapes text that others chose, so that it cannot move the cursor, shift a column, turn text around or hide anything. A very long
+/// text is cut.
 pub(crate) fn shown(text: &str) -> String {
     let escape = |character: char| character.escape_default().collect();
     match text.char_indices().nth(LONGEST) {
@@ -64,7 +64,7 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
-/// The same for JSON, which is not cut: what it has outside of strings is left as it is.
+/// The same for JSON, which is not cut: everything outside of strings stays as it is.
 pub(crate) fn harmless(json: &str) -> String {
     escaped(json, |character| {
         let mut units = [0; 2];
@@ -81,8 +81,8 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Whether a character shows itself, and changes nothing about the others: no control, no mark or override of direction, no
-/// separator of lines, nothing that has no width or no meaning.
+/// Whether a character is visible and does not affect others: not a control character, a mark or override of direction, a line
+/// separator, or a character without width or meaning.
 fn is_seen(character: char) -> bool {
     const UNSEEN: GeneralCategoryGroup = GeneralCategoryGroup::Other
         .union(GeneralCategoryGroup::LineSeparator)
@@ -92,7 +92,7 @@ fn is_seen(character: char) -> bool {
     !UNSEEN.contains(category) && !ignorable.contains(character)
 }
 
-/// A time as people say it: milliseconds below two seconds, whole seconds above.
+/// A time for people: milliseconds below two seconds, whole seconds above.
 pub(crate) fn duration(time: Duration) -> String {
     let rounded = if time < Duration::from_secs(2) {
         Duration::from_millis(time.as_millis().try_into().unwrap_or(u64::MAX))
@@ -106,7 +106,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Failure::new(CLOSED, "nobody reads any more"),
+        ErrorKind::BrokenPipe => Failure::new(CLOSED, "the output was closed"),
         _ => Failure::system("write", &error),
     })
 }

@@ -1,4 +1,4 @@
-//! What is printed about the command itself: completions and man pages.
+//! Prints documentation of the command: completions and man pages.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Which server, under which name, as whom.
+//! Which server to use, in which namespace, with which label.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,31 +8,31 @@ use lockkeeper::{Client, ClientBuilder};
 
 use crate::exit::Failure;
 
-/// Where locks live if nothing else is said.
+/// The default URL.
 const URL: &str = "redis://127.0.0.1:6379";
 
 /// The longest label that the library takes.
 const LONGEST_LABEL: usize = 256;
 
-/// A text about this command line, without what looks like the user and the password of a URL: they may stand where none is
-/// expected, and without a scheme.
+/// A message about this command line, with anything removed that looks like the user and password of a URL: they may occur where
+/// no URL is expected, and without a scheme.
 pub(crate) fn hushed(text: String) -> String {
     let words = env::args_os().skip(1);
     let words: Vec<String> = words
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let mut secrets: Vec<&str> = words.iter().flat_map(|word| secrets(word)).collect();
-    // The longest first: another may be a part of it.
+    // The longest first: a shorter one may be a part of it.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(text, |text, secret| {
-        // As it is, and in quotes.
+        // Both plain and quoted.
         let quoted = secret.escape_debug().to_string();
         let text = text.replace(&format!("{secret}@"), "…@");
         text.replace(&format!("{quoted}@"), "…@")
     })
 }
 
-/// What stands before the host in a word, as a whole, as the value of a long option, and as that of a short one.
+/// Everything before the host in a word: the whole word, the value of a long option, or the value of a short one.
 fn secrets(word: &str) -> impl Iterator<Item = &str> {
     let long = word.split_once('=').map(|(_, value)| value);
     let short = word.strip_prefix('-').filter(|it| !it.starts_with('-'));
@@ -45,23 +45,23 @@ fn secrets(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the locks live.
+/// The server and how to connect.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
-    /// Where the locks live: redis://[[user]:password@]host[:port][/database], redis-cluster://host:port,
+    /// The server: redis://[[user]:password@]host[:port][/database], redis-cluster://host:port,
     /// redis-sentinel://host:port/service or unix:///path
     /// [env: LOCKKEEPER_URL] [default: redis://127.0.0.1:6379]
     ///
-    /// Everybody on this machine can read a command line: put a URL with a password into the environment or a file.
+    /// Anybody on this machine can read a command line, so put a URL with a password into the environment or a file.
     #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     url: Option<String>,
 
-    /// A file whose only line is that URL [env: LOCKKEEPER_URL_FILE, which goes before LOCKKEEPER_URL]
+    /// A file whose only line is that URL [env: LOCKKEEPER_URL_FILE, which overrides LOCKKEEPER_URL]
     #[arg(long, global = true, value_name = "FILE")]
     url_file: Option<PathBuf>,
 
-    /// What stands before every name, without colons and braces; empty: names are keys as they are
+    /// The prefix of every name, without colons or braces; empty: names are the keys themselves
     #[arg(
         long,
         global = true,
@@ -71,20 +71,20 @@ pub(crate) struct Server {
     )]
     namespace: String,
 
-    /// As whom others see this holder, behind machine and process; 256 bytes in all
+    /// Text that others see for this holder, after machine and process; 256 bytes in all
     #[arg(long, global = true, env = "LOCKKEEPER_LABEL", value_name = "TEXT")]
     label: Option<String>,
 }
 
 impl Server {
-    /// Connects, with the namespace and the label put into `settings`.
+    /// Connects, with the namespace and the label added to `settings`.
     pub(crate) async fn connect(&self, settings: ClientBuilder) -> Result<Client, Failure> {
         let named = self.named_url()?;
         let nobody_said_where = named.is_none();
         let url = named.unwrap_or_else(|| URL.to_owned());
         if url.starts_with("memory:") {
             return Err(Failure::usage(
-                "memory:// is known to this process alone, so its locks keep nobody out: use redis:// or unix://",
+                "locks on memory:// exist in this process only and exclude no other process: use redis:// or unix://",
             ));
         }
         let settings = settings.namespace(&*self.namespace).label(self.label()?);
@@ -92,14 +92,14 @@ impl Server {
         connected.map_err(|error| {
             let failure = Failure::from(error);
             if nobody_said_where {
-                failure.with_hint("name another server by --url, --url-file or LOCKKEEPER_URL")
+                failure.with_hint("choose another server with --url, --url-file or LOCKKEEPER_URL")
             } else {
                 failure
             }
         })
     }
 
-    /// The server that was named, if one was; `memory://` serves who works alone.
+    /// Connects to the server that was named, or returns `None`. `memory://` is allowed: it is enough for a single process.
     pub(crate) async fn connect_or_alone(
         &self,
         settings: ClientBuilder,
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Read here and not by the parser of the command line, which might show it.
+    /// Read here and not by the parser of the command line, which might print it.
     fn named_url(&self) -> Result<Option<String>, Failure> {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(url) = &self.url {
@@ -129,7 +129,7 @@ impl Server {
         Ok(Some(text.trim().to_owned()))
     }
 
-    /// `host:pid text`: what one needs to find a holder, and what its user says of it.
+    /// `host:pid text`: what you need to find a holder, and the text of the user.
     pub(crate) fn label(&self) -> Result<String, Failure> {
         let machine = rustix::system::uname();
         let machine = machine.nodename().to_string_lossy().into_owned();
@@ -140,7 +140,7 @@ impl Server {
         let (length, room) = (text.len(), LONGEST_LABEL.saturating_sub(place.len() + 1));
         if length > room {
             return Err(Failure::usage(format!(
-                "a --label of {length} bytes is too long: {room} fit behind {place:?}"
+                "a --label of {length} bytes is too long: only {room} fit after {place:?}"
             )));
         }
         Ok(format!("{place} {text}"))

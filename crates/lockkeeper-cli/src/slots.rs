@@ -1,4 +1,4 @@
-//! The slots of a job, in each of which its program is to run once, and which of them are due. Pure.
+//! The slots of a job: its program runs once in each, and this module decides which ones are due. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,55 +10,55 @@ use crate::history::{Entry, History, MOST};
 
 const DAY: u64 = 86_400;
 
-/// The longest time for which a result is kept.
+/// The longest time for which an outcome can be stored.
 const LONGEST: Duration = Duration::from_secs(366 * DAY);
 
-/// The history of a month of nights tells whether it was a bad one.
+/// A month of nights: enough to see whether it was a bad one.
 const HISTORY: Duration = Duration::from_secs(30 * DAY);
 
-/// A Monday, from which slots are counted, so that those of a week begin on Mondays: 1970-01-05, in seconds.
+/// The Monday from which slots are counted, so that weekly slots begin on Mondays: 1970-01-05, in seconds.
 const MONDAY: i64 = 4 * DAY.cast_signed();
 
-/// The longest text of a slot, bytes: as long as a label.
+/// The longest text of a slot, in bytes: the same as for a label.
 const LONGEST_TEXT: usize = 256;
 
-/// What says that a program runs once.
+/// Options for a program that runs once per slot.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("once").args(["once_per", "slot"])))]
 pub(crate) struct SlotOptions {
-    /// Run once in each period of this length, by the UTC time of this machine, whichever machine comes first: 1d, 1h, 15m, 1w. If
-    /// that is done already, exit with 0 and run nothing; if it is under way, wait for it
+    /// Run once in each period of this length, on the first machine to start it: 1d, 1h, 15m, 1w. Periods are UTC, by this machine's
+    /// clock. If the period's run is done, exit with 0 and run nothing; if it is in progress, wait for it
     #[arg(long, value_name = "TIME", value_parser = time, requires = "locks")]
     #[arg(conflicts_with_all = ["fair", "reenter", "shared", "exclusive", "semaphore", "min_hold"])]
     pub(crate) once_per: Option<Duration>,
 
-    /// The same with a slot of your own naming instead of a period: run once for this text
+    /// The same, with a slot that you name yourself instead of a period: run once for this text
     #[arg(long, value_name = "TEXT", requires = "locks")]
     #[arg(conflicts_with_all = ["fair", "reenter", "shared", "exclusive", "semaphore", "min_hold"])]
     pub(crate) slot: Option<String>,
 
-    /// First run the periods that were missed since the last one that is done: the newest N, oldest first
+    /// First run the periods missed since the last one that is done: the newest N, oldest first
     #[arg(long, value_name = "N", requires = "once_per", default_value_t = 0)]
     pub(crate) catch_up: u32,
 
-    /// A slot whose program has failed is not tried again for so long; otherwise the next run tries it at once
+    /// Do not retry a slot whose program failed until this time has passed; by default the next run tries again at once
     #[arg(long, value_name = "TIME", value_parser = time, requires = "once")]
     pub(crate) retry_after: Option<Duration>,
 
-    /// How long to keep the outcome of each slot; 100 slots at most are kept, for `lockkeeper history` [default: 30d]
+    /// How long to store the outcome of each slot, for the newest 100 slots; `lockkeeper history` shows them [default: 30d]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "once")]
     pub(crate) history: Option<Duration>,
 }
 
-/// The slots of a run, as of one moment.
+/// The slots of a run, at one moment.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// The last one in question.
+    /// The current slot.
     current: String,
-    /// `None` if it has a text of its own.
+    /// `None` if the slot is a text chosen by the user.
     period: Option<Period>,
     retry_after: Duration,
-    /// For how long what has come of a slot is kept.
+    /// How long the outcome of a slot is stored.
     pub(crate) keep: Duration,
 }
 
@@ -66,24 +66,24 @@ pub(crate) struct Slots {
 #[derive(Debug, Clone, Copy)]
 struct Period {
     length: i64,
-    /// When the present one has begun.
+    /// When the current period began.
     start: i64,
     catch_up: u32,
 }
 
-/// What is to be done about a job.
+/// What to do about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Its program is to run for this slot.
+    /// Run its program for this slot.
     Run(String),
-    /// Nothing: this is what has come of the present slot.
+    /// Nothing: this is the outcome of the current slot.
     Done(Entry),
-    /// Nothing for so long, for this is how the present slot has failed.
+    /// Nothing until this time has passed: the current slot failed in this way.
     Later(Entry, Duration),
 }
 
 impl Slots {
-    /// `None` if nothing is to run once.
+    /// `None` if no option asks for slots.
     pub(crate) fn new(options: &Run, now: SystemTime) -> Result<Option<Self>, Failure> {
         let SlotOptions {
             once_per,
@@ -97,15 +97,15 @@ impl Slots {
                 let period = Period::new(*length, *catch_up, now)?;
                 (text(period.start), Some(period))
             }
-            // Said here, for the parser of the command line does not ask for an option that another one excludes.
+            // Checked here: the parser of the command line does not require an option that another one excludes.
             (_, Some(_)) if *catch_up > 0 => {
                 return Err(Failure::usage(
-                    "--catch-up counts periods, so it goes with --once-per and not with a --slot",
+                    "--catch-up counts periods, so it needs --once-per and cannot be used with --slot",
                 ));
             }
             (_, Some(slot)) if slot.is_empty() || slot.len() > LONGEST_TEXT => {
                 return Err(Failure::usage(format!(
-                    "a --slot has 1 to {LONGEST_TEXT} bytes, and this one has {}",
+                    "a --slot needs 1 to {LONGEST_TEXT} bytes, and this one has {}",
                     slot.len()
                 )));
             }
@@ -114,7 +114,7 @@ impl Slots {
         };
         if options.locks.iter().any(|name| *name != options.locks[0]) {
             return Err(Failure::usage(
-                "slots belong to one job: name one --lock, which stands for it",
+                "slots belong to one job: use exactly one --lock, the name of the job",
             ));
         }
         let slots = Self {
@@ -131,25 +131,25 @@ impl Slots {
         let [keep, retry] = [self.keep, self.retry_after].map(humantime::format_duration);
         if self.keep < Duration::from_secs(1) || self.keep > LONGEST {
             return Err(Failure::usage(format!(
-                "a --history of {keep} cannot be: 1s to 366d are possible"
+                "a --history of {keep} is not allowed: choose 1s to 366d"
             )));
         }
         let needed = self.period.map(|it| it.span()).unwrap_or_default();
         if self.keep < needed {
             let needed = humantime::format_duration(needed);
             return Err(Failure::usage(format!(
-                "a --history of {keep} is too short: what was done would be forgotten and done again, so {needed} are needed"
+                "a --history of {keep} is too short: a slot that is done would be forgotten and run again; at least {needed} are needed"
             )));
         }
         if self.retry_after > self.keep {
             return Err(Failure::usage(format!(
-                "a --retry-after of {retry} is longer than the --history of {keep}, which remembers the failure"
+                "a --retry-after of {retry} is longer than the --history of {keep}, after which the failure is forgotten"
             )));
         }
         Ok(())
     }
 
-    /// What is to be done, after this history, by a run that has tried these slots.
+    /// What to do next: this is the history, and the run has already tried these slots.
     pub(crate) fn due(&self, history: &History, tried: &[String], now: SystemTime) -> Due {
         let stands = |slot: &str| {
             let entry = history.entry(slot)?.clone();
@@ -167,7 +167,7 @@ impl Slots {
         }
     }
 
-    /// Whether nothing comes behind this slot.
+    /// Whether this is the last slot.
     pub(crate) fn ends_with(&self, slot: &str) -> bool {
         self.current == slot
     }
@@ -178,17 +178,17 @@ impl Period {
         let (seconds, shown) = (length.as_secs(), humantime::format_duration(length));
         if length.subsec_nanos() > 0 || seconds == 0 || length > LONGEST {
             return Err(Failure::usage(format!(
-                "a --once-per of {shown} cannot be: whole seconds up to 366d are possible"
+                "a --once-per of {shown} is not allowed: choose whole seconds up to 366d"
             )));
         }
         if !DAY.is_multiple_of(seconds) && !seconds.is_multiple_of(DAY) {
             return Err(Failure::usage(format!(
-                "a --once-per of {shown} would begin at another time every day: choose one that divides a day, such as 6h, or whole days"
+                "a --once-per of {shown} would start at a different time every day: choose a period that divides a day, such as 6h, or whole days"
             )));
         }
         if usize::try_from(catch_up).is_ok_and(|slots| slots >= MOST) {
             return Err(Failure::usage(format!(
-                "at most {} slots can be caught up with: no more than {MOST} are remembered",
+                "--catch-up is at most {}: no more than {MOST} slots are stored",
                 MOST - 1
             )));
         }
@@ -205,18 +205,18 @@ impl Period {
         })
     }
 
-    /// The beginning of the period in which this moment is.
+    /// The start of the period that contains this moment.
     fn cut(self, moment: i64) -> i64 {
         moment - (moment - MONDAY).rem_euclid(self.length)
     }
 
-    /// From the beginning of the first that can be caught up with to the end of the present one.
+    /// From the start of the first period that can be caught up with to the end of the current one.
     fn span(self) -> Duration {
         let periods = i64::from(self.catch_up) + 1;
         Duration::from_secs((self.length * periods).unsigned_abs())
     }
 
-    /// The newest of those between the last one that is done and the present one, in order. Of a job that has never been done none was missed.
+    /// The newest periods between the last one that is done and the current one, in order. A job that was never done has missed none.
     fn missed(self, history: &History) -> Vec<String> {
         let done = history.entries().iter().filter(|entry| entry.is_done());
         let begun = done.filter_map(|entry| moment(&entry.slot));
@@ -233,13 +233,13 @@ impl Period {
     }
 }
 
-/// How a slot is called that begins at this moment.
+/// The name of the slot that begins at this moment.
 fn text(start: i64) -> String {
     let start = Duration::from_secs(start.max(0).unsigned_abs());
     humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + start).to_string()
 }
 
-/// When a slot begins that was called by [`text`].
+/// When a slot begins whose name comes from [`text`].
 fn moment(slot: &str) -> Option<i64> {
     let start = humantime::parse_rfc3339(slot).ok()?;
     let start = start.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -272,7 +272,7 @@ mod tests {
         humantime::parse_rfc3339(text).unwrap()
     }
 
-    /// Of these slots, with the exit code of each.
+    /// A history of these slots, with the exit code of each.
     fn history(slots: &[(&str, u8)]) -> History {
         slots
             .iter()
@@ -290,7 +290,7 @@ mod tests {
             })
     }
 
-    /// All that a run does whose programs succeed, one after the other.
+    /// All slots that a run tries, one after the other, if every program succeeds.
     fn all_due(slots: &Slots, history: &History) -> Vec<String> {
         let mut tried = Vec::new();
         while let Due::Run(slot) = slots.due(history, &tried, time_of(NOW)) {
@@ -310,7 +310,7 @@ mod tests {
             ("1h", "2026-11-24T15:00:00Z"),
             ("15m", "2026-11-24T15:30:00Z"),
             ("1s", NOW),
-            // On a Monday.
+            // It starts on a Monday.
             ("1w", "2026-11-23T00:00:00Z"),
         ] {
             let slots = slots(&format!("--once-per {period}")).unwrap().unwrap();
@@ -338,7 +338,7 @@ mod tests {
         );
         let later = at("2026-11-24T15:38:12Z");
         assert_eq!(patient.due(&failed, &[], later), Due::Run("a".to_owned()));
-        // By a clock that is behind it is no longer than a minute either.
+        // If this clock is behind, the time left is still at most a minute.
         let behind = at("2026-11-24T14:00:00Z");
         assert!(
             matches!(patient.due(&failed, &[], behind), Due::Later(_, left) if left.as_secs() == 60)
@@ -366,13 +366,13 @@ mod tests {
         assert_eq!(due(2, &[(20, 0)]), [22, 23, 24]);
         assert_eq!(due(0, &[(20, 0)]), [24]);
         assert_eq!(due(9, &[(20, 0)]), [21, 22, 23, 24]);
-        // Failed is missed, and what was skipped before the last one that is done is not.
+        // A failed slot counts as missed; slots skipped before the last one that is done do not.
         assert_eq!(due(9, &[(18, 0), (20, 0), (22, 1)]), [21, 22, 23, 24]);
         assert_eq!(due(9, &[(20, 0), (24, 0)]), [21, 22, 23]);
-        // Nothing is known of what was before.
+        // Nothing is known about earlier slots.
         assert_eq!(due(9, &[]), [24]);
         assert_eq!(due(9, &[(22, 1)]), [24]);
-        // Somebody's clock is ahead.
+        // The clock of another machine is ahead.
         assert_eq!(due(9, &[(25, 0)]), [24]);
     }
 

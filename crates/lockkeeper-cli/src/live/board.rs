@@ -1,4 +1,4 @@
-//! All names that are looked at: which of them is asked about next, and what is known of all. It asks nobody itself.
+//! Everything known about the names: which of them to ask about next, and the answers. It sends no requests itself.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -9,20 +9,20 @@ use super::past::Past;
 use super::sample::{Load, Rates, Row, Sample, Totals, Waits, millis};
 use crate::look::{Lock, Part};
 
-/// How many names are kept in mind, some 100 MB at most. What is beyond that is counted.
+/// How many names are kept in memory, about 100 MB at most. Further ones are only counted.
 const MOST_NAMES: usize = 100_000;
 
-/// Of how many samples the waits are kept.
+/// For how many samples the waits are stored.
 const MOST_WAITS: usize = 200;
 
-/// Of how long a time a rate is that of.
+/// The time over which a rate is averaged.
 const RATE_OF: Duration = Duration::from_secs(10);
 
-/// All names that are looked at.
+/// All known names.
 #[derive(Debug)]
 pub(super) struct Board {
     names: BTreeMap<String, Entry>,
-    /// Whether a list of all names has been complete.
+    /// Whether a list of all names was completed.
     listed: bool,
     left_out: u64,
     totals: Totals,
@@ -38,20 +38,20 @@ pub(super) struct Board {
 struct Entry {
     past: Past,
     lock: Option<Arc<Lock>>,
-    /// When the server was asked, and when it answered last.
+    /// When the server was last asked, and when it last answered.
     tried: Option<Instant>,
     looked: Option<Instant>,
-    /// The same for its queue.
+    /// The same for the queue.
     queue_tried: Option<Instant>,
     queue_looked: Option<Instant>,
-    /// The list that is being made has it.
+    /// Whether the list in progress contains the name.
     found: bool,
-    /// It was not there when a list was complete: what holds it now was granted since.
+    /// The name was missing from a complete list: its present holder was granted the lock since then.
     new: bool,
 }
 
 impl Entry {
-    /// How many wait.
+    /// The number of waiters.
     fn waiters(&self) -> u64 {
         self.lock
             .as_ref()
@@ -59,12 +59,12 @@ impl Entry {
             .unwrap_or(0)
     }
 
-    /// Whether there is anything to be shown.
+    /// Whether there is anything to show.
     fn is_busy(&self) -> bool {
         self.past.is_held() || self.lock.as_ref().is_some_and(|lock| is_busy(lock))
     }
 
-    /// How many questions a look takes: one for the name, and one for the label of each client that holds.
+    /// How many requests a look takes: one for the name, and one for the label of each client that holds it.
     fn cost(&self) -> u64 {
         self.lock
             .as_ref()
@@ -80,7 +80,7 @@ fn is_busy(lock: &Lock) -> bool {
     !lock.holders.is_empty() || lock.waiters.is_some_and(|waiters| waiters > 0)
 }
 
-/// How many questions are needed to hear of these: one, and one for the label of each client.
+/// How many requests these claims need: one, and one for the label of each client.
 pub(super) fn questions(parts: &[Part]) -> u64 {
     let owners = parts.iter().filter_map(|part| part.owner.as_deref());
     let clients: HashSet<&str> = owners
@@ -102,7 +102,7 @@ impl Board {
         }
     }
 
-    /// A list of all names is begun.
+    /// A list of all names begins.
     pub(super) fn list_begins(&mut self) {
         self.left_out = 0;
         for entry in self.names.values_mut() {
@@ -110,7 +110,7 @@ impl Board {
         }
     }
 
-    /// The list has this name.
+    /// The list contains this name.
     pub(super) fn found(&mut self, name: String) {
         if let Some(entry) = self.names.get_mut(&name) {
             entry.found = true;
@@ -126,15 +126,15 @@ impl Board {
         }
     }
 
-    /// The list is complete: a name that it does not have and that nobody holds is forgotten.
+    /// The list is complete: names that it does not contain and nobody holds are removed.
     pub(super) fn list_ends(&mut self) {
         self.listed = true;
         self.names
             .retain(|_, entry| entry.found || entry.is_busy() || entry.looked.is_none());
     }
 
-    /// The names to ask about at the end of each sample, so that what is said of them is fresh: those that are `seen`, and those
-    /// with most waiters, for about `most` questions; and how many questions that is.
+    /// The names to ask about at the end of each sample, so that their data is fresh: the `seen` ones, and those with the most
+    /// waiters, for about `most` requests; and the number of these requests.
     pub(super) fn first(&self, seen: &[String], most: u64) -> (Vec<String>, u64) {
         let mut crowded: Vec<(&String, &Entry)> = self
             .names
@@ -160,8 +160,8 @@ impl Board {
         (names, asked)
     }
 
-    /// The next names in turn, for about `most` questions: those first that were not asked about for longest, and none that was
-    /// asked about since `begun`.
+    /// The next names in turn, for about `most` requests: the one that was not asked about for longest comes first. Names asked about
+    /// since `begun` are left out.
     pub(super) fn turn(&self, most: u64, begun: Instant, except: &[String]) -> Vec<String> {
         let except: BTreeSet<&String> = except.iter().collect();
         let mut waiting: Vec<_> = self
@@ -181,8 +181,8 @@ impl Board {
         next.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names whose queues to look at, for about `most` questions: that which is `opened`, and of the others those first whose
-    /// queue was not looked at for longest.
+    /// The names whose queues to read, for about `most` requests: the `opened` one, then the others, the one that was not read for
+    /// longest first.
     pub(super) fn queues(&self, opened: Option<&str>, most: u64) -> Vec<String> {
         let mut waiting: Vec<_> = self
             .names
@@ -202,21 +202,21 @@ impl Board {
         next.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The server is asked about it.
+    /// Notes that the server is asked about the name.
     pub(super) fn tried(&mut self, name: &str, now: Instant) {
         if let Some(entry) = self.names.get_mut(name) {
             entry.tried = Some(now);
         }
     }
 
-    /// The server is asked for its queue.
+    /// Notes that the server is asked for its queue.
     pub(super) fn queue_tried(&mut self, name: &str, now: Instant) {
         if let Some(entry) = self.names.get_mut(name) {
             entry.queue_tried = Some(now);
         }
     }
 
-    /// The server has told what a name holds.
+    /// Stores the server's answer about a name.
     pub(super) fn looked(&mut self, mut lock: Lock, now: Instant) {
         let Some(entry) = self.names.get_mut(&lock.name) else {
             return;
@@ -238,7 +238,7 @@ impl Board {
         }
     }
 
-    /// The server has told who stands in front in the queue of a name, of `most` at most.
+    /// Stores the server's answer about the first claims in the queue of a name, at most `most`.
     pub(super) fn queued(&mut self, name: &str, queue: Vec<Part>, most: usize, now: Instant) {
         let Some(entry) = self.names.get_mut(name) else {
             return;
@@ -250,7 +250,7 @@ impl Board {
         }
     }
 
-    /// What stands under the name is no lock.
+    /// The key of the name contains no lock.
     pub(super) fn is_no_lock(&mut self, name: &str, now: Instant) {
         if let Some(entry) = self.names.get_mut(name) {
             *entry = Entry {
@@ -262,14 +262,14 @@ impl Board {
         }
     }
 
-    /// All that is known now. The time of the machine is `at`.
+    /// Everything known now. `at` is the time of this machine.
     pub(super) fn sample(&mut self, now: Instant, at: SystemTime) -> Sample {
         let mut locks: Vec<Row> = self
             .names
             .values()
             .filter_map(|entry| entry.row(now, at))
             .collect();
-        // They come by name, and stay so where as many wait.
+        // They are sorted by name, and the sort is stable: equal numbers of waiters stay in that order.
         locks.sort_by_key(|row| Reverse(row.lock.waiters));
         let longest = self.longest.take().map(millis);
         self.waits.longest_ms.push(longest);
@@ -299,7 +299,7 @@ impl Board {
 
     fn rates(&mut self, now: Instant) -> Rates {
         let age = |then: Instant| now.saturating_duration_since(then);
-        // The oldest that is no older than the time of a rate, or else the newest before.
+        // The oldest one within the time of a rate, or else the newest one before.
         while let [_, (second, _), ..] = self.before.make_contiguous()
             && age(*second) >= RATE_OF
         {

@@ -1,8 +1,8 @@
-//! What is held, looked at again and again, at a cost for the server that has a bound however many names there are.
+//! Observes all locks continuously, at a bounded cost for the server however many names there are.
 //!
-//! A [`Sampler`] lists the names in pages and asks about them, and makes a [`Sample`] of what is known then. With more names than
-//! may be asked about in the time it goes round them in turn, but for those that are [seen](Wanted::seen) and those with most
-//! waiters, which it asks about for each sample. What follows from the answers is decided in `board` and `past`, which ask nobody.
+//! A [`Sampler`] lists the names in pages, asks about them, and makes a [`Sample`] of what is then known. If there are too many names to
+//! ask about all of them in time, they take turns, except the [seen](Wanted::seen) ones and those with the most waiters, which
+//! it asks about for each sample. `board` and `past` evaluate the answers and send no requests.
 
 mod board;
 mod order;
@@ -25,26 +25,26 @@ pub(crate) use order::{Order, has};
 use sample::per_second;
 pub(crate) use sample::{Load, Rates, Row, Sample, Totals, Waits};
 
-/// How many questions are asked in a second at most. One takes a server some 20 µs, so this takes 2 % of its time. Ten thousand names are two
-/// questions each, one for the name and one for the label of who holds it, and are gone round in half a minute.
+/// The largest number of requests per second. One takes a server some 20 µs, so this takes 2 % of its time. Ten thousand names need two
+/// requests each, one for the name and one for the label of its holder, and take turns within half a minute.
 const QUESTIONS: u32 = 1000;
 
-/// One of so many of them may be about the names that are seen or crowded, and about queues. The names that have their turn get the rest.
+/// One in this many requests may be about seen or crowded names, and one about queues. The names in turn get the rest.
 const FOR_FIRST: u64 = 5;
 const FOR_QUEUES: u64 = 10;
 
-/// One of so many is for the list of names: a list that takes long is made seldom. When one is made, it is made faster.
+/// One in this many requests is for the list of names: a list that takes long is made rarely, but then faster.
 const FOR_LISTS: u32 = 10;
 const FOR_ONE_LIST: u64 = 4;
 
-/// How many questions a page of names counts for, by the time that it takes.
+/// How many requests a page of names counts as, by the time that it takes.
 const PAGE: u64 = 5;
 
-/// How many names are asked about before the time is looked at, and how many of them at once.
+/// How many names are asked about between two looks at the clock, and how many of them at once.
 const SLICE: usize = 50;
 const AT_ONCE: usize = 16;
 
-/// What whoever shows the samples is interested in most.
+/// What the viewer is most interested in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The names on the screen.
@@ -53,44 +53,44 @@ pub(crate) struct Wanted {
     pub(crate) opened: Option<String>,
 }
 
-/// Makes one sample after the other.
+/// Makes one sample after another.
 pub(crate) struct Sampler {
     client: Client,
     pattern: String,
     interval: Duration,
     wanted: watch::Receiver<Wanted>,
     board: Board,
-    /// The list that is being made.
+    /// The list in progress.
     names: Option<Names>,
-    /// When the list that is being made was begun, and the last one that is complete.
+    /// When the list in progress was begun, and the last one that is complete.
     list_begun: Instant,
     listed: Option<Instant>,
     /// How many pages it has so far.
     list_pages: u64,
-    /// When the next one may begin.
+    /// When the next list may begin.
     list_due: Instant,
     /// When the last sample was made; `None`: none yet.
     last: Option<Instant>,
-    /// What was open then.
+    /// The name that was open then.
     opened: Option<String>,
-    /// Questions that the samples so far took beyond what is allowed: one look at a name with very many holders may.
+    /// Requests beyond what the samples so far were allowed: one look at a name with very many holders may exceed that.
     debt: u64,
 }
 
-/// What has been asked for one sample.
+/// The requests for one sample.
 struct Round {
     begun: Instant,
-    /// When it is time for the sample.
+    /// When the sample is due.
     end: Instant,
     questions: u64,
     pages: u64,
-    /// How many questions it may take, a page counted as several.
+    /// How many requests it may take; a page counts as several.
     most: u64,
     failure: Option<Failure>,
 }
 
 impl Round {
-    /// How many questions the server has been asked, a page counted as several.
+    /// How many requests were sent; a page counts as several.
     const fn spent(&self) -> u64 {
         self.questions + self.pages * PAGE
     }
@@ -107,7 +107,7 @@ impl Round {
 }
 
 impl Sampler {
-    /// Asks nobody yet. What is put into the sender counts from the next sample on.
+    /// Sends no request yet. What is put into the sender counts from the next sample on.
     pub(crate) fn new(
         client: Client,
         pattern: &str,
@@ -133,8 +133,8 @@ impl Sampler {
         (sampler, sender)
     }
 
-    /// The next sample: the first at once, later ones an interval after one another or as soon as another name is opened. A
-    /// server that is out of reach is told of in the sample; what will not pass, as a bad pattern, is an error.
+    /// The next sample: the first at once, later ones one interval apart, or as soon as another name is opened. If the server cannot
+    /// be reached, the sample says so; a failure that does not pass, such as a bad pattern, is an error.
     pub(crate) async fn next(&mut self) -> Result<Sample, Failure> {
         let mut round = self.begin();
         self.list(&mut round).await?;
@@ -187,7 +187,7 @@ impl Sampler {
         }
     }
 
-    /// How many questions a sample may take: the first one no more than those of a second.
+    /// How many requests a sample may take: the first one no more than one second's worth.
     fn allowed(&self) -> u64 {
         let interval = match self.last {
             Some(_) => self.interval,
@@ -197,7 +197,7 @@ impl Sampler {
         millis.saturating_mul(QUESTIONS.into()) / 1000
     }
 
-    /// Goes on with the list of names, or begins the next one when that is due.
+    /// Continues the list of names, or begins the next one when it is due.
     async fn list(&mut self, round: &mut Round) -> Result<(), Failure> {
         let names = match &mut self.names {
             Some(names) => names,
@@ -228,7 +228,7 @@ impl Sampler {
                     break;
                 }
                 Err(error) => {
-                    // Others may serve the names by now.
+                    // By now, other servers may be responsible for the names.
                     self.names = None;
                     return round.fail(error);
                 }
@@ -237,7 +237,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Asks about these names; whether any answer came.
+    /// Asks about these names; returns whether any answer came.
     async fn look(&mut self, names: &[String], round: &mut Round) -> Result<bool, Failure> {
         let Self { client, board, .. } = self;
         for name in names {
@@ -255,7 +255,7 @@ impl Sampler {
                     round.questions += questions(&lock.holders) - 1;
                     board.looked(lock, now);
                 }
-                // Somebody else's key.
+                // A key of another program.
                 Err(Error::WrongKind { .. }) => board.is_no_lock(&name, now),
                 Err(error) => {
                     round.fail(error)?;
@@ -267,7 +267,7 @@ impl Sampler {
         Ok(answered)
     }
 
-    /// Looks at queues.
+    /// Reads queues.
     async fn look_at_queues(
         &mut self,
         opened: Option<&str>,
@@ -284,7 +284,7 @@ impl Sampler {
             round.questions += 1;
             let queue: Vec<Part> = match queue {
                 Ok(queue) => queue.into_iter().map(Part::waiter).collect(),
-                // Another program's key where a queue would be.
+                // A key of another program in place of a queue.
                 Err(Error::WrongKind { .. }) => Vec::new(),
                 Err(error) => {
                     round.fail(error)?;
@@ -298,7 +298,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Waits until so much may have been asked; `false`: it is time for the sample instead.
+    /// Waits until this many requests are allowed; `false`: the sample is due first.
     async fn paced(&mut self, round: &Round) -> bool {
         if self.last.is_none() {
             return true;
@@ -308,7 +308,7 @@ impl Sampler {
         self.wait_until(due).await
     }
 
-    /// Waits; `false`: until another name was opened.
+    /// Waits; `false`: another name was opened first.
     async fn wait_until(&mut self, due: Instant) -> bool {
         let Self { wanted, opened, .. } = self;
         let other = |wanted: &Wanted| wanted.opened.is_some() && wanted.opened != *opened;

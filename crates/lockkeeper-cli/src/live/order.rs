@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::Row;
 
-/// By what locks are sorted. Of those that are alike, the one that is first by name comes first.
+/// How locks are sorted. Equal locks are sorted by name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Order {
@@ -17,7 +17,7 @@ pub(crate) enum Order {
     /// The longest held first.
     #[serde(rename = "held")]
     Age,
-    /// Those whose lease ends next first.
+    /// The lease that ends first comes first.
     Left,
 }
 
@@ -31,7 +31,7 @@ impl Order {
         }
     }
 
-    /// The next one of all.
+    /// The order that follows this one, in a cycle.
     pub(crate) const fn next(self) -> Self {
         match self {
             Self::Waiters => Self::Name,
@@ -52,14 +52,14 @@ impl Order {
     }
 }
 
-/// How much is left of the lease that ends first, at the time of the sample. What is held without end, or by nobody, is last.
+/// The rest of the lease that ends first, at the time of the sample. Locks held without end, or not held, come last.
 fn soonest(row: &Row) -> u64 {
     let left = row.lock.holders.iter().filter_map(|part| part.left_ms);
     let left = left.min().unwrap_or(u64::MAX);
     left.saturating_sub(row.looked_ms)
 }
 
-/// Whether a lock has this text in its name, its kind or what is shown of its holders, in whatever case.
+/// Whether the name, the kind or a displayed holder of a lock contains this text, in upper or lower case.
 pub(crate) fn has(row: &Row, text: &str) -> bool {
     let text = text.to_lowercase();
     let has = |it: &str| it.to_lowercase().contains(&text);

@@ -1,4 +1,4 @@
-//! What was seen of one name before: who held, who waited, and what has come of them.
+//! What was seen of one name before: its holders, its waiters, and what became of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::sample::Totals;
 use crate::look::{Lock, Part};
 
-/// The longest time between two looks at a queue after which it is still known when a new claim came into it.
+/// The longest time between two looks at a queue that still tells when a new claim entered it.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// What was seen of one name before.
@@ -14,7 +14,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub(super) struct Past {
     holders: HashMap<String, Held>,
     queue: HashMap<String, Waiting>,
-    /// When the whole of the queue was seen last, from its first to its last.
+    /// When the whole queue was last seen, from first to last.
     whole: Option<Instant>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct Past {
 #[derive(Debug)]
 struct Held {
     first: Instant,
-    /// When its lease ends unless it is renewed, as of the last look; `None`: never.
+    /// When its lease ends unless it is renewed, according to the last look; `None`: never.
     end: Option<Instant>,
-    /// Whether less than half of the longest time that it was seen to have was left: one that is renewed in time has two thirds.
+    /// Whether less than half of its longest observed lease was left: a claim that is renewed in time has two thirds left.
     late: bool,
     longest: Duration,
     revoked: bool,
@@ -33,14 +33,14 @@ struct Held {
 /// A claim that was seen in the queue.
 #[derive(Debug)]
 struct Waiting {
-    /// `None`: it stood there before anybody looked.
+    /// `None`: it was there at the first look.
     came: Option<Instant>,
-    /// It is no longer there; whether it holds instead is for the next look to tell.
+    /// It is no longer in the queue; the next look tells whether it holds instead.
     gone: bool,
 }
 
 impl Past {
-    /// Whether anybody has been seen to hold.
+    /// Whether any holder was ever seen.
     pub(super) fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
@@ -50,8 +50,8 @@ impl Past {
         self.holders.get(claim).map(|held| held.first)
     }
 
-    /// Notes a look: what has happened since the one before, and the waits that have ended. `new`: a claim that was not seen before
-    /// has been granted since, and not before anybody looked.
+    /// Notes a look: what has happened since the previous one, and the waits that ended. `new`: a claim that was not seen before was
+    /// granted since the previous look, not before the first one.
     pub(super) fn looked(
         &mut self,
         lock: &Lock,
@@ -60,7 +60,7 @@ impl Past {
     ) -> (Totals, Vec<Duration>) {
         let mut totals = Totals::default();
         let mut waits = Vec::new();
-        // What a latch has is no holder, and who only keeps others out has let go.
+        // The claim of a latch does not hold, and a claim in cooldown has released.
         let latch = lock.kind.as_deref() == Some("latch");
         let holding = |part: &&Part| !latch && part.state != "cooldown";
         let mut holders = HashMap::with_capacity(lock.holders.len());
@@ -87,7 +87,7 @@ impl Past {
         (totals, waits)
     }
 
-    /// Notes a look at the queue: these are in front; `whole`: and nobody is behind them.
+    /// Notes a look at the queue: these claims are in front; `whole`: and there are no others.
     pub(super) fn queued(&mut self, parts: &[Part], whole: bool, now: Instant) {
         let known = |whole: Instant| now.saturating_duration_since(whole) <= CLOSE;
         let came = self.whole.is_some_and(known).then_some(now);

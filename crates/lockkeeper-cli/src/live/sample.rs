@@ -1,4 +1,4 @@
-//! What is known of all names at one moment, as it is shown and sent.
+//! Everything known about all names at one moment, in the form that is shown and sent.
 
 use std::ops::{AddAssign, Sub};
 use std::sync::Arc;
@@ -8,55 +8,55 @@ use serde::Serialize;
 
 use crate::look::Lock;
 
-/// What is known of all names at one moment.
+/// Everything known about all names at one moment.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Sample {
     /// RFC 3339, UTC, by the clock of this machine.
     pub(crate) at: String,
-    /// The locks that are held or waited for: those with most waiters first, then by name.
+    /// The locks with holders or waiters: those with the most waiters first, then by name.
     pub(crate) locks: Vec<Row>,
-    /// How many claims hold.
+    /// The number of claims that hold.
     pub(crate) holders: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) waiters: u64,
-    /// What was seen since the beginning.
+    /// What was seen since the start.
     pub(crate) totals: Totals,
-    /// The same for one second, of the last ten.
+    /// The same per second, over the last ten seconds.
     pub(crate) per_second: Rates,
-    /// For how long those waited that were seen to come and to be granted.
+    /// Wait times of the claims that were seen both to enter a queue and to be granted.
     pub(crate) waits: Waits,
-    /// What all this asks of the server.
+    /// The load that this causes on the server.
     pub(crate) load: Load,
-    /// Why something could not be asked since the last sample; then the rest is older than it would be.
+    /// Why a request failed since the last sample; then the data is older than usual.
     pub(crate) unreachable: Option<String>,
 }
 
-/// One lock, and how old what is said of it is.
+/// One lock, and the age of its data.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     #[serde(flatten)]
     pub(crate) lock: Arc<Lock>,
     /// How long ago the server was asked.
     pub(crate) looked_ms: u64,
-    /// For how long it has been held: by its token, or else since the first of those who hold was seen.
+    /// How long it has been held: according to its token, or else since the first present holder was seen.
     pub(crate) held_ms: Option<u64>,
-    /// How long ago each of `holders` was first seen to hold, in their order; `None` of what only keeps others out.
+    /// How long ago each of `holders` was first seen to hold, in the same order; `None` for a claim in cooldown.
     pub(crate) holders_seen_ms: Vec<Option<u64>>,
     /// How long ago the server was asked for its queue; `None`: never.
     pub(crate) queue_looked_ms: Option<u64>,
 }
 
-/// What was seen to happen. What begins and ends between two looks at a name is not seen, so these are the least that it was.
+/// Events that were seen. Events between two looks at a name are missed, so these are lower bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Totals {
     /// Claims that hold and did not before.
     pub(crate) grants: u64,
     /// Claims that no longer hold, for whatever reason.
     pub(crate) ended: u64,
-    /// Those of them that were behind with their renewal when they were seen last, and gone when their lease was over. One that
-    /// let go in its last moments is among them, for that looks the same from outside.
+    /// Those of them whose renewal was late at the last look, and which were gone after the end of their lease. A claim that was
+    /// released in that last moment is included, because it looks the same from outside.
     pub(crate) ran_out: u64,
-    /// Claims that were asked to leave.
+    /// Claims that were revoked.
     pub(crate) revoked: u64,
 }
 
@@ -83,7 +83,7 @@ impl Sub for Totals {
 }
 
 impl Totals {
-    /// For one second, if it took so long.
+    /// The rate per second, if these events took this long.
     pub(super) fn over(self, time: Duration) -> Rates {
         let rate = |number: u64| per_second(number, time);
         Rates {
@@ -95,7 +95,7 @@ impl Totals {
     }
 }
 
-/// The same for one second.
+/// The same per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) grants: f64,
@@ -104,32 +104,32 @@ pub(crate) struct Rates {
     pub(crate) revoked: f64,
 }
 
-/// For how long those waited that were seen to come into a queue and to hold. One that is granted before anybody looks at the
-/// queue is not among them, nor one that was there at the first look.
+/// Wait times of the claims that were seen both in a queue and then holding. Claims that are granted before anybody reads the queue
+/// are not included, nor are those that were there at the first look.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Waits {
-    /// How many.
+    /// The number of these waits.
     pub(crate) seen: u64,
-    /// For how long they waited in all.
+    /// Their total duration.
     pub(crate) sum_ms: u64,
     /// The longest wait that ended in each of the last samples, the newest last; `None`: none was seen to end.
     pub(crate) longest_ms: Vec<Option<u64>>,
 }
 
-/// What looking asks of the server.
+/// The load that observing causes on the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Load {
-    /// Questions about one name or one client for each second, since the last sample.
+    /// Requests about one name or one client per second, since the last sample.
     pub(crate) questions_per_second: f64,
-    /// Pages of some 500 keys for each second.
+    /// Pages of some 500 keys per second.
     pub(crate) pages_per_second: f64,
-    /// How long ago the oldest answer came of which a lock here is shown: with so many names, each is asked about so seldom.
+    /// The age of the oldest answer from which a lock here is shown: with many names, each is asked about rarely.
     pub(crate) oldest_ms: u64,
     /// How long ago the last complete list of names was begun; `None`: there is none yet, so names are missing.
     pub(crate) listed_ms: Option<u64>,
-    /// How many names on the list have not been asked about yet.
+    /// How many names on the list have no answer yet.
     pub(crate) unknown: u64,
-    /// About how many names are left out because there are more than are kept in mind; they come in again for such as end.
+    /// About how many names are left out, because there are more than are kept in memory; they are added when others end.
     pub(crate) left_out: u64,
 }
 
@@ -138,7 +138,7 @@ pub(super) fn millis(time: Duration) -> u64 {
     time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// So many in that time, for each second.
+/// A number of events in this time, per second.
 pub(super) fn per_second(number: u64, time: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a number to be shown")]
     let number = number as f64;

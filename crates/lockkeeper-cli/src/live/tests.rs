@@ -6,7 +6,7 @@ use crate::look::{Lock, Part};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A claim with so many seconds left.
+/// A claim with this many seconds left.
 fn holder(claim: &str, left: u64) -> Part {
     Part {
         left_ms: Some(left * 1000),
@@ -34,7 +34,7 @@ fn lock(name: &str, holders: &[Part], waiters: u64) -> Lock {
     }
 }
 
-/// A board that has these names on a complete list.
+/// A board with these names on a complete list.
 fn board(names: &[&str], now: Instant) -> Board {
     let mut board = Board::new(now);
     list(&mut board, names);
@@ -62,7 +62,7 @@ fn a_claim_that_was_there_at_the_first_look_is_no_grant_and_a_new_one_is() {
     board.looked(lock("name", &[holder("b", 30)], 0), now + SECOND);
     let seen = totals(&mut board, now + SECOND);
     assert_eq!((seen.grants, seen.ended, seen.ran_out), (1, 1, 0));
-    // A renewal is neither.
+    // A renewal counts as neither.
     board.looked(lock("name", &[holder("b", 30)], 0), now + 2 * SECOND);
     assert_eq!(totals(&mut board, now + 2 * SECOND), seen);
 }
@@ -78,12 +78,12 @@ fn what_holds_a_name_that_was_on_no_list_before_was_granted_since() {
 
 #[test]
 fn a_lease_ran_out_if_it_was_late_and_was_gone_when_it_was_over() {
-    // Seen with so much left, again after so long, and no more after so long again.
+    // Seen with this much left, seen again after a while, and gone after another while.
     for (left, again, gap, expected) in [
         (30, 29, 2, 1),
-        // It might have been renewed when it was seen last.
+        // It may have been renewed when it was last seen.
         (30, 1, 40, 0),
-        // It went before its time.
+        // It was gone before its lease would have ended.
         (30, 27, 1, 0),
     ] {
         let now = Instant::now();
@@ -122,13 +122,13 @@ fn a_wait_is_counted_from_the_queue_to_the_grant_if_both_were_seen() {
     let mut board = board(&["name"], now);
     let queue = |claims: &[&str]| -> Vec<Part> { claims.iter().map(|it| waiter(it)).collect() };
     board.looked(lock("name", &[holder("a", 30)], 1), now);
-    // There before anybody looked.
+    // It was there at the first look.
     board.queued("name", queue(&["b"]), 100, now);
     board.queued("name", queue(&["b", "c"]), 100, now + SECOND);
     board.looked(lock("name", &[holder("b", 30)], 1), now + 2 * SECOND);
     let sample = board.sample(now, SystemTime::now());
     assert_eq!((sample.waits.seen, sample.totals.grants), (0, 1));
-    // Out of the queue already, and not yet seen to hold.
+    // It has left the queue, and is not yet seen to hold.
     board.queued("name", queue(&[]), 100, now + 3 * SECOND);
     board.looked(lock("name", &[holder("c", 30)], 0), now + 4 * SECOND);
     let sample = board.sample(now, SystemTime::now());
@@ -168,7 +168,7 @@ fn names_have_their_turn_by_the_time_of_the_last_and_the_crowded_come_first() {
         board.looked(lock(name, &[holder(name, 30)], waiters), now);
     }
     board.tried("a", now);
-    // Two questions each.
+    // Two requests each.
     assert_eq!(board.turn(4, now + SECOND, &[]), ["b", "c"]);
     assert_eq!(board.turn(100, now + SECOND, &[]), ["b", "c", "d", "a"]);
     assert_eq!(board.turn(100, now, &[]), ["b", "c", "d"]);

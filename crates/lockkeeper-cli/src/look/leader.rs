@@ -11,11 +11,11 @@ use crate::server::Server;
 
 #[derive(Serialize)]
 struct Seen<'a> {
-    /// When it was told, of a line of several.
+    /// When this was printed, if several lines are.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<&'a str>,
     name: &'a str,
-    /// `None`, like all behind it: nobody leads.
+    /// `None`, like all following fields: nobody leads.
     term: Option<u64>,
     value: Option<&'a str>,
     label: Option<&'a str>,
@@ -24,7 +24,7 @@ struct Seen<'a> {
     claim: Option<&'a str>,
 }
 
-/// Shows who leads; with `watch`, also whenever that changes, until the process is ended.
+/// Prints who leads; with `watch`, also every change, until the process is ended.
 pub(crate) async fn leader(
     server: &Server,
     name: &str,

@@ -17,13 +17,13 @@ use crate::server::Server;
 pub(crate) use leader::leader;
 pub(crate) use view::{Lock, Part, described, place, time};
 
-/// How many names are asked about at once. Each question is a script of its own, so the server serves others between them.
+/// How many names are asked about at once. Each request is a script of its own, so the server serves others between them.
 const AT_ONCE: usize = 64;
 
-/// How many of a queue are shown.
+/// How many claims of a queue are shown.
 pub(crate) const QUEUE: u32 = 100;
 
-/// Lists what is held.
+/// Lists the held locks.
 pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(), Failure> {
     let client = server.connect(Client::builder()).await?;
     let mut found = BTreeSet::new();
@@ -33,7 +33,7 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
     }
     let look = async |name: &String| {
         let seen = client.inspect(name).await?;
-        // Of a kind without a queue those who listen are counted, and nobody knows who they are.
+        // For a kind without a queue, this counts the clients that listen, and nobody knows who they are.
         let queue = match json && seen.waiters > Some(0) {
             true => queue(&client, name).await?,
             false => Vec::new(),
@@ -44,11 +44,11 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
     let mut rows = Vec::new();
     while let Some(looked) = looks.next().await {
         let (seen, queue) = match looked {
-            // Somebody else's key.
+            // A key of another program.
             Err(Error::WrongKind { .. }) => continue,
             looked => looked?,
         };
-        // Let go since it was found.
+        // Released since it was found.
         if seen.holders.is_empty() {
             continue;
         }
@@ -138,13 +138,13 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
 
 async fn queue(client: &Client, name: &str) -> lockkeeper::Result<Vec<Waiter>> {
     match client.waiters(name, QUEUE).await {
-        // Another program's key where a queue would be.
+        // A key of another program in place of a queue.
         Err(Error::WrongKind { .. }) => Ok(Vec::new()),
         queue => queue,
     }
 }
 
-/// What there is to say of one lock.
+/// Everything there is to say about one lock.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
     let seen = client.inspect(name).await?;
     let queue = queue(client, name).await?;
@@ -162,8 +162,8 @@ struct Change<'a> {
     lock: &'a Lock,
 }
 
-/// Tells what changes about a lock, until the process is ended. Looking leaves no trace on the server, listening would count
-/// as waiting.
+/// Prints every change of a lock, until the process is ended. It polls, because listening to messages would count as waiting;
+/// polling leaves no trace on the server.
 pub(crate) async fn watch(
     server: &Server,
     name: &str,
@@ -172,7 +172,7 @@ pub(crate) async fn watch(
 ) -> Result<(), Failure> {
     if interval < Duration::from_millis(10) {
         return Err(Failure::usage(
-            "an --interval below 10ms is a burden for the server",
+            "an --interval below 10ms would load the server too much",
         ));
     }
     let client = server.connect(Client::builder()).await?;
@@ -241,13 +241,13 @@ fn change(lock: &Lock, json: bool) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Limit<'a> {
     name: &'a str,
-    /// `None`: nobody holds and nobody waits, so it is that of whoever comes next.
+    /// `None`: nobody holds or waits, so the next claim sets it.
     limit: Option<u32>,
     held: u32,
     waiters: u64,
 }
 
-/// Shows how many permits a semaphore has, or first says that there are so many from now on.
+/// Shows how many permits a semaphore has; if a limit is given, first sets it.
 pub(crate) async fn limit(
     server: &Server,
     name: &str,
@@ -255,7 +255,7 @@ pub(crate) async fn limit(
     json: bool,
 ) -> Result<(), Failure> {
     let client = server.connect(Client::builder()).await?;
-    // The limit of this one counts for claims alone, of which it has none.
+    // The limit of this handle counts only for its own claims, and it has none.
     let semaphore = Semaphore::new(&client, name, limit.unwrap_or(1)).target();
     let seen = semaphore.permits(limit).await?;
     if json {
@@ -273,10 +273,10 @@ pub(crate) async fn limit(
             format!("{name}: a limit of {limit}, {held} held, {waiters} waiting")
         }
         (None, None) => format!(
-            "{name}: nobody holds it or waits for it, so the limit is that of whoever comes next"
+            "{name}: nobody holds it or waits for it, so the next run sets the limit"
         ),
         (None, Some(_)) => format!(
-            "{name}: nobody holds it or waits for it, so nothing was changed: the limit is that of whoever comes next"
+            "{name}: nobody holds it or waits for it, so nothing was changed: the next run sets the limit"
         ),
     })
 }
@@ -287,7 +287,7 @@ struct Told<'a> {
     told: u64,
 }
 
-/// Asks for a lock back.
+/// Revokes a lock.
 pub(crate) async fn revoke(server: &Server, name: &str, json: bool) -> Result<(), Failure> {
     let client = server.connect(Client::builder()).await?;
     let told = client.revoke(name).await?;
@@ -297,8 +297,8 @@ pub(crate) async fn revoke(server: &Server, name: &str, json: bool) -> Result<()
     let name = out::shown(name);
     match told {
         0 => out::line(&format!("{name}: nobody holds it")),
-        1 => out::line(&format!("{name}: its holder was told to leave")),
-        _ => out::line(&format!("{name}: its {told} holds were told to leave")),
+        1 => out::line(&format!("{name}: its holder was told to release it")),
+        _ => out::line(&format!("{name}: its {told} holders were told to release it")),
     }
 }
 
@@ -309,12 +309,12 @@ struct Taken<'a> {
     taken: bool,
 }
 
-/// Takes a lock from the holder that is named, and from nobody else.
+/// Takes a lock from the holder that is named, and from no other.
 pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> Result<(), Failure> {
     if !options.force {
         return Err(Failure::usage(
-            "taking a lock from its holder is UNSAFE for what it protects: a holder that lives works on until it hears of \
-             it. `lockkeeper revoke` asks it to leave. If it is known to be dead, add --force",
+            "taking a lock from its holder is UNSAFE for what the lock protects: a live holder keeps working until it is told. \
+             `lockkeeper revoke` asks it to stop. If you know that it is dead, add --force",
         ));
     }
     let name = &*options.name;
@@ -329,18 +329,18 @@ pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> R
     };
     let taken = client.force_release(name, &part.claim).await?;
     if !taken {
-        let message = format!("{name:?}: that holder has just left; nothing was taken");
+        let message = format!("{name:?}: that holder no longer holds it; nothing was taken");
         return Err(Failure::new(CONFLICT, message));
     }
     if json {
         let claim = &*part.claim;
         return out::json(&Taken { name, claim, taken });
     }
-    // Those who share a lock lose it together.
+    // Holders that share a lock lose it together.
     let holders: BTreeSet<&str> = lock.holders.iter().map(Part::known_as).collect();
     let holders: Vec<String> = holders.into_iter().map(out::shown).collect();
     out::line(&format!(
-        "{}: taken by force from {}; whoever of them lives works on until told",
+        "{}: taken by force from {}; a live holder keeps working until it is told",
         out::shown(name),
         holders.join(", ")
     ))
@@ -357,7 +357,7 @@ fn not_meant(lock: &Lock) -> String {
         (Some(holder), None) => {
             let claim = &holder.claim;
             format!(
-                "{name:?}: it is held without a token of its own by claim {claim}, which --claim takes; nothing was taken"
+                "{name:?}: it has no single token; to take it from its holder {claim}, use --claim; nothing was taken"
             )
         }
     }

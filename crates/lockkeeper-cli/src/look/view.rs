@@ -15,24 +15,24 @@ use crate::out;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Lock {
     pub(crate) name: String,
-    /// `None` of a free one.
+    /// `None` for a free lock.
     pub(crate) kind: Option<String>,
     pub(crate) fence: Option<u64>,
     /// RFC 3339, UTC, by the server's clock.
     pub(crate) since: Option<String>,
     pub(crate) holders: Vec<Part>,
-    /// Of a semaphore: how many permits it has.
+    /// For a semaphore: the number of permits.
     pub(crate) limit: Option<u32>,
-    /// How many wait; of kinds without a queue, how many clients listen.
+    /// The number of waiters; for kinds without a queue, of clients that listen.
     pub(crate) waiters: Option<u64>,
-    /// The first of those who stand in a queue.
+    /// The first claims in the queue.
     pub(crate) queue: Vec<Part>,
-    /// What has come of work that is done once. `None`: nothing is stored, or nobody looked.
+    /// The outcome of work that is done once. `None`: nothing is stored, or it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<Stored>,
 }
 
-/// What has come of work that is done once.
+/// The outcome of work that is done once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Stored {
     state: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Stored {
     slot: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
-    /// RFC 3339, UTC, by the server's clock; `None` of a time that somebody else's hand has written and that is none.
+    /// RFC 3339, UTC, by the server's clock; `None` if somebody has overwritten it with something that is no time.
     at: Option<String>,
     fence: u64,
     claim: String,
@@ -52,7 +52,7 @@ pub(crate) struct Stored {
     bytes: Option<usize>,
 }
 
-/// One claim with a part in a lock.
+/// One claim of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Part {
     pub(crate) claim: String,
@@ -60,14 +60,14 @@ pub(crate) struct Part {
     pub(crate) host: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) label: Option<String>,
-    /// What its acquisition noted of itself.
+    /// The note that its acquisition has left.
     pub(crate) note: Option<String>,
     /// `None`: without end, or in a queue.
     pub(crate) left_ms: Option<u64>,
     pub(crate) state: &'static str,
-    /// Whether others may hold beside it: it reads, or has permits. `None` in a queue, of which the server does not tell it.
+    /// Whether others may hold beside it: it reads, or has permits. `None` in a queue, because the server does not tell.
     pub(crate) shared: Option<bool>,
-    /// How many permits of a semaphore it has.
+    /// The number of semaphore permits that it has.
     pub(crate) permits: Option<u32>,
 }
 
@@ -91,20 +91,20 @@ impl Lock {
         self
     }
 
-    /// For how long it has been held by `now`, as far as its token tells.
+    /// How long the lock has been held at `now`, according to its token.
     pub(crate) fn held_for(&self, now: SystemTime) -> Option<Duration> {
-        // Clocks differ.
+        // The clocks may differ.
         let begun = FencingToken::new(self.fence?).time()?;
         Some(now.duration_since(begun).unwrap_or_default())
     }
 
-    /// How many permits are held of how many; otherwise whether everybody who holds it shares it.
+    /// "3 of 8 permits"; for other kinds, whether all holders share it.
     pub(crate) fn mode(&self) -> String {
         let shared = || mode(self.holders.iter().all(Part::shares)).to_owned();
         self.permits().unwrap_or_else(shared)
     }
 
-    /// Of a semaphore: how many permits are held of how many; of a latch, how many counts are to come.
+    /// For a semaphore: how many permits of how many are held; for a latch: how many counts are missing.
     pub(crate) fn permits(&self) -> Option<String> {
         let held = self.holders.iter().filter_map(|part| part.permits);
         let held = held.fold(0, u32::saturating_add);
@@ -112,7 +112,7 @@ impl Lock {
         Some(format!("{held} of {limit} {}", self.units(limit)))
     }
 
-    /// What it has so many of.
+    /// The unit of that number.
     pub(crate) fn units(&self, number: u32) -> &'static str {
         match self.kind.as_deref() {
             Some("latch") => "counts to come",
@@ -127,7 +127,7 @@ impl Lock {
         }
     }
 
-    /// What has to differ to be worth telling: time runs anyway, and each renewal changes whose lease is the longest.
+    /// The parts that must differ to be worth printing: the remaining time always changes, and each renewal changes whose lease is longest.
     pub(crate) fn gist(&self) -> impl PartialEq + use<> {
         let parts = |parts: &[Part]| -> Vec<_> {
             let gist = |part: &Part| (part.claim.clone(), part.state, part.permits);
@@ -161,13 +161,13 @@ impl Stored {
         }
     }
 
-    /// By what people know best who did it.
+    /// The best-known name of the one who did it.
     fn known_as(&self) -> &str {
         let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// In a sentence.
+    /// As a sentence.
     pub(crate) fn summary(&self) -> String {
         let slot = self.slot.as_deref().map(out::shown);
         let slot = slot.map_or_else(String::new, |slot| format!("slot {slot} "));
@@ -178,7 +178,7 @@ impl Stored {
         };
         let at = self.at.as_deref().unwrap_or("an unknown time");
         let Self { state, fence, .. } = self;
-        format!("{slot}{state} at {at} by {by}, token {fence}, kept {kept}")
+        format!("{slot}{state} at {at} by {by}, token {fence}, stored {kept}")
     }
 }
 
@@ -235,13 +235,13 @@ impl Part {
         self.shared == Some(true)
     }
 
-    /// By what people know it best.
+    /// The name by which people know it best.
     pub(crate) fn known_as(&self) -> &str {
         let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// The same, and what its acquisition noted of itself.
+    /// The same, with the note of its acquisition.
     pub(crate) fn described(&self) -> String {
         described(self.known_as(), self.note.as_deref())
     }
@@ -254,7 +254,7 @@ impl Part {
     }
 }
 
-/// Somebody, as people know him, with what he noted of himself.
+/// A holder as people know it, with its note.
 pub(crate) fn described(known_as: &str, note: Option<&str>) -> String {
     match note {
         Some(note) => format!("{known_as} ({note})"),
@@ -262,7 +262,7 @@ pub(crate) fn described(known_as: &str, note: Option<&str>) -> String {
     }
 }
 
-/// As the options of `run` have it.
+/// The words of the options of `run`.
 const fn mode(shared: bool) -> &'static str {
     if shared {
         Mode::Shared.as_str()
@@ -271,7 +271,7 @@ const fn mode(shared: bool) -> &'static str {
     }
 }
 
-/// Machine and process in a label that begins with them, as those of this library do unless told otherwise.
+/// The machine and process at the start of a label, where this library puts them unless told otherwise.
 pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
     let first = label.split(' ').next()?;
     let (host, pid) = first.rsplit_once(':')?;

@@ -1,5 +1,5 @@
-//! Whom a program has put into groups of their own, in the same session: a run inside this one does, and a shell with job
-//! control. By the numbers that Linux tells; elsewhere they are not known.
+//! Process groups that the descendants of a program have made in the same session, as a nested run or a shell with job control does.
+//! Works on Linux, which shows all processes under `/proc`; elsewhere these groups are not known.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use nix::unistd::{getpgid, getpgrp, getsid};
 use rustix::process::{Pid, getpid};
 
-/// So many processes are looked at: whoever has more must not keep the rest alive by it.
+/// The largest number of processes to look at: a program that has more must not delay the kill of the others.
 const MOST: usize = 4096;
 
-/// The groups of this session, besides that of this process and `known`, that have a descendant of this process in them.
+/// The groups of this session that contain a descendant of this process, except this process's own group and `known`.
 ///
 /// A group or a session that was made outside of this PID namespace, as `docker exec` and `kubectl exec` do, has the number
-/// 0 in here. Such a session can be compared as any other; such a group is nobody whom this process has started.
+/// 0 here. Such a session can be compared like any other. Such a group contains no process that this one has started.
 pub(crate) fn other_groups(known: Pid) -> Vec<Pid> {
     let (session, ours) = (getsid(None), own_group());
     let mut groups = Vec::new();
@@ -36,25 +36,25 @@ pub(crate) fn other_groups(known: Pid) -> Vec<Pid> {
     groups
 }
 
-/// Whether the members of a group are all dead. A process that was not buried keeps the number of its group in use, and a
-/// parent that lives and has left the group may never bury it.
+/// Tells whether all members of a group are dead. A zombie keeps the number of its group in use, and a parent that is alive
+/// but outside of the group may never reap it.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
-    /// When to look again: all processes are looked at, of which a machine may have many.
+    /// When to look again: each look reads all processes, and a machine may have many.
     next: Option<Instant>,
-    /// The groups that were found to be dead, which they stay.
+    /// Groups that were found dead; they stay dead.
     dead: Vec<Pid>,
 }
 
-/// The part of the time that looking may take: with `--keep`, that may go on for hours.
+/// Looking takes at most one in this many parts of the time: with `--keep` it may go on for hours.
 const SHARE: u32 = 50;
 
-/// How soon it is looked again, at least and at most. Killed processes are given two seconds to go.
+/// The shortest and longest pause between two looks. Killed processes are given two seconds to end.
 const SOONEST: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(500);
 
 impl Census {
-    /// False also if that is not known, or was looked at a moment ago.
+    /// Returns false also if the answer is not known, or if the last look was a moment ago.
     pub(crate) fn finds_only_dead(&mut self, group: Pid) -> bool {
         let begun = Instant::now();
         if self.dead.contains(&group) {
@@ -63,7 +63,7 @@ impl Census {
         if self.next.is_some_and(|next| begun < next) {
             return false;
         }
-        // Once more, for a member whose child was passed already could have ended before it was reached itself.
+        // Look twice: a member may end right before it is read, while its child was already passed over.
         let dead = all_dead(group) && all_dead(group);
         if dead {
             self.dead.push(group);
@@ -74,7 +74,7 @@ impl Census {
     }
 }
 
-/// Where not all processes are shown it is false.
+/// Whether all members are dead; false where not all processes are visible.
 fn all_dead(group: Pid) -> bool {
     let (Ok(processes), true) = (fs::read_dir("/proc"), Path::new("/proc/1/stat").exists()) else {
         return false;
@@ -88,7 +88,7 @@ fn all_dead(group: Pid) -> bool {
         match stat.map(|stat| Member::read(&String::from_utf8_lossy(&stat))) {
             Ok(Some(member)) if member.group != group.as_raw_pid() => {}
             Ok(Some(member)) if member.dead => found = true,
-            // It has been buried meanwhile.
+            // It has been reaped meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
             _ => return false,
@@ -97,7 +97,7 @@ fn all_dead(group: Pid) -> bool {
     found
 }
 
-/// What Linux tells of a process in `/proc/<id>/stat`. By hand: the crate procfs builds on Linux alone, and this command elsewhere too.
+/// A process as described by `/proc/<id>/stat`. Parsed by hand: the crate procfs builds on Linux only, but this command also elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 struct Member {
     group: i32,
@@ -105,8 +105,8 @@ struct Member {
 }
 
 impl Member {
-    /// The name of a process stands in parentheses, and may have some itself. A dead first thread is no dead process while
-    /// others live.
+    /// The name of a process is in parentheses, and may contain parentheses itself. If only the first thread is dead, the process
+    /// is still alive.
     fn read(stat: &str) -> Option<Self> {
         let (_, behind) = stat.rsplit_once(')')?;
         let mut words = behind.split_whitespace();
@@ -120,12 +120,12 @@ impl Member {
     }
 }
 
-/// The group of this process; `None` if it was made outside of this PID namespace, where alone it has a number.
+/// The group of this process; `None` if it was made outside of this PID namespace, so that it has no number here.
 pub(crate) fn own_group() -> Option<Pid> {
     number(getpgrp())
 }
 
-/// Not by `rustix`, which takes 0 for impossible.
+/// Does not use `rustix`, which regards 0 as impossible.
 fn number(id: nix::unistd::Pid) -> Option<Pid> {
     Pid::from_raw(id.as_raw())
 }

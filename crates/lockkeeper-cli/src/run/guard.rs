@@ -1,4 +1,4 @@
-//! The guard of a program: watches it and its lock, and ends it before the lock can be somebody else's.
+//! The guard of a program: watches the program and its lock, and ends the program before another can hold the lock.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::signals::Signals;
 use super::tie::Tie;
 use crate::exit::Failure;
 
-/// The longest time between two looks at the clocks. Timers stand still while the machine sleeps.
+/// The longest time between two looks at the clocks, because timers stop while the machine is suspended.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How often a group is looked at that has lost its leader: where its members are not children of this process, nothing
-/// tells of their end.
+/// How often to look at a group whose leader has ended: if its members are not children of this process, nothing reports their
+/// end.
 const COUNT: Duration = Duration::from_millis(5);
 
-/// How long killed processes may take to go: those that the system does not let go of may never.
+/// How long killed processes may take to end: a process that the system does not release may never end.
 const BURIAL: Duration = Duration::from_secs(2);
 
-/// How it ended.
+/// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// By itself, with this exit code, under the lock.
     Ended(u8),
-    /// By itself, with this exit code, when the lock was lost and nobody minded.
+    /// By itself, with this exit code, after the lock was lost with `--on-lost ignore`.
     Unlocked(u8),
-    /// It was stopped because of its lock, and nobody is left of it.
+    /// It was stopped because of its lock, and no process of it is left.
     Stopped,
-    /// It was killed, and somebody is left.
+    /// It was killed, but a process of it is still there.
     Immortal,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// To be killed at this moment.
+    /// Asked to stop; to be killed at this moment.
     Terminating(Moment),
     /// Killed at this moment.
     Killed(Moment),
@@ -78,7 +78,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Returns when nobody is left of the program's group.
+    /// Returns when no process of the program's group is left.
     pub(crate) async fn watch(mut self, mut job: Job) -> Result<End, Failure> {
         self.journal.tell(&Event::Started { pid: job.id() });
         let mut loss = Box::pin(self.tie.loss());
@@ -86,7 +86,7 @@ impl<'a> Guard<'a> {
         loop {
             self.attend(&mut job)?;
             if job.is_over() {
-                // Whoever was a child of the dead is one of this process now, and so is found.
+                // Children of dead processes have become children of this process, so it finds them.
                 self.kill_family(&mut job);
                 if job.is_over() {
                     break;
@@ -137,13 +137,13 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Sees to what has become of the program.
+    /// Handles a change of the program's state.
     fn attend(&mut self, job: &mut Job) -> Result<(), Failure> {
         match job.change() {
             Change::None => {}
             Change::Stopped => {
                 let woken = job.stop_along();
-                // Whoever wakes up without a lock is not to go on.
+                // After a stop, the program may only continue if the lock is still held.
                 if woken && self.stage == Stage::Running && self.tie.lost().is_none() {
                     job.go_on();
                     self.journal.tell(&Event::Continued);
@@ -151,8 +151,8 @@ impl<'a> Guard<'a> {
             }
             Change::Ended => {
                 if self.stage == Stage::Running && !self.keep {
-                    // Nobody may go on without the lock. They are told before the program is buried: so long its group
-                    // is its own.
+                    // No process may continue without the lock. They get the signal before the program is reaped, because until
+                    // then its group number cannot be reused.
                     job.terminate();
                     let patience = self.plan.tidy(self.tie.left());
                     self.stage = Stage::Terminating(BootClock.now().after(patience));
@@ -164,7 +164,7 @@ impl<'a> Guard<'a> {
         Ok(())
     }
 
-    /// Does what the time asks for; how long nothing has to be done then.
+    /// Does what is due now; returns how long nothing further is due.
     fn decide(&mut self, job: &mut Job) -> Duration {
         let now = BootClock.now();
         let (left, lost) = (self.tie.left(), self.tie.lost());
@@ -190,7 +190,7 @@ impl<'a> Guard<'a> {
                         self.ignored = true;
                         let reason = reason.to_string();
                         self.journal.say(&format!(
-                            "the lock was lost: {reason}; the program runs on without it"
+                            "the lock was lost: {reason}; the program continues without it"
                         ));
                         self.journal.tell(&Event::Ignoring { reason: &reason });
                     }
@@ -206,7 +206,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// What has left the group is stopped with its lock, and not for the end of its program.
+    /// Processes that have left the group are killed when the lock is lost, but not when the program ends by itself.
     fn kill_family(&self, job: &mut Job) {
         if self.stopped.is_some() && matches!(self.stage, Stage::Killed(_)) {
             job.kill_family();
@@ -218,14 +218,14 @@ impl<'a> Guard<'a> {
         let reason = match (&self.stopped, self.stage) {
             (Some(reason), _) => reason.clone(),
             (None, Stage::Running) => self.reason(),
-            (None, _) => "the program has ended without it".to_owned(),
+            (None, _) => "the program has ended and left processes behind".to_owned(),
         };
         let left_ms = millis(self.tie.left());
         self.journal.tell(&Event::Killing {
             reason: &reason,
             left_ms,
         });
-        // What a program left behind is killed too; that is no loss.
+        // Processes that the program left behind are killed too, but that is not a loss of the lock.
         if self.stage == Stage::Running {
             self.stopped = Some(reason);
         }

@@ -1,4 +1,4 @@
-//! The program and its process group, from start to the last of them.
+//! The program and its process group, from the start to the end of the last process.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
@@ -22,24 +22,24 @@ pub(crate) struct Job {
     group: Pid,
     terminal: Option<Terminal>,
     status: Option<ExitStatus>,
-    /// Other groups of its family, once they are killed.
+    /// Further groups of its descendants that were killed.
     killed: Vec<Pid>,
     census: Census,
     watcher: Watcher,
 }
 
-/// What has become of the program since it was looked at last.
+/// What has happened to the program since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     None,
-    /// It is stopped, by the keyboard for example.
+    /// It was stopped, for example by the keyboard.
     Stopped,
-    /// It has ended. It is not buried yet: its id, and so that of its group, can be nobody else's.
+    /// It has ended. It is not reaped yet, so its id, which is also that of its group, cannot be reused.
     Ended,
 }
 
 impl Job {
-    /// Starts `program` with `variables` in its environment, and without those that are `None`; `watcher` is to end its group
+    /// Starts `program` with `variables` in its environment; those that are `None` are removed from it. `watcher` kills its group
     /// if this process cannot.
     pub(crate) fn start(
         program: &[std::ffi::OsString],
@@ -48,7 +48,7 @@ impl Job {
     ) -> Result<Self, Failure> {
         watcher.stand_by()?;
         let failed = |error: std::io::Error| Failure::system("start a process", &error);
-        // Whom the program leaves behind becomes a child of this process, which so learns of each one's end.
+        // Processes that the program leaves behind become children of this process, which so learns when they end.
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|error| failed(error.into()))?;
@@ -65,7 +65,7 @@ impl Job {
         let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
             return Err(Failure::usage("a process without a number"));
         };
-        // Not before it knows the group may the program start anybody: if this process is killed here, nobody would end them.
+        // The program may start only now that the watcher knows the group: if this process were killed earlier, nothing would end them.
         watcher.watch(group).inspect_err(|_| {
             let _ = kill_process_group(group, Signal::KILL);
         })?;
@@ -88,7 +88,7 @@ impl Job {
         self.child.id()
     }
 
-    /// How the program has ended, once it is buried.
+    /// The exit status of the program, once it is reaped.
     pub(crate) const fn status(&self) -> Option<ExitStatus> {
         self.status
     }
@@ -107,7 +107,7 @@ impl Job {
         }
     }
 
-    /// Takes note of how the program has ended, and takes the terminal back.
+    /// Reaps the program and takes the terminal back.
     pub(crate) fn bury(&mut self) -> Result<ExitStatus, Failure> {
         let status = self.child.wait();
         let status = status.map_err(|error| Failure::system("wait for the program", &error))?;
@@ -118,8 +118,8 @@ impl Job {
         Ok(status)
     }
 
-    /// Whether nobody is left of the group, one that may not be told to go included. Buries those whom the program left
-    /// behind. The dead that somebody else does not bury do not count.
+    /// Whether no process of the group is left, not even one that this process may not signal. Reaps the processes that the program
+    /// left behind. Zombies that another process does not reap do not count.
     pub(crate) fn is_over(&mut self) -> bool {
         self.bury_adopted();
         let Self { census, killed, .. } = self;
@@ -129,28 +129,28 @@ impl Job {
         self.status.is_some() && is_gone(&self.group) && killed.iter().all(is_gone)
     }
 
-    /// Nobody is left, or nobody whom a signal could end.
+    /// Whether no process is left that a signal could end.
     pub(crate) fn close(self) {
         self.watcher.dismiss();
     }
 
-    /// Buries the dead among those whom this process has adopted, in whatever group they are: there may be thousands before
-    /// the program ends.
+    /// Reaps dead children that this process has adopted, in whatever group they are: there may be thousands before the program
+    /// ends.
     fn bury_adopted(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         if self.status.is_some() {
             while let Ok(Some(_)) = waitid(WaitId::All, options) {}
             return;
         }
-        // The program itself is buried by `bury`, and only there.
+        // The program itself is reaped by `bury`, and only there.
         #[cfg(target_os = "linux")]
         while let Some(dead) = dead_child().filter(|dead| *dead != self.group) {
             let _ = waitid(WaitId::Pid(dead), options);
         }
     }
 
-    /// Passes a signal on. One that asks to stop goes to the whole group, as from a keyboard; one with a meaning of the
-    /// program's own to the program alone.
+    /// Passes a signal on. A signal that asks to stop goes to the whole group, as from a keyboard; a signal whose meaning the program
+    /// defines goes to the program alone.
     pub(crate) fn pass_on(&self, signal: Signal) {
         if signal == Signal::USR1 || signal == Signal::USR2 {
             if self.status.is_none() {
@@ -161,7 +161,7 @@ impl Job {
         }
     }
 
-    /// Asks the whole group to stop, also who is stopped already.
+    /// Asks the whole group to stop, including processes that are suspended.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
@@ -171,8 +171,8 @@ impl Job {
         self.signal(Signal::KILL);
     }
 
-    /// Kills the other groups of its family that are found now. Where a process dies meanwhile its children move, so they
-    /// are to be looked for until nobody is left.
+    /// Kills the other groups of its descendants that are found now. When a process dies, its children get another parent, so this
+    /// is repeated until none is left.
     pub(crate) fn kill_family(&mut self) {
         for group in other_groups(self.group) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -182,23 +182,23 @@ impl Job {
         }
     }
 
-    /// Who is not there any more needs no signal.
+    /// A group that is gone needs no signal.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// The program was stopped: stops this command too, so that whoever sits at the terminal gets it. Returns true when
-    /// somebody goes on; the lease may have ended meanwhile. Without a terminal nothing is done.
+    /// The program was stopped: stops this command too, so that the terminal goes back to the shell. Returns true after this command
+    /// was continued; the lease may have ended meanwhile. Without a terminal it does nothing.
     pub(crate) fn stop_along(&self) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
         terminal.take_from(self.group);
-        // As the keyboard would. If nobody could continue it, the system stops nobody.
+        // As the keyboard would do. If nothing could continue this command, the system does not stop it.
         kill_current_process_group(Signal::TSTP).is_ok()
     }
 
-    /// Lets a stopped program go on, in front if this command is there.
+    /// Continues a stopped program, in the foreground if this command is there.
     pub(crate) fn go_on(&self) {
         if let Some(terminal) = self.terminal.as_ref().filter(|it| it.is_ours()) {
             terminal.give(self.group);
@@ -207,7 +207,7 @@ impl Job {
     }
 }
 
-/// A child that has ended and is not buried yet.
+/// A child that has ended and is not reaped yet.
 #[cfg(target_os = "linux")]
 fn dead_child() -> Option<Pid> {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -217,7 +217,7 @@ fn dead_child() -> Option<Pid> {
     Pid::from_raw(dead.as_raw())
 }
 
-/// As a shell would say it.
+/// The exit code that a shell would show.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let number = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     match (status.code(), status.signal()) {

@@ -1,4 +1,4 @@
-//! What a run tells: to a person what he has to know, to a program everything, one JSON object a line.
+//! The output of a run: messages that a person needs, and all events for a program, one JSON object per line.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write, sink, stderr};
@@ -11,17 +11,17 @@ use crate::args::Run;
 use crate::exit::Failure;
 use crate::out;
 
-/// Something that happened in a run. Times are milliseconds.
+/// Something that happened in a run. Times are in milliseconds.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event<'a> {
-    /// The server has answered, the lock is asked for.
+    /// The server has answered, and the run asks for the lock.
     Asking { name: &'a str },
-    /// The server is out of reach, and is waited for.
+    /// The server cannot be reached, and the run waits for it.
     Unreachable { reason: &'a str, left_ms: u64 },
-    /// Others use the semaphore with this limit, which is not the one that was asked for.
+    /// Others use the semaphore with this limit, which differs from the requested one.
     OtherLimit { name: &'a str, limit: u32 },
-    /// Somebody else holds, and is waited for.
+    /// Another holds the lock, and the run waits.
     Waiting {
         name: &'a str,
         holders: Vec<String>,
@@ -32,11 +32,11 @@ pub(crate) enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         place: Option<usize>,
     },
-    /// Somebody else holds, and the wait is over.
+    /// Another holds the lock, and the wait is over.
     Conflict { name: &'a str, holders: Vec<String> },
-    /// The program has run for the slot before.
+    /// The slot was done before.
     Done { name: &'a str, slot: &'a str },
-    /// The program has failed for the slot, and is not to be tried again for so long.
+    /// The program failed for the slot, and cannot be retried for this long.
     Later {
         name: &'a str,
         slot: &'a str,
@@ -60,7 +60,7 @@ pub(crate) enum Event<'a> {
     Started { pid: u32 },
     /// A signal was passed on.
     Signalled { signal: i32 },
-    /// The program goes on after it was stopped.
+    /// The program continues after it was stopped.
     Continued,
     /// The program was asked to stop.
     Terminating { reason: &'a str, left_ms: u64 },
@@ -68,15 +68,15 @@ pub(crate) enum Event<'a> {
     Killing { reason: &'a str, left_ms: u64 },
     /// The lock was lost, and the program ended by itself before it was stopped.
     Lost { reason: &'a str },
-    /// The lock is lost; the program runs on, as asked.
+    /// The lock is lost; the program continues, as requested.
     Ignoring { reason: &'a str },
     /// The program has ended.
     Exited { code: u8 },
-    /// Nobody is left of its group; so much was left of the lease.
+    /// No process of its group is left; this much of the lease was left.
     Over { left_ms: u64 },
-    /// The lock is free, or kept for so much longer.
+    /// The lock is free, or stays unavailable for this long.
     Released { kept_ms: u64 },
-    /// The lock is left to end with its lease.
+    /// The lock is not released and ends with its lease.
     Expiring { reason: &'a str },
 }
 
@@ -84,19 +84,19 @@ pub(crate) enum Event<'a> {
 struct Line<'a> {
     /// RFC 3339, UTC.
     at: String,
-    /// Since the command was started.
+    /// Time since the start of the command.
     ms: u64,
     #[serde(flatten)]
     event: &'a Event<'a>,
 }
 
-/// Where a run tells what happens.
+/// Where a run writes its events and messages.
 pub(crate) struct Journal {
     begun: Instant,
     scribe: Scribe,
-    /// Whether JSON is asked for.
+    /// Whether JSON was requested.
     lines: bool,
-    /// Whether plain sentences may go to stderr.
+    /// Whether plain messages may go to stderr.
     plain: bool,
 }
 
@@ -121,7 +121,7 @@ impl Journal {
         })
     }
 
-    /// Has the event written down.
+    /// Writes the event.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if !self.lines {
             return;
@@ -137,21 +137,21 @@ impl Journal {
         }
     }
 
-    /// Says something to the person who started this.
+    /// Prints a message for the person who started this.
     pub(crate) fn say(&self, message: &str) {
         if self.plain {
             self.scribe.write(Word::Sentence(message.to_owned()));
         }
     }
 
-    /// Says it only to somebody who sits there and wonders.
+    /// Prints a message only if stderr is a terminal.
     pub(crate) fn remark(&self, message: &str) {
         if stderr().is_terminal() {
             self.say(message);
         }
     }
 
-    /// Waits a moment for whoever reads slowly.
+    /// Gives a slow reader a moment.
     pub(crate) fn close(self, limit: Duration) {
         self.scribe.close(limit);
     }

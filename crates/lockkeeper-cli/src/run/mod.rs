@@ -39,21 +39,21 @@ use watcher::Watcher;
 pub(crate) use shim::{SHIM, become_program};
 pub(crate) use watcher::{WATCHER, watch_over};
 
-/// How long the server may take to hear that a waiter has gone, or a lost lease, and a reader to read the last events: nobody
-/// depends on it.
+/// At the end: how long the server may take to learn that a waiter is gone or a lease is lost, and a reader to read the last events.
+/// Nobody depends on either.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A waiter in a queue that is granted the lock has its first lease for a waiter ttl, counted from its last word, which may be
-/// a third of it ago. So many times the lead make sure that the program is not stopped before the first renewal.
+/// When a waiter in a queue is granted the lock, its first lease lasts one waiter ttl, counted from its last heartbeat, which may be a
+/// third of that ago. A waiter ttl of this many leads ensures that the program is not stopped before the first renewal.
 const LEADS_PER_WAITER_TTL: u32 = 6;
 
-/// How many of those who hold a lock are named to a person.
+/// How many holders of a lock are named to a person.
 const MOST_NAMED: usize = 10;
 
-/// The default of the library, which also says that a year is the most.
+/// The default of the library, in which a year is the maximum.
 const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
 
-/// Gets the lock, runs the program, lets the lock go; the exit code.
+/// Acquires the lock, runs the program, releases the lock; returns the exit code.
 pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8, Failure> {
     let wanted = Wanted::new(options)?;
     let plan = Plan::new(options)?;
@@ -63,8 +63,8 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     ended
 }
 
-/// Holds the lock once, or for each slot that is due, up to one whose program did not end by itself. A slot that fails keeps no other from its
-/// turn; the exit code is that of the first that failed.
+/// Holds the lock once, or once for each slot that is due, until a program did not end by itself. A slot that fails does not stop the
+/// others; the exit code is that of the first one that failed.
 async fn hold_each(
     server: &Server,
     options: &Run,
@@ -98,7 +98,7 @@ async fn hold_each(
     }
 }
 
-/// Holds the lock for one program. A slot that it ended for is put to those that were tried.
+/// Holds the lock for one program. If the program ended for a slot, adds the slot to those that were tried.
 async fn hold(
     server: &Server,
     options: &Run,
@@ -109,7 +109,7 @@ async fn hold(
     journal: &Journal,
 ) -> Result<u8, Failure> {
     let outage = Outage::new(wanted.wait, journal);
-    // It starts while the lock is waited for.
+    // The watcher starts while the run waits for the lock.
     let watcher = Watcher::start()?;
     let other_limit = Arc::<OtherLimit>::default();
     let settings = Client::builder()
@@ -159,12 +159,12 @@ async fn hold(
     finish(end, held, &client, journal).await
 }
 
-/// Why there is no lock.
+/// Why the run has no lock.
 enum Refused {
     Lock(Error),
-    /// There is no run around this one any more, or the history of the job cannot be had.
+    /// The outer run no longer holds, or the history of the job cannot be read.
     Failed(Failure),
-    /// No slot is to be run.
+    /// No slot is due.
     NotDue(Due),
 }
 
@@ -174,7 +174,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Says why nothing is run; the exit code.
+/// Reports why nothing is run; returns the exit code.
 async fn give_up(
     refused: Refused,
     client: &Client,
@@ -193,7 +193,7 @@ async fn give_up(
 }
 
 fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
-    // Nobody wants a mail from cron for what is all right.
+    // A normal outcome must not make cron send a mail.
     match options.conflict_exit_code {
         0 => journal.remark(text),
         _ => journal.say(text),
@@ -201,7 +201,7 @@ fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
     options.conflict_exit_code
 }
 
-/// The limit of the semaphore that others hold with, if it is another one than asked for; 0 if there is nothing to tell.
+/// The limit that the semaphore has now, if it differs from the requested one; 0 if there is nothing to report.
 #[derive(Debug, Default)]
 struct OtherLimit(AtomicU32);
 
@@ -214,19 +214,19 @@ impl Observer for OtherLimit {
 }
 
 impl OtherLimit {
-    /// Says it once.
+    /// Reports it once.
     fn tell(&self, wanted: &Wanted, journal: &Journal) {
         let limit = self.0.swap(0, Ordering::Relaxed);
         if let (Some(name), true) = (wanted.names().last(), limit > 0) {
             journal.say(&format!(
-                "others use {name:?} with a limit of {limit}, which stands while anybody does; `lockkeeper limit` changes it"
+                "others use {name:?} with a limit of {limit}, which applies while anybody uses it; `lockkeeper limit` changes it"
             ));
             journal.tell(&Event::OtherLimit { name, limit });
         }
     }
 }
 
-/// Waits for the locks, and says so to whoever sits there.
+/// Waits for the locks, and reports that on a terminal.
 async fn acquire(
     wanted: &Wanted,
     client: &Client,
@@ -251,10 +251,10 @@ async fn acquire(
             let turn = Turn::next(wanted, client, outage, tried).await;
             turn.map_err(Refused::Failed)?.map_err(Refused::NotDue)
         };
-        // Whoever finds the slot done needs no lock, and is in nobody's way.
+        // A run that finds its slot done needs no lock, and delays no other run.
         turn().await?;
         let held = wanted.acquire(client, outage.left()).await?;
-        // Dropped, and so let go, unless it is of use.
+        // Dropped, and so released, if it is not needed.
         match wanted.outlived(&held.leases) {
             Some(failure) => Err(Refused::Failed(failure)),
             None => Ok((held, turn().await?)),
@@ -267,7 +267,7 @@ async fn acquire(
     }
 }
 
-/// Names who holds the lock called `name`, one of those that were wanted; an error if the server is out of reach, for then
+/// Describes who holds the lock called `name`, one of the wanted ones; an error if the server cannot be reached, because then
 /// nobody knows.
 async fn conflict(
     client: &Client,
@@ -278,7 +278,7 @@ async fn conflict(
     let (limit, holders) = match client.inspect(name).await {
         Ok(seen) => (seen.limit, seen.holders),
         Err(error) if error.is_transient() => return Err(error),
-        // Not everybody may look.
+        // The user may lack the right to look.
         Err(_) => (None, Vec::new()),
     };
     let all_share = !holders.is_empty() && holders.iter().all(|holder| holder.shared);
@@ -288,14 +288,14 @@ async fn conflict(
         (Some(limit), Some(wanted), _) => (
             format!("has {permits} of {limit} permits held"),
             match permits.saturating_add(wanted.taken) <= limit {
-                true => ", and somebody waits in front for more than are free",
+                true => ", and another waits in front for more than are free",
                 false => "",
             },
         ),
-        // Those who share a lock do not keep out who would share it too.
+        // Holders that share a lock do not exclude another that would share it too.
         (_, _, Some(Mode::Shared)) if all_share => (
             "is shared".to_owned(),
-            ", and somebody waits to have it alone",
+            ", and another waits in front to hold it alone",
         ),
         _ if all_share => ("is shared".to_owned(), ""),
         _ => ("is held".to_owned(), ""),
@@ -305,14 +305,14 @@ async fn conflict(
         .map(|holder| waiting::described(&holder))
         .collect();
     let by = match holders.is_empty() {
-        true => "somebody else, who has just left".to_owned(),
+        true => "an unknown holder".to_owned(),
         false => waiting::some_of(&holders),
     };
     journal.tell(&Event::Conflict { name, holders });
     Ok(format!("{name:?} {held} by {by}{behind}"))
 }
 
-/// What the program learns of its locks, a line for each of several; `None` is what its environment must not have.
+/// The environment variables that describe the locks, with one line per lock if there are several; `None`: the variable is removed.
 fn variables(
     leases: &[Lease],
     wanted: &Wanted,
@@ -323,7 +323,7 @@ fn variables(
     let Some(first) = leases.first() else {
         return Vec::new();
     };
-    // For they are of one client, all are of one owner.
+    // All leases belong to one client and therefore have the same owner.
     let owner = first.owner().to_string();
     let mode = wanted.mode().map(Mode::as_str);
     let permits = wanted.permits().map(|permits| permits.taken);
@@ -351,7 +351,7 @@ fn variables(
     vec![
         ("LOCKKEEPER_NAME", Some(name)),
         ("LOCKKEEPER_KIND", Some(kind)),
-        // Those of a run around this one say nothing of this lock.
+        // Variables of the outer run do not apply to this lock.
         ("LOCKKEEPER_MODE", mode.map(str::to_owned)),
         ("LOCKKEEPER_PERMITS", permits.map(|it| it.to_string())),
         ("LOCKKEEPER_SLOT", slot.map(str::to_owned)),
@@ -361,7 +361,7 @@ fn variables(
     ]
 }
 
-/// The program has ended: the lock goes too.
+/// Releases the lock after the program has ended.
 async fn finish(
     end: Result<End, Failure>,
     held: Held,
@@ -372,10 +372,10 @@ async fn finish(
         Ok(End::Ended(code)) => code,
         Ok(End::Unlocked(code)) => return Ok(part(held, client, code).await),
         Ok(End::Stopped) => return Ok(part(held, client, LOST).await),
-        // Not dropped, for that would let the lock go: who knows what runs on.
+        // Not dropped, because that would release the lock while something may still run.
         Ok(End::Immortal) => {
             forget(held);
-            journal.say("the program cannot be killed: its lock is left to expire");
+            journal.say("the program cannot be killed; its lock is not released, and expires");
             let reason = "the program cannot be killed";
             journal.tell(&Event::Expiring { reason });
             return Ok(LOST);
@@ -419,7 +419,7 @@ async fn finish(
     Ok(code)
 }
 
-/// Whether a release found that the lock, or one of several, was held no more.
+/// Whether a release found that the lock, or one of several, was no longer held.
 fn was_lost(error: &Error) -> bool {
     match error {
         Error::Lost { .. } | Error::NotHeld { .. } => true,
@@ -428,7 +428,7 @@ fn was_lost(error: &Error) -> bool {
     }
 }
 
-/// Lets go of a lock that is lost already.
+/// Releases a lock that is already lost.
 async fn part(held: Held, client: &Client, code: u8) -> u8 {
     drop(held);
     farewell(client).await;
@@ -437,7 +437,7 @@ async fn part(held: Held, client: &Client, code: u8) -> u8 {
 
 /// Closes the client, which releases what is still held.
 async fn farewell(client: &Client) {
-    // What the server does not hear in this time it finds out by itself.
+    // If the server does not hear of it in this time, the leases expire.
     let _ = tokio::time::timeout(FAREWELL, client.close()).await;
 }
 

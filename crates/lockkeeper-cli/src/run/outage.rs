@@ -1,4 +1,4 @@
-//! A server that is out of reach while a lock is waited for: the wait goes on to the end that was given, and one line says so.
+//! Waits through an outage of the server: the wait continues until its given end, and one line reports the outage.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -11,16 +11,16 @@ use crate::exit::Failure;
 use crate::out;
 use crate::server::Server;
 
-/// How soon a server is connected to again.
+/// The pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a waiting run asks whether the server is there, if its lease is long: otherwise as often as it would renew.
+/// If the lease is long, how often a waiting run asks whether the server is there; otherwise as often as it would renew.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// One wait, from the start of the command.
 pub(crate) struct Outage<'a> {
     begun: Instant,
-    /// `None`: as long as it takes. Then nothing is ridden out, for it could take for ever.
+    /// `None`: without limit. Then a run does not wait through an outage, because that could take for ever.
     wait: Option<Duration>,
     told: Cell<bool>,
     journal: &'a Journal,
@@ -36,12 +36,12 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// How much of the wait is left.
+    /// The rest of the wait.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.wait?.saturating_sub(self.begun.elapsed()))
     }
 
-    /// Connects, and does so again while the wait lasts.
+    /// Connects, and retries while the wait lasts.
     pub(crate) async fn connect(
         &self,
         server: &Server,
@@ -51,7 +51,7 @@ impl<'a> Outage<'a> {
             .await
     }
 
-    /// Asks, and while the wait lasts asks a server again that is out of reach.
+    /// Sends a request, and retries while the wait lasts if the server cannot be reached.
     pub(crate) async fn ride_out<T>(
         &self,
         ask: impl AsyncFn() -> Result<T, Failure>,
@@ -72,7 +72,7 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// Asks from time to time whether the server is there. A waiter hears nothing of that: it asks until its time is over.
+    /// Asks from time to time whether the server is there. The waiter itself does not report outages: it asks until its time is over.
     pub(crate) async fn watch(&self, client: &Client, name: &str, ttl: Duration) -> Infallible {
         while self.left().is_some_and(|left| !left.is_zero()) && !self.told.get() {
             tokio::time::sleep(LOOK.min(ttl / 3)).await;
@@ -92,7 +92,7 @@ impl<'a> Outage<'a> {
         let left = self.left().unwrap_or_default();
         let shown = out::duration(left);
         self.journal.say(&format!(
-            "the server is out of reach, and is waited for, {shown} at most: {reason}"
+            "the server cannot be reached; waiting for it for up to {shown}: {reason}"
         ));
         let left_ms = millis(left);
         self.journal.tell(&Event::Unreachable { reason, left_ms });

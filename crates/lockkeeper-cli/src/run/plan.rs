@@ -1,22 +1,22 @@
-//! When a program is asked to stop and when it is killed, as a function of the time that is left to its lock. Pure.
+//! When to ask a program to stop and when to kill it, as a function of the time left to its lock. Pure.
 
 use std::time::Duration;
 
 use crate::args::{OnLost, Run};
 use crate::exit::Failure;
 
-/// How long before the end of a lease its program is asked to stop. Enough for most programs to put their files in order.
+/// How long before the end of a lease its program is asked to stop. Enough for most programs to save their files.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The lease may have this part left when the program is asked to stop: a renewal goes out after a third of the lease
-/// and takes a sixth at most, so there is time to repeat one before anybody is stopped.
+/// When the program is asked to stop, at most this part of the lease may be left: a renewal is sent after a third of the lease
+/// and takes a sixth at most, so there is time to repeat one before a program is stopped.
 const LEAST_PARTS: u32 = 3;
 
-/// Some times of it must fit into a year, `super::LEADS_PER_WAITER_TTL`.
+/// A multiple of it, `super::LEADS_PER_WAITER_TTL`, must fit into a year.
 const MOST_GRACE: Duration = Duration::from_secs(60 * 86_400);
 
-/// How long before the end of the lease the kill is sent at the latest. A kill takes effect within milliseconds; this much
-/// is for a machine that is busy, and for many processes.
+/// How long before the end of the lease the kill is sent at the latest. A kill takes effect within milliseconds; this allows for a
+/// busy machine and many processes.
 const LEAST_RESERVE: Duration = Duration::from_millis(50);
 const MOST_RESERVE: Duration = Duration::from_millis(250);
 
@@ -24,18 +24,18 @@ const MOST_RESERVE: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     on_lost: OnLost,
-    /// From being asked to stop to the end of the lease.
+    /// From the request to stop to the end of the lease.
     grace: Duration,
     /// From the kill to the end of the lease.
     reserve: Duration,
 }
 
-/// What is to be done to the program now.
+/// What to do with the program now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing for so long, unless the lock is lost.
+    /// Nothing for this long, unless the lock is lost.
     Look(Duration),
-    /// Ask it to stop, and kill it when so much has passed.
+    /// Ask it to stop, and kill it after this time.
     Terminate(Duration),
     /// Kill it.
     Kill,
@@ -58,8 +58,8 @@ impl Plan {
         if lead > ttl / LEAST_PARTS {
             let ttl = humantime::format_duration(ttl);
             return Err(Failure::usage(format!(
-                "a grace of {shown} does not fit a ttl of {ttl}: it may be a third of it, {most}, so that a lost renewal is \
-                 repeated before the program is stopped; choose a longer --ttl or a shorter --grace"
+                "a grace of {shown} does not fit a ttl of {ttl}: it may be at most a third of the ttl, {most}, so that a failed renewal \
+                 is repeated before the program is stopped; choose a longer --ttl or a shorter --grace"
             )));
         }
         if lead > MOST_GRACE {
@@ -82,7 +82,7 @@ impl Plan {
         self.grace.max(self.reserve)
     }
 
-    /// With so much left to the lock, which may be lost before its time.
+    /// What to do with this much left to the lock, which may have been lost early.
     pub(crate) fn step(&self, left: Duration, lost: bool) -> Step {
         match self.on_lost {
             OnLost::Ignore => Step::Leave,
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// How long what a program has left behind may take to stop, with so much left to the lock.
+    /// How long processes that a program left behind may take to stop, with this much left to the lock.
     pub(crate) fn tidy(&self, left: Duration) -> Duration {
         left.min(self.grace).saturating_sub(self.reserve)
     }
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(plan.step(MS(5_000), false), Step::Terminate(MS(4_750)));
         assert_eq!(plan.step(MS(250), false), Step::Kill);
         assert_eq!(plan.step(MS(0), true), Step::Kill);
-        // Revoked early: the whole grace, no more. Gone late: what is left.
+        // Revoked early: the whole grace, but no more. Lost late: what is left.
         assert_eq!(plan.step(MS(20_000), true), Step::Terminate(MS(4_750)));
         assert_eq!(plan.step(MS(1_000), true), Step::Terminate(MS(750)));
     }

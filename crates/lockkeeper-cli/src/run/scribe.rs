@@ -1,4 +1,4 @@
-//! Writes on a thread of its own: a reader who does not read, a full disk or a stopped terminal holds up neither renewals
+//! Writes on a thread of its own, so that a reader that does not read, a full disk or a stopped terminal delays neither renewals
 //! nor a kill.
 
 use std::convert::Infallible;
@@ -11,30 +11,30 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::exit::say;
 
-/// How many words may wait for a slow reader; more are left out. A run has about ten.
+/// How many messages may wait for a slow reader; further ones are dropped. A run writes about ten.
 const PATIENCE: usize = 1024;
 
-/// Something to be written.
+/// Something to write.
 pub(crate) enum Word {
     /// For a program.
     Line(Vec<u8>),
-    /// For a person, to stderr.
+    /// For a person, on stderr.
     Sentence(String),
 }
 
 /// See the module.
 pub(crate) struct Scribe {
     words: SyncSender<Word>,
-    /// Hung up by the thread when it has written everything.
+    /// The thread drops its end of this channel when it has written everything.
     end: Receiver<Infallible>,
 }
 
 impl Scribe {
-    /// Lines go to `lines`.
+    /// Writes lines to `lines`.
     ///
     /// # Errors
     ///
-    /// If the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub(crate) fn start(mut lines: Box<dyn Write + Send>) -> io::Result<Self> {
         let (words, heard) = sync_channel(PATIENCE);
         let (alive, end) = sync_channel(0);
@@ -56,7 +56,7 @@ impl Scribe {
         Ok(Self { words, end })
     }
 
-    /// Does not wait for whoever reads.
+    /// Does not wait for the reader.
     pub(crate) fn write(&self, word: Word) {
         let _ = self.words.try_send(word);
     }
@@ -69,8 +69,8 @@ impl Scribe {
     }
 }
 
-/// A thread that is started meanwhile hears no signal: all are for the one that guards the program, and who writes to a
-/// terminal from the background is not stopped for it.
+/// A thread that is started inside this blocks all signals: they are for the thread that guards the program. It also means that
+/// writing to a terminal from the background does not stop the process.
 fn deaf<T>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let started = start();

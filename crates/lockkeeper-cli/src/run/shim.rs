@@ -1,6 +1,6 @@
-//! The moment between this command and the program: a copy of this command that ties its life to the first one's, waits for
-//! its word, and then becomes the program. It exists so that no unsafe code runs between fork and exec, and so that nothing
-//! of the program runs before everything is ready for it.
+//! The step between this command and the program: a copy of this command that makes itself die with the first one, waits for its
+//! signal, and then becomes the program. So no unsafe code runs between fork and exec, and nothing of the program runs before
+//! everything is ready for it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, getppid, kill_process};
 
 use crate::exit::{NOT_EXECUTABLE, NOT_FOUND, SYSTEM, USAGE, say};
 
-/// The first word of the command line of a shim.
+/// The first argument of a shim.
 pub(crate) const SHIM: &str = "@become";
 
-/// This command once more.
+/// The executable of this command.
 pub(super) fn this() -> std::io::Result<Command> {
-    // By this name it is found also after an upgrade has replaced the file.
+    // This path works even after an upgrade has replaced the file.
     #[cfg(target_os = "linux")]
     let this = "/proc/self/exe";
     #[cfg(not(target_os = "linux"))]
@@ -24,7 +24,7 @@ pub(super) fn this() -> std::io::Result<Command> {
     Ok(Command::new(this))
 }
 
-/// A command that becomes `program` in a process group of its own. It dies with this thread, on Linux. To be started by
+/// A command that becomes `program`, in a process group of its own. On Linux it dies with this thread. Start it with
 /// [`start`].
 pub(crate) fn command(program: &[OsString]) -> std::io::Result<Command> {
     let mut command = this()?;
@@ -34,9 +34,9 @@ pub(crate) fn command(program: &[OsString]) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// Starts a shim, which becomes its program at the word of [`release`] and not before.
+/// Starts a shim. It becomes its program after [`release`], not before.
 pub(crate) fn start(shim: &mut Command) -> std::io::Result<Child> {
-    // It inherits that the word is blocked: one that comes before it listens is kept for it.
+    // It inherits that the signal is blocked, so a signal that comes before it listens stays pending.
     let before = word().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let child = shim.spawn();
     let _ = before.thread_set_mask();
@@ -45,21 +45,21 @@ pub(crate) fn start(shim: &mut Command) -> std::io::Result<Child> {
 
 /// Lets a shim become its program.
 pub(crate) fn release(shim: Pid) {
-    // One that has ended meanwhile is found when it is buried.
+    // If it has already ended, that is noticed when it is reaped.
     let _ = kill_process(shim, rustix::process::Signal::CONT);
 }
 
-/// What a shim waits for. Whoever sends it by chance ends nobody.
+/// The signal that a shim waits for. It is harmless if another process receives it by mistake.
 fn word() -> SigSet {
     SigSet::from(Signal::SIGCONT)
 }
 
-/// What a shim does with the words behind its name: the parent, the program, its arguments.
+/// Runs a shim. Its arguments are the parent, the program, and the program's arguments.
 pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> u8 {
     let parent = words.next().and_then(|word| word.into_string().ok());
     let parent = parent.and_then(|word| word.parse().ok());
     let Some(parent) = parent.and_then(Pid::from_raw) else {
-        say("a program is started by `lockkeeper run`");
+        say("this is internal: start programs with `lockkeeper run`");
         return USAGE;
     };
     let Some(program) = words.next() else {
@@ -73,9 +73,9 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> u8 {
     let program = program.to_string_lossy();
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            // Somebody thinks of a shell's `-c`.
+            // The user may have expected a shell, as with `-c`.
             let hint = match program.contains(char::is_whitespace) {
-                true => "; no shell reads this, so write: -- sh -c '…'",
+                true => "; no shell is involved: to use one, write -- sh -c '…'",
                 false => "",
             };
             say(&format!("{program}: no such program{hint}"));
@@ -88,20 +88,20 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Ends this process with its parent, which may have ended already.
+/// Makes this process die with its parent, which may have ended already.
 fn die_with(parent: Pid) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if getppid() == Some(parent) {
         Ok(())
     } else {
-        Err(std::io::Error::other("its guard has ended"))
+        Err(std::io::Error::other("the command that started it has ended"))
     }
 }
 
-/// Where nothing tells a process of its parent's end, this may be waited for in vain; nothing of the program runs then.
+/// Waits for the signal. Where the end of the parent is not reported, the wait may never end; nothing of the program runs then.
 fn await_word() -> std::io::Result<()> {
     word().wait()?;
-    // The program is to hear it again.
+    // The program must be able to receive it again.
     Ok(word().thread_unblock()?)
 }

@@ -1,4 +1,4 @@
-//! The signals that this command takes for its program.
+//! The signals that this command receives on behalf of its program.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,11 +18,11 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Listens from its making to its end; afterwards the signals do nothing.
+/// Listens from its creation to its end; after that, these signals do nothing.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     children: unix::Signal,
-    /// Whether one came that asks to stop.
+    /// Whether a signal came that asks to stop.
     stop: bool,
 }
 
@@ -49,14 +49,14 @@ impl Signals {
         }
     }
 
-    /// The next signal that is to be passed on.
+    /// The next signal to pass on.
     pub(crate) async fn next(&mut self) -> Signal {
         let signal = std::future::poll_fn(|context| poll_any(&mut self.heard, context)).await;
         self.note(signal);
         signal
     }
 
-    /// The next signal that is to be passed on; `None` if instead something has become of a child.
+    /// The next signal to pass on; `None` if the state of a child has changed instead.
     pub(crate) async fn next_or_child(&mut self) -> Option<Signal> {
         let Self {
             heard, children, ..
@@ -74,7 +74,7 @@ impl Signals {
         signal
     }
 
-    /// Whether one has come that asks to stop: also a program that ends well by it is to be the last.
+    /// Whether a signal came that asks to stop: then no further program is started, even if this one ends well.
     pub(crate) const fn stop(&self) -> bool {
         self.stop
     }
@@ -93,7 +93,7 @@ fn poll_any(heard: &mut [(Signal, unix::Signal)], context: &mut Context<'_>) -> 
     Poll::Pending
 }
 
-/// The signals that whoever started this command wants ignored, `nohup` for example, as bits. The program then ignores
+/// The signals that were ignored when this command started, for example by `nohup`, as bits. The program then ignores
 /// them too.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The terminal: who may read from it, and who gets what is typed as signals.
+//! The terminal: which process may read from it, and which gets typed keys as signals.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -17,7 +17,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `None` if there is none, or if this command could not take it back.
+    /// `None` if there is none, or if this command could not take it back later.
     pub(crate) fn open() -> Option<Self> {
         let ours = own_group()?;
         let file = File::options()
@@ -33,24 +33,24 @@ impl Terminal {
         self.set(group);
     }
 
-    /// Takes it back, unless a third has it meanwhile.
+    /// Takes it back, unless a third process group has it meanwhile.
     pub(crate) fn take_from(&self, group: Pid) {
         if tcgetpgrp(self.file.as_fd()) == Ok(group) {
             self.set(self.ours);
         }
     }
 
-    /// Whether this command stands in the foreground.
+    /// Whether this command is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
         tcgetpgrp(self.file.as_fd()) == Ok(self.ours)
     }
 
-    /// A process in the background is stopped for this, unless it does not hear of it.
+    /// The signal for this would stop a process in the background, unless it is blocked.
     fn set(&self, group: Pid) {
         let mut deaf = SigSet::empty();
         deaf.add(Signal::SIGTTOU);
         let before = deaf.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        // A terminal that hung up is nobody's.
+        // A terminal that hung up belongs to nobody.
         let _ = tcsetpgrp(self.file.as_fd(), group);
         if let Ok(before) = before {
             let _ = before.thread_set_mask();

@@ -1,4 +1,4 @@
-//! What ties a program to its lock: how long it may go on, and whether the lock is lost.
+//! The tie between a program and its lock: how long it may run, and whether the lock is lost.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use futures_util::future::select_all;
 use lockkeeper::{End, Lease, LossReason};
 use lockkeeper_core::clock::{BootClock, Clock as _, Moment};
 
-/// The leases of a lock as one, by a clock that goes on while the machine sleeps.
+/// The leases of a grant as one, by a clock that does not stop while the machine is suspended.
 pub(crate) struct Tie {
     leases: Vec<Lease>,
-    /// Before this no other can hold, as long as the server keeps what it was told.
+    /// No other can hold before this moment, as long as the server keeps its data.
     end: Moment,
 }
 
-/// That a lock is lost.
+/// The loss of a lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
-    /// Which of several.
+    /// Which one, if there are several.
     name: Option<String>,
     reason: LossReason,
 }
@@ -41,8 +41,8 @@ impl Tie {
         tie
     }
 
-    /// How long until the lock can be another's. A lease that was lost before its time lasts on the server for as long as it
-    /// was last seen to: that a revoked one does not, or that one is forced, is the will of whoever did it.
+    /// How long until another can hold the lock. A lease that was lost early still lasts on the server for as long as it was last
+    /// known to. If it is shorter, for example because of a forced release, that was the will of the one who did it.
     pub(crate) fn left(&mut self) -> Duration {
         let now = BootClock.now();
         if self.lost().is_none()
@@ -53,7 +53,7 @@ impl Tie {
         self.end.since(now)
     }
 
-    /// Which lock is lost and why, if one is: the leases are parts of one grant.
+    /// Which lock is lost and why, if any: the leases are parts of one grant.
     pub(crate) fn lost(&self) -> Option<Loss> {
         let several = self.leases.len() > 1;
         match self.leases.first()?.end()? {

@@ -1,4 +1,4 @@
-//! A slot of a job whose program runs for it.
+//! The slot of a job for which the program runs.
 
 use std::time::SystemTime;
 
@@ -17,14 +17,14 @@ use crate::slots::Due;
 /// See the module.
 pub(crate) struct Turn {
     pub(crate) slot: String,
-    /// As it stands while the lock is held.
+    /// The history as it is while the lock is held.
     history: History,
     start: SystemTime,
 }
 
 impl Turn {
-    /// The slot that is due now, after those that this run has tried; `None` if the program is to run whenever it has the lock, an error of
-    /// what else is due.
+    /// The slot that is due now, after those that this run has tried. `None` if the program runs whenever it has the lock; an error if
+    /// no slot is due.
     pub(crate) async fn next(
         wanted: &Wanted,
         client: &Client,
@@ -46,7 +46,7 @@ impl Turn {
         })
     }
 
-    /// The program has ended with this exit code: the release of the lock is to store that.
+    /// The program has ended with this exit code: the release of the lock stores that.
     pub(crate) fn end(
         self,
         code: u8,
@@ -72,7 +72,7 @@ impl Turn {
     }
 }
 
-/// Says why nothing is run for a slot; the exit code.
+/// Reports why nothing is run for a slot; returns the exit code.
 pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journal) -> u8 {
     let name = &*wanted.names()[0];
     match due {
@@ -80,7 +80,7 @@ pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journa
         Due::Done(entry) => {
             let (slot, end, by) = (&*entry.slot, &entry.end, &entry.label);
             journal.remark(&format!(
-                "{name:?}: the slot {slot:?} is done, at {end} by {by}"
+                "{name:?}: the slot {slot:?} was done at {end} by {by}"
             ));
             journal.tell(&Event::Done { name, slot });
             0
@@ -95,15 +95,15 @@ pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journa
             });
             let left = out::duration(left);
             let text = format!(
-                "{name:?}: the slot {slot:?} has failed with exit code {code} on {by}, and is tried again in {left}"
+                "{name:?}: the slot {slot:?} failed with exit code {code} on {by}; it can be tried again in {left}"
             );
             tell_conflict(&text, options, journal)
         }
     }
 }
 
-/// Whether the end of a program is stored that held with this token: the answer to the release may have been lost, and another run may have
-/// come since.
+/// Whether the end of a program that held with this token is stored: the answer to the release may have been lost, and another run may
+/// have followed since.
 pub(crate) async fn is_stored(client: &Client, name: &str, fence: u64) -> bool {
     let history = History::read(client, name).await;
     history.is_ok_and(|it| it.entries().iter().any(|entry| entry.fence == fence))

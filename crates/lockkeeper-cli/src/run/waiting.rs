@@ -1,4 +1,4 @@
-//! Who is in the way of a run that waits, for whoever sits there and wonders.
+//! Tells a person who holds the lock that a run waits for.
 
 use lockkeeper::{Client, Holder, Owner};
 
@@ -7,20 +7,20 @@ use super::journal::{Event, Journal, millis};
 use crate::kind::Wanted;
 use crate::{look, out};
 
-/// How much of a queue is looked through for this run's place.
+/// How much of a queue is searched for this run's place.
 const QUEUE: u32 = 1000;
 
-/// Tells for each name who holds it, since when and for how much longer, and this run's place in its queue.
+/// Reports for each name who holds it, since when and for how much longer, and this run's place in its queue.
 pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
     for name in wanted.names() {
-        // Not everybody may look; nor is a wait worse for it.
+        // The user may lack the right to look. The wait is not affected.
         let Ok(seen) = client.inspect(name).await else {
             journal.remark(&format!("waiting for {name:?}"));
             continue;
         };
         let own = client.new_owner();
         let is_own = |it: &Holder| it.owner.is_some_and(|it| it.shares_client_with(own));
-        // Of several locks some may be held already.
+        // With several locks, this run may hold some already.
         if seen.holders.iter().any(is_own) {
             continue;
         }
@@ -58,7 +58,7 @@ pub(crate) fn described(holder: &Holder) -> String {
     look::described(known_as, holder.note.as_deref())
 }
 
-/// So many that a person reads them, and how many there are besides.
+/// The first few holders, and the number of the others.
 pub(crate) fn some_of(holders: &[String]) -> String {
     match holders.len().saturating_sub(MOST_NAMED) {
         0 => holders.join(", "),

@@ -1,5 +1,5 @@
-//! What is left of a run whose command was killed: a second process of this command, in a session of its own so that nothing
-//! that ends the first one reaches it. When the first one ends without a word, it kills the group of the program.
+//! Protection against a kill of the command: a second process, in a session of its own so that whatever ends the first one does not
+//! reach it. If the first one ends without notice, the watcher kills the group of the program.
 
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::process::{Child, Stdio};
@@ -9,18 +9,18 @@ use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use super::shim;
 use crate::exit::{Failure, SYSTEM};
 
-/// The only word of the command line of a watcher.
+/// The only argument of a watcher.
 pub(crate) const WATCHER: &str = "@watch";
 
-/// The last word that a watcher hears if nothing is left for it to do.
+/// The last line that a watcher receives, if it has nothing left to do.
 const OVER: &str = "over";
 
-/// A watcher, as the process that it watches has it. It learns of the end of that process by the end of a pipe.
+/// A watcher, as seen by the process that it watches. It notices the end of that process because a pipe is closed.
 #[derive(Debug)]
 pub(crate) struct Watcher(Child);
 
 impl Watcher {
-    /// Starts one. It is told of a group later, and kills nothing before.
+    /// Starts one. It learns of a group later, and kills nothing before that.
     pub(crate) fn start() -> Result<Self, Failure> {
         let command = shim::this();
         let mut command = command.map_err(|error| Failure::system("start a process", &error))?;
@@ -31,8 +31,8 @@ impl Watcher {
         Ok(Self(child))
     }
 
-    /// Waits until it stands apart, which it does in the time that a program takes to start: what ends this process does not
-    /// end it then.
+    /// Waits until it has its own session: from then on, what ends this process does not end the watcher. This takes about as long
+    /// as starting a program.
     pub(crate) fn stand_by(&mut self) -> Result<(), Failure> {
         let mut word = [0];
         let heard = match &mut self.0.stdout {
@@ -50,7 +50,7 @@ impl Watcher {
 
     /// Nothing is left to kill.
     pub(crate) fn dismiss(mut self) {
-        // One that is gone kills nobody.
+        // A watcher that is gone kills nothing.
         let _ = self.tell(OVER);
         drop(self.0.stdin.take());
     }
@@ -64,11 +64,11 @@ impl Watcher {
 }
 
 fn gone() -> Failure {
-    let message = "could not start the program: the process that is to end it if this one is killed has ended itself";
+    let message = "could not start the program: its watcher, which kills it if this command is killed, has ended";
     Failure::new(SYSTEM, message)
 }
 
-/// What a watcher does.
+/// Runs a watcher.
 pub(crate) fn watch_over() -> u8 {
     let mut words = String::new();
     let apart = setsid().is_ok() && stdout().write_all(b".").is_ok() && stdout().flush().is_ok();

@@ -1,4 +1,4 @@
-//! One sampler for all who look on. None works while nobody does.
+//! One sampler for all viewers. It pauses while there are none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::live::{Sample, Sampler, Wanted};
 /// How often there is a new sample: as often as people can read it.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// For how long the sampler works on after a scrape: what is counted would be missed between one scrape and the next, which Prometheus makes every
+/// How long the sampler continues after a scrape, so that it does not miss events between two scrapes, which Prometheus makes every
 /// 15 s to 60 s.
 const LINGER: Duration = Duration::from_secs(75);
 
-/// Those who look on, and what they are shown.
+/// The viewers, and what they are shown.
 pub(super) struct Feed {
-    /// The newest sample; `None`: nobody looks on.
+    /// The newest sample; `None`: there are no viewers.
     samples: watch::Sender<Option<Arc<Sample>>>,
     scraped: watch::Sender<Option<Instant>>,
     came: Notify,
@@ -30,7 +30,7 @@ pub(super) struct Feed {
     wanted: watch::Sender<Wanted>,
 }
 
-/// What each of those is interested in, by the order in which they came.
+/// What each viewer is interested in, by the order of arrival.
 #[derive(Default)]
 struct Viewers {
     came: u64,
@@ -38,7 +38,7 @@ struct Viewers {
 }
 
 impl Viewers {
-    /// What all of them are interested in. The queue of one name alone is looked at with each sample, and that of the others in turn.
+    /// The interests of all viewers together. If one name is open, its queue is read for each sample; if several are, they take turns.
     fn wanted(&self) -> Wanted {
         let newest_first = || self.there.values().rev();
         let opened = newest_first().filter_map(|it| it.opened.clone());
@@ -52,7 +52,7 @@ impl Viewers {
 }
 
 impl Feed {
-    /// With the sampler that [`run`](Self::run) is to work with.
+    /// A feed, and the sampler that [`run`](Self::run) needs.
     pub(super) fn new(client: Client, pattern: &str) -> (Arc<Self>, Sampler) {
         let (sampler, wanted) = Sampler::new(client, pattern, INTERVAL);
         let feed = Self {
@@ -65,7 +65,7 @@ impl Feed {
         (Arc::new(feed), sampler)
     }
 
-    /// Samples while somebody looks on. Ends by what will not pass.
+    /// Makes samples while there are viewers. Returns a failure that does not pass.
     pub(super) async fn run(&self, mut sampler: Sampler) -> Failure {
         loop {
             if !self.is_watched() {
@@ -93,7 +93,7 @@ impl Feed {
         samples
     }
 
-    /// A sample of now; `None`: none was made within this time.
+    /// A current sample; `None`: none was made within this time.
     pub(super) async fn sample(&self, limit: Duration) -> Option<Arc<Sample>> {
         let mut samples = self.subscribe();
         let sample = samples.wait_for(Option::is_some);
@@ -101,13 +101,13 @@ impl Feed {
         sample.clone()
     }
 
-    /// The same for a scrape, after which the sampler goes on.
+    /// The same for a scrape, after which the sampler continues for a while.
     pub(super) async fn scrape(&self, limit: Duration) -> Option<Arc<Sample>> {
         self.scraped.send_replace(Some(Instant::now()));
         self.sample(limit).await
     }
 
-    /// Somebody looks on.
+    /// Adds a viewer.
     pub(super) fn look_on(self: &Arc<Self>, question: Question) -> Viewer {
         let number = {
             let mut viewers = self.viewers.lock();
@@ -115,7 +115,7 @@ impl Feed {
             viewers.came
         };
         let mut samples = self.subscribe();
-        // What there is already is new to this one.
+        // The sample that exists already is new to this viewer.
         samples.mark_changed();
         let viewer = Viewer {
             samples,
@@ -134,7 +134,7 @@ impl Feed {
     }
 }
 
-/// One who looks on, from its making to its end.
+/// One viewer, from its creation to its end.
 pub(super) struct Viewer {
     feed: Arc<Feed>,
     number: u64,
@@ -143,8 +143,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// What is to be shown next, as JSON: the newest sample, so that a slow one is not shown what it has missed. `None`: there is
-    /// no more.
+    /// The next thing to show, as JSON: always the newest sample, so that a slow viewer skips the ones in between. `None`: the end.
     pub(super) async fn next(&mut self) -> Option<serde_json::Result<String>> {
         let sample = loop {
             self.samples.changed().await.ok()?;

@@ -1,5 +1,5 @@
-//! **Pure**: by which names this server may be called. A page of somebody else's whose name is made to lead here, *DNS rebinding*,
-//! could read in its visitor's browser what only this machine is told; what it cannot do is to ask by another name than its own.
+//! **Pure**: the names by which this server may be addressed. A foreign web page could let its own name resolve to this server (*DNS
+//! rebinding*) and then read, in its visitor's browser, what is meant for this machine only. But its requests use its own name.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use axum::http::uri::Authority;
 
 use crate::exit::Failure;
 
-/// The names that a request may call this server by.
+/// The names that a request may use for this server.
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// With these beside `localhost` and all addresses: a number is no name that somebody could make lead here.
+    /// These names, `localhost`, and all IP addresses: a foreign page cannot make an IP address lead here.
     pub(super) fn new(named: &[String]) -> Result<Self, Failure> {
         let mut names = vec!["localhost".to_owned()];
         for name in named {
@@ -19,7 +19,7 @@ impl Hosts {
             let plain = plain.filter(|it| it.host() == name && !name.is_empty());
             let plain = plain.ok_or_else(|| {
                 Failure::usage(format!(
-                    "{name:?} is no name for --host: it is the name alone, without scheme and port, as in locks.example.org"
+                    "{name:?} is not valid for --host: give the name alone, without scheme or port, such as locks.example.org"
                 ))
             })?;
             names.push(plain.host().to_ascii_lowercase());
@@ -27,7 +27,7 @@ impl Hosts {
         Ok(Self(names))
     }
 
-    /// Whether this value of the header `Host` names this server. The port is not looked at: a tunnel may have changed it.
+    /// Whether this value of the `Host` header names this server. The port is ignored: a tunnel may have changed it.
     pub(super) fn know(&self, host: &str) -> bool {
         let Ok(authority) = host.parse::<Authority>() else {
             return false;

@@ -1,14 +1,14 @@
-//! **Pure**: a sample as Prometheus reads it, in the text format 0.0.4. Names are never labels, so there are as many lines with ten
-//! thousand locks as with one.
+//! **Pure**: a sample for Prometheus, in the text format 0.0.4. Lock names are never labels, so ten thousand locks give as many lines as
+//! one.
 
 use std::fmt::{self, Write as _};
 
 use crate::live::{Row, Sample};
 
-/// The type of that text.
+/// The content type of that text.
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The kinds, by which the lines are told apart, as the server says them. `free` is what is waited for and not held.
+/// The kinds, which are the only label, as the server names them. `free` means waited for but not held.
 const KINDS: [&str; 11] = [
     "mutex",
     "reentrant",
@@ -23,15 +23,15 @@ const KINDS: [&str; 11] = [
     OTHER,
 ];
 
-/// What somebody else's hand has written.
+/// The label for a kind that is not ours.
 const OTHER: &str = "other";
 
-/// The text; of a server that does not answer, only that.
+/// The text; if the server does not answer, only that fact.
 pub(super) fn text(sample: Option<&Sample>) -> String {
     let mut text = Text::default();
     let known = sample.filter(|sample| sample.unreachable.is_none());
     let up = f64::from(u8::from(known.is_some()));
-    text.gauge("up", "Whether the server of the locks answered.", up);
+    text.gauge("up", "Whether the locks' server answered.", up);
     if let Some(sample) = sample {
         text.counts(sample);
     }
@@ -41,38 +41,38 @@ pub(super) fn text(sample: Option<&Sample>) -> String {
     text.0
 }
 
-/// A text of metrics that grows.
+/// A text of metrics under construction.
 #[derive(Default)]
 struct Text(String);
 
-/// What `write!` says is of no use: a text takes everything.
+/// The result of `write!` is ignored: writing to a string cannot fail.
 fn written(outcome: fmt::Result) {
     debug_assert!(outcome.is_ok());
 }
 
 impl Text {
-    /// What was seen to happen since this process began to look.
+    /// Events that were seen since this process started.
     fn counts(&mut self, sample: &Sample) {
         let totals = &sample.totals;
         for (name, help, value) in [
             (
                 "grants_seen_total",
-                "Claims that were seen to hold and did not before.",
+                "Claims that were seen to hold and did not hold before.",
                 totals.grants,
             ),
             (
                 "ended_seen_total",
-                "Claims that were seen to hold no longer.",
+                "Claims that were seen to hold and no longer do.",
                 totals.ended,
             ),
             (
                 "expired_seen_total",
-                "Those of them that were behind with their renewal and gone when their lease was over.",
+                "Those of them whose renewal was late, and which were gone after the end of their lease.",
                 totals.ran_out,
             ),
             (
                 "revoked_seen_total",
-                "Claims that were seen to be asked to leave.",
+                "Claims that were seen to be revoked.",
                 totals.revoked,
             ),
         ] {
@@ -82,19 +82,19 @@ impl Text {
         let name = "wait_seen_seconds";
         self.head(
             name,
-            "For how long those waited that were seen to come and to be granted.",
+            "How long claims waited that were seen to enter a queue and to be granted.",
             "summary",
         );
         self.line("wait_seen_seconds_sum", "", seconds(sample.waits.sum_ms));
         self.line("wait_seen_seconds_count", "", number(sample.waits.seen));
     }
 
-    /// What is held now.
+    /// The present state.
     fn state(&mut self, sample: &Sample) {
         self.by_kind(
             sample,
             "names",
-            "Names that are held or waited for.",
+            "Names with holders or waiters.",
             |_| 1.0,
             f64_sum,
         );
@@ -108,7 +108,7 @@ impl Text {
         self.by_kind(
             sample,
             "holders_revoked",
-            "Claims that hold though they were asked to leave.",
+            "Claims that hold although they are revoked.",
             |row| {
                 count(
                     row.lock
@@ -124,41 +124,41 @@ impl Text {
         self.by_kind(
             sample,
             "waiters_most",
-            "Claims that wait for the name with most of them.",
+            "Waiters of the name that has the most.",
             waiters,
             f64::max,
         );
         self.by_kind(
             sample,
             "held_longest_seconds",
-            "For how long the name is held that is held for longest.",
+            "How long the longest-held name has been held.",
             |row| row.held_ms.map_or(0.0, seconds),
             f64::max,
         );
         let load = &sample.load;
         self.gauge(
             "look_oldest_seconds",
-            "How long ago the oldest of the answers came that these numbers are made of.",
+            "Age of the oldest answer that these numbers are based on.",
             seconds(load.oldest_ms),
         );
         self.gauge(
             "listed",
-            "Whether all names were listed once: until then, and while some are left out, the numbers are too small.",
+            "Whether all names were listed once: until then, and while names are left out, the numbers are too small.",
             f64::from(u8::from(load.listed_ms.is_some())),
         );
         self.gauge(
             "names_unknown",
-            "Names on the list that were not asked about yet.",
+            "Names on the list that have no answer yet.",
             number(load.unknown),
         );
         self.gauge(
             "names_left_out",
-            "Names that are left out because there are more than are kept in mind.",
+            "Names that are left out because there are more than are kept in memory.",
             number(load.left_out),
         );
         self.gauge(
             "questions_per_second",
-            "What this asks the server, apart from pages of names.",
+            "Requests to the server per second, except pages of names.",
             load.questions_per_second,
         );
     }
@@ -168,7 +168,7 @@ impl Text {
         self.line(name, "", value);
     }
 
-    /// A line for each kind, of its rows' values put together.
+    /// One line per kind, with the combined values of its rows.
     fn by_kind(
         &mut self,
         sample: &Sample,
@@ -206,7 +206,7 @@ fn kind_of(row: &Row) -> &'static str {
     KINDS.into_iter().find(|it| *it == kind).unwrap_or(OTHER)
 }
 
-/// Who only keeps others out, and what a latch has, is no holder.
+/// Claims in cooldown and those of a latch are not holders.
 fn holders(row: &Row) -> u64 {
     row.holders_seen_ms
         .iter()

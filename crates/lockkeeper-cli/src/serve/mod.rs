@@ -1,4 +1,4 @@
-//! `serve`: what is held, as a web page, and as metrics for Prometheus.
+//! `serve`: holders and waiters as a web page, and metrics for Prometheus.
 
 mod feed;
 mod host;
@@ -26,36 +26,36 @@ use host::Hosts;
 use routes::Served;
 use token::Token;
 
-/// For how long those who are being answered are waited for at the end. A page that looks on is told at once.
+/// How long to wait at the end for answers that are under way. An open page is told of the end at once.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What `serve` is to do.
+/// Options of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// The address and the port to listen on; with port 0 one that is free, which is printed. Whoever reaches it sees all names and labels
+    /// The address and port to listen on; port 0 takes a free port and prints it. Anybody who can connect sees all names and labels
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9090", value_parser = address)]
     listen: SocketAddr,
 
-    /// A name by which browsers reach this server, through a proxy for example; beside localhost and addresses. May be given several times
+    /// A further name by which browsers reach this server, for example through a proxy, beside localhost and IP addresses. May be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// Let those revoke who have the token
+    /// Let anybody with the token revoke locks
     #[arg(long)]
     allow_revoke: bool,
 
-    /// A file whose only line is that token, of at least 16 characters [env: LOCKKEEPER_SERVE_TOKEN, the token itself]
+    /// A file whose only line is that token, at least 16 characters [env: LOCKKEEPER_SERVE_TOKEN, the token itself]
     #[arg(long, value_name = "FILE", requires = "allow_revoke")]
     token_file: Option<PathBuf>,
 
-    /// Which names: * is anything, ? one character, [a-c] one of these
+    /// Which names: * matches any text, ? one character, [a-c] one of these characters
     #[arg(default_value = "*")]
     pattern: String,
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
-        .map_err(|_| "an address and a port are needed, as in 127.0.0.1:9090 or [::1]:9090")
+        .map_err(|_| "expected an address and a port, such as 127.0.0.1:9090 or [::1]:9090")
 }
 
 #[derive(Serialize)]
@@ -84,16 +84,16 @@ pub(crate) async fn serve(
     let listening = listener.local_addr().map_err(cannot)?;
     let stopped = stopped()?;
     let client = server.connect(Client::builder()).await?;
-    // What is wrong about the pattern, or not allowed, is to be said now and not when somebody looks on.
+    // A pattern that is wrong or not allowed is reported now, not when the first page is opened.
     client.names(&options.pattern).next_page().await?;
     if !listening.ip().is_loopback() {
         let token = if token.is_some() {
-            ", and the token is sent to it in the clear"
+            ", and the token is sent unencrypted"
         } else {
             ""
         };
         exit::say(&format!(
-            "listening on {listening}, not on this machine alone: whoever reaches it sees all names and labels{token}"
+            "listening on {listening}, not only on this machine: anybody who can connect sees all names and labels{token}"
         ));
     }
     if json {
@@ -106,7 +106,7 @@ pub(crate) async fn serve(
     let mut ended = over.clone();
     let served = Served::new(client.clone(), feed.clone(), hosts, token, over);
     let serving = axum::serve(listener, served.routes()).with_graceful_shutdown(async move {
-        // Without its sender all is over too.
+        // If the sender is gone, the process is ending too.
         let _ = ended.wait_for(|over| *over).await;
     });
     let mut serving = tokio::spawn(serving.into_future());
@@ -127,7 +127,7 @@ pub(crate) async fn serve(
     outcome
 }
 
-/// When somebody wants this to end.
+/// Resolves when this process is asked to end.
 fn stopped() -> Result<impl Future<Output = ()>, Failure> {
     let listen = |kind| signal(kind).map_err(|error| Failure::system("listen for signals", &error));
     let mut terminate = listen(SignalKind::terminate())?;

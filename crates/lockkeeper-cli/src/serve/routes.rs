@@ -26,37 +26,37 @@ use crate::exit::{self, Failure};
 use crate::look;
 use crate::out::{harmless, shown};
 
-/// The page, but for the numbers that its script and its style are allowed by.
+/// The page. Placeholders stand for the nonces that allow its script and its style.
 const PAGE: &str = include_str!("page.html");
 
-/// What stands for such a number in it.
+/// The placeholder.
 const NONCE: &str = "{{nonce}}";
 
-/// How many pages may look on at once: each is sent some 50 KB a second at most.
+/// The largest number of open pages: each gets some 50 KB per second at most.
 const VIEWERS: usize = 64;
 
-/// How many questions about single locks the server is asked at once for those who look on.
+/// How many requests about single locks may be sent at once for all viewers.
 const QUESTIONS: usize = 4;
 
-/// For how long one who asks once waits for a sample. Prometheus waits for 10 s unless told otherwise.
+/// How long a single request waits for a sample. Prometheus waits for 10 s unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How often a page that there is nothing to tell is told that; proxies cut a connection that is silent for a minute.
+/// How often an idle connection gets a keep-alive; proxies cut a connection that is silent for a minute.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// For how long a page waits before it tries to connect again.
+/// How long a page waits before it reconnects.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What all answers are made of.
+/// What all answers need.
 pub(super) struct Served {
     pub(super) client: Client,
     pub(super) feed: Arc<Feed>,
     pub(super) hosts: Hosts,
-    /// `None`: nothing is revoked.
+    /// `None`: revoking is disabled.
     pub(super) token: Option<Token>,
     viewers: Arc<Semaphore>,
     questions: Semaphore,
-    /// Whether all is over.
+    /// Whether the server is shutting down.
     pub(super) over: watch::Receiver<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Served {
         }
     }
 
-    /// All answers.
+    /// All routes.
     pub(super) fn routes(self) -> Router {
         let served = Arc::new(self);
         Router::new()
@@ -98,7 +98,7 @@ impl Served {
 
 type Known = State<Arc<Served>>;
 
-/// An answer in words.
+/// A plain-text answer.
 fn words(status: StatusCode, text: &str) -> Response {
     (status, format!("{}\n", shown(text))).into_response()
 }
@@ -114,7 +114,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Why the server of the locks did not do what was asked.
+/// Why the locks' server did not do what was asked.
 struct Refusal(Failure);
 
 impl axum::response::IntoResponse for Refusal {
@@ -128,8 +128,8 @@ impl axum::response::IntoResponse for Refusal {
     }
 }
 
-/// Lets those in who call this server by a name of its own, and puts on each answer what keeps browsers from doing more with it
-/// than it is for.
+/// Admits requests that address this server by one of its own names, and adds headers to each answer that keep browsers from using it
+/// for anything else.
 async fn guard(State(served): Known, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let mut response = match (hosts.next(), hosts.next()) {
@@ -139,12 +139,12 @@ async fn guard(State(served): Known, request: Request, next: Next) -> Response {
         (Some(host), None) => {
             let host = String::from_utf8_lossy(host.as_bytes());
             let text = format!(
-                "this server is not known by the name {:?}: if it is yours, start it with --host NAME",
+                "this server does not accept the name {:?}: to allow a name, start the server with --host NAME",
                 shown(&host)
             );
             words(StatusCode::FORBIDDEN, &text)
         }
-        _ => words(StatusCode::BAD_REQUEST, "one header Host is needed"),
+        _ => words(StatusCode::BAD_REQUEST, "exactly one Host header is needed"),
     };
     const ALWAYS: [(HeaderName, &str); 6] = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -164,7 +164,7 @@ async fn guard(State(served): Known, request: Request, next: Next) -> Response {
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // The page has brought a wider one.
+    // The page has set a more permissive one.
     headers
         .entry(header::CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static("default-src 'none'"));
@@ -181,7 +181,7 @@ async fn nowhere() -> Response {
 async fn not_so() -> Response {
     words(
         StatusCode::METHOD_NOT_ALLOWED,
-        "locks are looked at by GET and HEAD, and revoked by POST /api/locks/NAME/revoke",
+        "use GET or HEAD to read locks, and POST /api/locks/NAME/revoke to revoke one",
     )
 }
 
@@ -200,10 +200,10 @@ async fn page(State(served): Known) -> Response {
     (headers, page).into_response()
 }
 
-/// A sample a second for as long as the visitor looks on.
+/// A sample per second, for as long as the page is open.
 async fn events(State(served): Known, Query(question): Query<Question>) -> Response {
     let Ok(place) = Arc::clone(&served.viewers).try_acquire_owned() else {
-        let text = format!("{VIEWERS} pages look on already: close one");
+        let text = format!("{VIEWERS} pages are open already: close one");
         return words(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
     let viewer = served.feed.look_on(question);
@@ -213,7 +213,7 @@ async fn events(State(served): Known, Query(question): Query<Question>) -> Respo
     Sse::new(samples).keep_alive(alive).into_response()
 }
 
-/// What one who looks on needs: the samples, the end, and a place.
+/// What a viewer needs: the samples, the end of the server, and a permit.
 type Looking = (Viewer, watch::Receiver<bool>, OwnedSemaphorePermit);
 
 async fn next_event(looking: Looking) -> Option<(serde_json::Result<Event>, Looking)> {
@@ -231,7 +231,7 @@ async fn locks(State(served): Known, Query(question): Query<Question>) -> Respon
     let Some(sample) = served.feed.sample(PATIENCE).await else {
         return words(
             StatusCode::BAD_GATEWAY,
-            "the server of the locks does not answer",
+            "the locks' server does not answer",
         );
     };
     match View::new(&sample, &question).json() {
@@ -263,7 +263,7 @@ async fn revoke(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Some(token) = &served.token else {
-        let text = "nothing is revoked here: this server was started without --allow-revoke";
+        let text = "revoking is disabled: this server was started without --allow-revoke";
         return Ok(words(StatusCode::FORBIDDEN, text));
     };
     if !token.is_shown(&headers) {
@@ -277,7 +277,7 @@ async fn revoke(
         return Ok(words(StatusCode::NOT_FOUND, &text));
     }
     exit::say(&format!(
-        "{name:?} was revoked through the page: {told} told"
+        "{name:?} was revoked over HTTP: {told} told"
     ));
     Ok(in_json(json!({ "name": name, "told": told }).to_string()))
 }

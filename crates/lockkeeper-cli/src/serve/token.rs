@@ -1,4 +1,4 @@
-//! The token without which nothing is revoked.
+//! The token that a request needs to revoke.
 
 use std::env;
 use std::path::Path;
@@ -8,20 +8,20 @@ use subtle::ConstantTimeEq as _;
 
 use crate::exit::Failure;
 
-/// Where the token is found if no file is named.
+/// Where to find the token if no file is named.
 const VARIABLE: &str = "LOCKKEEPER_SERVE_TOKEN";
 
-/// As short as a token may be: one of 16 hexadecimal digits has 64 bits, which nobody guesses through a network.
+/// The shortest token: 16 hexadecimal digits have 64 bits, which nobody can guess over a network.
 const SHORTEST: usize = 16;
 
 /// Far longer than a token needs to be, and short enough for a header.
 const LONGEST: usize = 1024;
 
-/// What whoever revokes has to show.
+/// The token that a request must show to revoke.
 pub(super) struct Token(String);
 
 impl Token {
-    /// Reads it from this file, or else from the environment: a command line can be read by everybody on the machine.
+    /// Reads it from this file, or else from the environment, but not from the command line, which anybody on the machine can read.
     pub(super) fn read(file: Option<&Path>) -> Result<Self, Failure> {
         let (text, place) = match file {
             Some(file) => {
@@ -35,7 +35,7 @@ impl Token {
                 let text = env::var_os(VARIABLE).filter(|text| !text.is_empty());
                 let text = text.ok_or_else(|| {
                     Failure::usage(format!(
-                        "--allow-revoke needs a token: put one of at least {SHORTEST} characters into {VARIABLE}, or into a file for \
+                        "--allow-revoke needs a token of at least {SHORTEST} characters: put it into {VARIABLE}, or into a file for \
                          --token-file"
                     ))
                 })?;
@@ -52,7 +52,7 @@ impl Token {
         (fits && travels).then(|| Self(text.to_owned()))
     }
 
-    /// Whether a request shows it. How long that takes tells nothing of the token but its length.
+    /// Whether a request shows it. The time this takes reveals nothing about the token except its length.
     pub(super) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let shown = headers
             .get(header::AUTHORIZATION)
@@ -64,8 +64,8 @@ impl Token {
 
 fn unfit(place: &str) -> Failure {
     Failure::usage(format!(
-        "the token {place} does not fit: it needs {SHORTEST} to {LONGEST} ASCII characters without spaces, from `openssl rand -hex 16` \
-         for example"
+        "the token {place} is not valid: it needs {SHORTEST} to {LONGEST} ASCII characters without spaces, for example from \
+         `openssl rand -hex 16`"
     ))
 }
 

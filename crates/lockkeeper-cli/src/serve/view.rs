@@ -1,4 +1,4 @@
-//! **Pure**: what of a sample one who looks on is shown.
+//! **Pure**: the part of a sample that a viewer is shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use crate::live::{Load, Order, Rates, Row, Sample, Totals, Waits, has};
 use crate::look::Part;
 use crate::out::harmless;
 
-/// How many locks are shown at most: more are read by nobody, and each is sent again with each sample.
+/// The largest number of locks that are shown: nobody reads more, and each sample sends them all again.
 const MOST: usize = 200;
 
-/// What is asked for.
+/// What the viewer asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
-    /// Only locks whose name, kind or holders have this text.
+    /// Only locks with this text in name, kind or holders.
     filter: String,
     sort: Order,
     /// This lock in full, with its queue.
@@ -23,11 +23,11 @@ pub(super) struct Question {
 /// What is shown.
 #[derive(Debug, Serialize)]
 pub(super) struct View<'a> {
-    /// How many locks there are, and how many of them are asked for; of those the first are in `locks`.
+    /// The number of all locks and of the matching ones; `locks` contains the first of these.
     names: usize,
     matching: usize,
     locks: Vec<Line<'a>>,
-    /// The lock that is open: `None` if nobody holds it and nobody waits.
+    /// The open lock: `None` if nobody holds it and nobody waits.
     open: Option<&'a Row>,
     #[serde(flatten)]
     rest: Rest<'a>,
@@ -46,17 +46,17 @@ struct Rest<'a> {
     unreachable: Option<&'a str>,
 }
 
-/// One lock in short.
+/// A summary of one lock.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     name: &'a str,
     /// `None`: nobody holds it.
     kind: Option<&'a str>,
     mode: Option<String>,
-    /// The holder with most time left, as people know it.
+    /// The holder with the most time left, as people know it.
     holder: Option<String>,
     state: Option<&'a str>,
-    /// How many hold.
+    /// The number of holders.
     holders: usize,
     left_ms: Option<u64>,
     held_ms: Option<u64>,
@@ -90,7 +90,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// It as JSON.
+    /// As JSON.
     pub(super) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self).map(|text| harmless(&text))
     }

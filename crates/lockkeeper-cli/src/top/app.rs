@@ -1,4 +1,4 @@
-//! What is shown, and what each key does to it.
+//! The state of the screen, and what each key does to it.
 
 use std::time::{Duration, Instant};
 
@@ -9,56 +9,56 @@ use crate::live::{Order, Row, Sample, Wanted, has};
 use crate::look::Part;
 use crate::out;
 
-/// All that the screen depends on.
+/// Everything that the screen depends on.
 pub(super) struct App {
     pub(super) pattern: String,
     pub(super) interval: Duration,
     pub(super) sample: Sample,
-    /// When it came.
+    /// When the sample came.
     pub(super) sampled: Instant,
-    /// Since when something cannot be asked.
+    /// Since when a request has failed.
     pub(super) silent: Option<Instant>,
     pub(super) filter: String,
     /// The filter is being typed.
     pub(super) typing: bool,
     pub(super) order: Order,
-    /// Which of the locks of the sample are shown, in order.
+    /// The locks of the sample that are shown, in order.
     pub(super) shown: Vec<usize>,
-    /// Where the cursor stands, and the first line that is on the screen.
+    /// The position of the cursor, and the first line on the screen.
     pub(super) cursor: usize,
     pub(super) first: usize,
-    /// How many lines the screen has for them, as last drawn.
+    /// How many lines fit on the screen, as last drawn.
     pub(super) page: usize,
     pub(super) opened: Option<Opened>,
     pub(super) question: Option<Question>,
     pub(super) help: bool,
-    /// What has come of the last revocation, until a key is pressed.
+    /// The result of the last revocation, until a key is pressed.
     pub(super) told: Option<String>,
 }
 
-/// A name whose holders and queue are shown.
+/// The name whose holders and queue are shown.
 pub(super) struct Opened {
     pub(super) name: String,
-    /// The first line that is on the screen, of so many.
+    /// The first line on the screen, and the number of lines.
     pub(super) first: usize,
     pub(super) lines: usize,
 }
 
-/// Whether to ask for a lock back.
+/// The question whether to revoke a lock.
 pub(super) struct Question {
     pub(super) name: String,
-    /// As whom people know those who hold.
+    /// The holders, as people know them.
     pub(super) holders: Vec<String>,
-    /// Their claims: it is for these alone that the answer counts.
+    /// Their claims: the answer counts for these only.
     claims: Vec<String>,
 }
 
-/// What a key asks of the loop.
+/// What the loop must do after a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     None,
     Leave,
-    /// Ask for this lock back.
+    /// Revoke this lock.
     Revoke(String),
 }
 
@@ -84,7 +84,7 @@ impl App {
         }
     }
 
-    /// Takes a sample. The cursor stays with its name, but at the top, which shows what comes first.
+    /// Takes a new sample. The cursor stays with its name, except at the top, where it stays with whatever comes first.
     pub(super) fn sampled(&mut self, sample: Sample, now: Instant) {
         let followed = self.followed();
         self.silent = match &sample.unreachable {
@@ -96,18 +96,18 @@ impl App {
         self.arrange(followed.as_deref());
     }
 
-    /// Says what has come of a revocation.
+    /// Shows the result of a revocation.
     pub(super) fn revoked(&mut self, name: String, told: Result<u64, Failure>) {
         let name = out::shown(&name);
         self.told = Some(match told {
             Ok(0) => format!("{name}: nobody holds it"),
-            Ok(1) => format!("{name}: its holder was told to leave"),
-            Ok(told) => format!("{name}: its {told} holds were told to leave"),
+            Ok(1) => format!("{name}: its holder was told to release it"),
+            Ok(told) => format!("{name}: its {told} holders were told to release it"),
             Err(failure) => out::shown(failure.message()),
         });
     }
 
-    /// What the next sample should be freshest about.
+    /// What the next sample should be most up to date about.
     pub(super) fn wanted(&self) -> Wanted {
         let seen = self.shown.iter().skip(self.first).take(self.page);
         let seen = seen.filter_map(|index| self.sample.locks.get(*index));
@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// The lock called so, if it is held or waited for.
+    /// The lock with this name, if it has holders or waiters.
     pub(super) fn row(&self, name: &str) -> Option<&Row> {
         self.sample.locks.iter().find(|row| row.lock.name == name)
     }
@@ -127,13 +127,13 @@ impl App {
         self.sample.locks.get(*index)
     }
 
-    /// The name that the cursor stays with.
+    /// The name under the cursor.
     fn followed(&self) -> Option<String> {
         let row = self.under_cursor().filter(|_| self.cursor > 0);
         row.map(|row| row.lock.name.clone())
     }
 
-    /// Filters and sorts; the cursor goes where `name` is, or stays in its place.
+    /// Filters and sorts; the cursor goes to `name` if it is there, and otherwise stays in its place.
     fn arrange(&mut self, name: Option<&str>) {
         let locks = &self.sample.locks;
         let is_shown = |index: &usize| has(&locks[*index], &self.filter);
@@ -151,13 +151,13 @@ impl App {
         self.move_to(self.cursor);
     }
 
-    /// Moves the cursor as far as there are lines, and the screen with it.
+    /// Moves the cursor within the list, and the screen with it.
     fn move_to(&mut self, cursor: usize) {
         self.cursor = cursor.min(self.shown.len().saturating_sub(1));
         self.keep_in_sight();
     }
 
-    /// The cursor is always on the screen, whatever size that has.
+    /// Keeps the cursor on the screen, whatever its size.
     pub(super) fn keep_in_sight(&mut self) {
         let page = self.page.max(1);
         let last = self.shown.len().saturating_sub(page);
@@ -260,7 +260,7 @@ impl App {
         });
     }
 
-    /// Puts the question whether to ask for the lock back that is opened, or that the cursor is at.
+    /// Asks whether to revoke the open lock, or the one under the cursor.
     fn ask(&mut self) {
         let row = match &self.opened {
             Some(opened) => self.row(&opened.name),
@@ -280,14 +280,14 @@ impl App {
 
     fn answer(&mut self, question: Question, code: KeyCode) -> Action {
         if !matches!(code, KeyCode::Char('y' | 'Y')) {
-            self.told = Some("nobody was asked to leave".to_owned());
+            self.told = Some("nothing was revoked".to_owned());
             return Action::None;
         }
         let now = self.row(&question.name).map(claims).unwrap_or_default();
         if now != question.claims {
             let name = out::shown(&question.name);
             self.told = Some(format!(
-                "{name}: others hold it by now; nobody was asked to leave"
+                "{name}: its holders have changed; nothing was revoked"
             ));
             return Action::None;
         }
@@ -295,7 +295,7 @@ impl App {
     }
 }
 
-/// Who holds it, in an order that does not change by renewals.
+/// The claims that hold a lock, in an order that renewals do not change.
 fn claims(row: &Row) -> Vec<String> {
     let claims = row.lock.holders.iter().map(|part| part.claim.clone());
     let mut claims: Vec<String> = claims.collect();

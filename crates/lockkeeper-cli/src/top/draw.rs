@@ -1,4 +1,4 @@
-//! How it looks. What others have written is shown escaped, and cut where its column ends.
+//! Draws the screen. Text from others is escaped, and cut at the end of its column.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::live::Row;
 use crate::look::{Lock, Part, QUEUE};
 use crate::out::shown;
 
-/// How long a sample may take longer than it should: a server that does not answer is told of by the sampler itself within that time.
+/// How late a sample may be before the screen reports it: within that time, the sampler itself reports a server that does not answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A column of the list.
 struct Column {
     heading: &'static str,
-    /// `None`: half of what the others leave.
+    /// `None`: half of the width that the others leave.
     width: Option<u16>,
-    /// How wide the screen must be for it.
+    /// How wide the screen must be for this column.
     from: u16,
 }
 
@@ -49,17 +49,17 @@ arrows, j, k, PageUp, PageDown, Home, End   move
 Enter   show the holders and the queue of a name; Esc goes back
 /       filter by a part of a name or of a holder, as you type;
         Enter keeps the filter, Esc clears it
-s       sort by waiters, by name, by age, by time left
-r       ask the holder of a name to let it go, after a question
-q       leave, as Esc and Ctrl-C do
+s       sort by waiters, name, age or time left
+r       ask the holder of a name to release it, after a question
+q       quit; Esc and Ctrl-C do the same
 
-What begins and ends between two looks is not seen: grants and
-waits are the least that there were. Grey lines are older than
-three intervals. A lease \"ran out\" if its renewal was late when
-it was seen last, and it was gone when it was over.";
+Events between two looks are missed, so grants and waits are
+lower bounds. Grey lines are older than three intervals. A
+lease \"ran out\" if its renewal was late at the last look, and
+it was gone after its end.";
 
 impl App {
-    /// Draws all of it, on a screen of any size.
+    /// Draws everything, on a screen of any size.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, now: Instant) {
         let [head, body, foot] = Layout::vertical([
             Constraint::Length(4),
@@ -120,18 +120,18 @@ impl App {
         frame.render_widget(Line::raw(waits), text);
         let longest = &sample.waits.longest_ms;
         let begin = longest.len().saturating_sub(line.width.into());
-        // A wait of no time at all is to be seen too.
+        // A wait of zero must be visible too.
         let bars = longest.iter().skip(begin);
         let bars: Vec<u64> = bars.map(|it| it.map_or(0, |ms| ms.max(1))).collect();
         frame.render_widget(Sparkline::default().data(&bars).cyan(), line);
         frame.render_widget(self.load(now), fourth);
     }
 
-    /// How long was waited, before the line that draws it.
+    /// The wait times, as text before the graph.
     fn waits(&self) -> String {
         let waits = &self.sample.waits;
         match waits.sum_ms.checked_div(waits.seen) {
-            None => "waits: none seen to end".to_owned(),
+            None => "waits: none seen".to_owned(),
             Some(mean) => {
                 let longest = waits.longest_ms.iter().flatten().max().copied();
                 format!(
@@ -144,7 +144,7 @@ impl App {
         }
     }
 
-    /// What this costs the server, or why it costs nothing now.
+    /// The load on the server, or why there is none now.
     fn load(&self, now: Instant) -> Line<'_> {
         let load = &self.sample.load;
         let alert = Style::new().fg(Color::Red).bold();
@@ -160,13 +160,13 @@ impl App {
             return Line::styled(format!("no answer for {}", time(quiet)), alert);
         }
         let mut text = format!(
-            "asks {:.0} questions and {:.0} pages a second; ",
+            "{:.0} requests and {:.0} pages per second; ",
             load.questions_per_second, load.pages_per_second
         );
         text += &match (load.unknown, load.listed_ms) {
             (0, Some(_)) => format!("oldest answer {}", short(load.oldest_ms)),
-            (unknown, Some(_)) => format!("{unknown} names not asked about yet"),
-            (unknown, None) => format!("names are being listed, {unknown} not asked about yet"),
+            (unknown, Some(_)) => format!("{unknown} names have no answer yet"),
+            (unknown, None) => format!("still listing names; {unknown} have no answer yet"),
         };
         if load.left_out > 0 {
             text += &format!("; {} names left out", load.left_out);
@@ -202,7 +202,7 @@ impl App {
         if self.shown.is_empty() && area.height > 2 {
             let why = match self.filter.is_empty() {
                 true => "nothing is held",
-                false => "nothing that is held passes the filter",
+                false => "no lock matches the filter",
             };
             let below = Rect {
                 y: area.y + 1,
@@ -227,7 +227,7 @@ impl App {
             Some(row) => lines(row, waited, area.width),
             None => vec![
                 Line::raw(shown(&opened.name)).bold(),
-                Line::raw("nobody holds it, and nobody waits"),
+                Line::raw("nobody holds it and nobody waits"),
             ],
         };
         opened.lines = lines.len();
@@ -268,7 +268,7 @@ impl App {
     }
 }
 
-/// The columns that a screen of this width has, by their place in [`COLUMNS`], and how wide each is.
+/// The columns that fit on a screen of this width, by their index in [`COLUMNS`], with their widths.
 fn columns(width: u16) -> Vec<(usize, u16)> {
     let there = COLUMNS.iter().enumerate();
     let there: Vec<_> = there.filter(|(_, it)| it.from <= width).collect();
@@ -285,7 +285,7 @@ fn columns(width: u16) -> Vec<(usize, u16)> {
     there.into_iter().map(share).collect()
 }
 
-/// What stands in the columns for a lock, `waited` milliseconds after the sample.
+/// The cells of a lock, `waited` milliseconds after the sample.
 fn cells(row: &Row, waited: u64) -> [String; 7] {
     let lock = &row.lock;
     let first = lock.holders.first();
@@ -307,7 +307,7 @@ fn cells(row: &Row, waited: u64) -> [String; 7] {
     ]
 }
 
-/// As [`Lock::mode`], in the room of a column.
+/// The same as [`Lock::mode`], short enough for the column.
 fn mode(lock: &Lock) -> String {
     let held = lock.holders.iter().filter_map(|part| part.permits);
     match (lock.limit, lock.holders.is_empty()) {
@@ -325,7 +325,7 @@ fn left(part: &Part, row: &Row, waited: u64) -> String {
     }
 }
 
-/// All that is known of a lock.
+/// Everything known about a lock.
 fn lines(row: &Row, waited: u64, width: u16) -> Vec<Line<'static>> {
     let lock = &row.lock;
     let mut about = vec![shown(&lock.name).bold()];
@@ -392,7 +392,7 @@ fn lines(row: &Row, waited: u64, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// How wide the columns of holders and waiters are.
+/// The widths of the columns of holders and waiters.
 fn widths(width: u16) -> [u16; 6] {
     let claim = if width > 120 { 80 } else { 0 };
     let fixed = [10, 9, 7, 7];
@@ -413,7 +413,7 @@ fn line(widths: &[u16; 6], cells: [&str; 6]) -> Line<'static> {
     Line::raw(text.trim_end().to_owned())
 }
 
-/// As much of a text as fits into a column, and a sign that it was more.
+/// As much of a text as fits into a column, with a mark if it is cut.
 fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
     if Span::raw(text).width() <= width {
@@ -445,7 +445,7 @@ fn time(time: Duration) -> String {
     short(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What revoking does, in full: the name is not cut.
+/// Describes the revocation in full: the name is not cut.
 fn asked(question: &Question) -> String {
     let name = shown(&question.name);
     let who = match &question.holders[..] {
@@ -454,18 +454,18 @@ fn asked(question: &Question) -> String {
         [] => "nobody is asked".to_owned(),
     };
     format!(
-        "Revoke {name}?\n\n{who} to let it go: the work under it is stopped, and the lock is free then, at the latest when \
-         its lease ends.\n\ny  revoke      n  leave it"
+        "Revoke {name}?\n\n{who} to release it: the holder's work is stopped, and the lock becomes free, at the latest when \
+         its lease ends.\n\ny  revoke      n  cancel"
     )
 }
 
-/// Text in a frame, in the middle of the screen and over what is there.
+/// A box with text in the middle of the screen, on top of everything else.
 fn popup(frame: &mut Frame<'_>, title: &str, text: String) {
     let all = frame.area();
     let lines = text.lines().map(|line| Span::raw(line).width());
     let widest = lines.clone().max().unwrap_or(0).clamp(1, 66);
     let inner = widest.min(usize::from(all.width.saturating_sub(2))).max(1);
-    // Words that are wrapped need more lines than letters would; the rest is cut.
+    // Wrapping at words needs more lines than wrapping at letters; the rest is cut.
     let height = lines
         .map(|line| 1 + line / inner + line / 40)
         .sum::<usize>()

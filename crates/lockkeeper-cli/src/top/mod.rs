@@ -1,6 +1,6 @@
-//! `lockkeeper top`: who holds what and who waits, on a screen that follows it.
+//! `lockkeeper top`: holders and waiters on a live screen.
 //!
-//! What is shown and which key does what is the [`App`], which knows no terminal and no server. Here is the loop around it.
+//! [`App`] decides what is shown and what each key does, without a terminal or a server. This module is the loop around it.
 
 mod app;
 mod draw;
@@ -24,11 +24,11 @@ use crate::server::Server;
 use app::{Action, App};
 use screen::{Screen, Signals};
 
-/// A screen that changes more often is not read, and one that changes less often is not live.
+/// The interval must be long enough to read the screen, and short enough for it to be live.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
 
-/// Shows the locks until whoever looks has seen enough; the exit code.
+/// Shows the locks until the user quits; returns the exit code.
 pub(crate) async fn top(
     server: &Server,
     pattern: &str,
@@ -37,20 +37,20 @@ pub(crate) async fn top(
 ) -> Result<u8, Failure> {
     if json {
         return Err(Failure::usage(
-            "top is a screen and has no --json: use `lockkeeper ls --json` or `lockkeeper watch NAME --json`",
+            "top has no --json: use `lockkeeper ls --json` or `lockkeeper watch NAME --json`",
         ));
     }
     if !INTERVALS.contains(&interval) {
-        return Err(Failure::usage("an --interval is from 100ms to 1h"));
+        return Err(Failure::usage("an --interval must be from 100ms to 1h"));
     }
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "top needs a terminal for its screen and its keys: use `lockkeeper ls` where there is none",
+            "top needs a terminal: without one, use `lockkeeper ls`",
         ));
     }
     let client = server.connect(Client::builder()).await?;
     let (mut sampler, wanted) = Sampler::new(client.clone(), pattern, interval);
-    // A pattern that is none is told of where it is read: on the screen as it was.
+    // The first page is read before the screen is taken, so that a bad pattern is reported in the normal terminal.
     let first = sampler.next().await?;
     let mut app = App::new(pattern, interval);
     app.sampled(first, Instant::now());
@@ -62,7 +62,7 @@ pub(crate) async fn top(
     }
 }
 
-/// Draws, hears the keys and takes the samples, until somebody leaves.
+/// Draws, reads the keys and takes the samples, until the user quits.
 async fn follow(
     screen: &mut Screen,
     app: &mut App,
@@ -80,7 +80,7 @@ async fn follow(
         (name, told)
     };
     let mut revocations = FuturesUnordered::new();
-    // Times run on between two samples.
+    // Displayed times continue between two samples.
     let mut clock = tokio::time::interval(Duration::from_secs(1));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -96,7 +96,7 @@ async fn follow(
             Some((name, told)) = revocations.next() => app.revoked(name, told),
             _ = clock.tick() => {}
             event = keys.next() => {
-                // A terminal that has hung up.
+                // The terminal has hung up.
                 let Some(event) = event else { return Ok(()) };
                 let event = event.map_err(|error| Failure::system("read the keys", &error))?;
                 match event {
@@ -105,7 +105,7 @@ async fn follow(
                         Action::Leave => return Ok(()),
                         Action::Revoke(name) => revocations.push(revoke(name)),
                     },
-                    // What has another size is drawn anew.
+                    // After a change of size, the screen is drawn again.
                     _ => {}
                 }
             }

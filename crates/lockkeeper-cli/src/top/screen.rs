@@ -1,4 +1,4 @@
-//! The terminal while it is a full screen: taken here, and given back however it ends.
+//! The terminal as a full screen: taken here, and restored however the command ends.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -8,7 +8,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::Failure;
 
-/// The whole screen of the terminal, until it is dropped. A panic gives it back before it says anything.
+/// The whole screen of the terminal, until it is dropped. A panic restores it before it prints its message.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
 }
@@ -16,7 +16,7 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
-            // It may have been taken half.
+            // It may have been taken only partly.
             ratatui::restore();
             Failure::system("take the terminal", &error)
         })?;
@@ -39,7 +39,7 @@ impl Drop for Screen {
     }
 }
 
-/// The signals that end a program, so that they end this one after the terminal was given back.
+/// The signals that end a program: this one restores the terminal first, then ends.
 pub(super) struct Signals(Vec<(u8, unix::Signal)>);
 
 impl Signals {
@@ -60,7 +60,7 @@ impl Signals {
             .map_err(|error| Failure::system("listen for signals", &error))
     }
 
-    /// The number of the next one.
+    /// The number of the next signal.
     pub(super) async fn next(&mut self) -> u8 {
         std::future::poll_fn(|context| {
             for (number, stream) in &mut self.0 {

@@ -40,7 +40,7 @@ fn row(name: &str, holder: &str, waiters: u64) -> Row {
     }
 }
 
-/// As it comes from the sampler: by waiters.
+/// A sample as it comes from the sampler: sorted by waiters.
 fn sample(locks: Vec<Row>) -> Sample {
     let waiters = locks.iter().filter_map(|row| row.lock.waiters).sum();
     Sample {
@@ -79,7 +79,7 @@ fn press(app: &mut App, keys: &str) -> Action {
     action
 }
 
-/// What stands on a screen of this size.
+/// The text on a screen of this size.
 fn screen(app: &mut App, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
@@ -199,7 +199,7 @@ fn an_outage_is_told_and_what_was_known_stays() {
     app.sampled(sample(vec![row("beta", "db3:9", 0)]), Instant::now());
     let lines = screen(&mut app, 80, 24);
     assert!(lines[3].starts_with("asks 0 questions"), "{lines:#?}");
-    // A sampler that is itself held up says nothing.
+    // A sampler that is itself held up reports nothing.
     app.sampled = Instant::now() - Duration::from_secs(20);
     assert!(screen(&mut app, 80, 24)[3].starts_with("no answer for 20s"));
 }
@@ -211,7 +211,7 @@ fn the_filter_is_live_and_finds_names_and_holders() {
     press(&mut app, "BE");
     assert_eq!(names(&mut app), ["beta"]);
     assert!(screen(&mut app, 80, 24)[23].starts_with("filter: BE_"));
-    // Keys are letters here.
+    // While the filter is typed, keys are letters.
     assert_eq!(press(&mut app, "q"), Action::None);
     assert_eq!(names(&mut app), ["nothing"]);
     press(&mut app, "\u{8}\u{8}\u{8}office\r");
@@ -244,7 +244,7 @@ fn a_key_sorts_and_the_cursor_stays_with_its_name_when_a_sample_comes() {
     );
     assert_eq!(names(&mut app), ["a", "b", "beta"]);
     assert_eq!(opened(&mut app), "beta");
-    // It is gone: the cursor stays where it is, on the last.
+    // Its name is gone: the cursor stays at its place, on the last line.
     app.sampled(
         sample(vec![row("a", "x", 3), row("b", "x", 3)]),
         Instant::now(),
@@ -279,7 +279,7 @@ fn the_screen_follows_the_cursor_and_asks_for_what_is_on_it() {
     assert_eq!((wanted.seen.len(), &*wanted.seen[18]), (19, "name038"));
     code(&mut app, KeyCode::End);
     assert!(screen(&mut app, 80, 25)[23].starts_with("name999"));
-    // On a smaller screen it is still there.
+    // On a smaller screen it is still visible.
     assert!(screen(&mut app, 80, 10)[8].starts_with("name999"));
     code(&mut app, KeyCode::Home);
     assert!(screen(&mut app, 80, 10)[5].starts_with("name000"));
@@ -316,7 +316,7 @@ fn a_name_opens_on_its_holders_and_its_queue() {
     app.sampled(sample(Vec::new()), Instant::now());
     assert_eq!(
         screen(&mut app, 80, 24)[5],
-        "nobody holds it, and nobody waits"
+        "nobody holds it and nobody waits"
     );
     press(&mut app, "\u{1b}");
     assert!(app.opened.is_none());
@@ -329,20 +329,20 @@ fn a_lock_is_asked_back_after_a_question_that_says_what_that_does() {
     let text = screen(&mut app, 80, 24).concat();
     for part in [
         "Revoke printer?",
-        "db1:7 office is asked to let it go",
+        "db1:7 office is asked to release it",
         "y  revoke",
     ] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(press(&mut app, "n"), Action::None);
-    assert!(screen(&mut app, 80, 24)[23].contains("nobody was asked to leave"));
-    // Any other key is no.
+    assert!(screen(&mut app, 80, 24)[23].contains("nothing was revoked"));
+    // Any other key means no.
     assert_eq!(press(&mut app, "rqjr"), Action::None);
     assert_eq!(press(&mut app, "y"), Action::Revoke("alpha".to_owned()));
     for (told, text) in [
         (Ok(0), "alpha: nobody holds it"),
-        (Ok(1), "alpha: its holder was told to leave"),
-        (Ok(3), "alpha: its 3 holds were told to leave"),
+        (Ok(1), "alpha: its holder was told to release it"),
+        (Ok(3), "alpha: its 3 holders were told to release it"),
         (Err(Failure::usage("no \u{1b}")), "no \\u{1b}"),
     ] {
         app.revoked("alpha".to_owned(), told);
@@ -356,7 +356,7 @@ fn who_came_after_the_question_is_not_asked_to_leave() {
     press(&mut app, "r");
     app.sampled(sample(vec![row("printer", "another", 11)]), Instant::now());
     assert_eq!(press(&mut app, "y"), Action::None);
-    assert!(screen(&mut app, 80, 24)[23].contains("others hold it by now"));
+    assert!(screen(&mut app, 80, 24)[23].contains("its holders have changed"));
     press(&mut app, "r");
     assert_eq!(press(&mut app, "y"), Action::Revoke("printer".to_owned()));
 }
@@ -381,7 +381,7 @@ fn it_is_left_by_three_keys_and_help_by_any() {
     assert!(
         screen(&mut app, 80, 24)
             .concat()
-            .contains("sort by waiters, by name")
+            .contains("sort by waiters, name")
     );
 }
 

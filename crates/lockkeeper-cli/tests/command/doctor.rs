@@ -87,7 +87,7 @@ async fn doctor_finds_that_a_release_is_told_to_nobody() -> Result<()> {
         node.command(&["ACL", "SETUSER", "default", right]).await?;
         let said = said(&url, &["doctor"]).await?;
         ensure!(
-            said.code == Some(69) && said.out.contains("a release was not told"),
+            said.code == Some(69) && said.out.contains("a release woke no waiter"),
             "{said:?}"
         );
         let rule = right.replace('-', "+");

@@ -80,15 +80,15 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         (&["run", "--lock", "x", "--permits", "2"], "--semaphore"),
         (
             &["run", "--semaphore", "x", "--limit", "0"],
-            "it must be one or more",
+            "it must be at least 1",
         ),
         (
             &["run", "--semaphore", "x", "--limit", "2", "--permits", "0"],
-            "it must be one or more",
+            "it must be at least 1",
         ),
         (
             &["run", "--semaphore", "x", "--limit", "2", "--permits", "3"],
-            "3 --permits are more than the --limit of 2",
+            "--permits 3 is more than --limit 2",
         ),
         (
             &["run", "--semaphore", "x", "--limit=me:pssword@host"],
@@ -197,7 +197,7 @@ async fn who_named_no_server_or_wrote_a_shell_command_is_told_what_to_write() ->
     // Some machines have a server where one is looked for.
     let found = unnamed.status.success();
     ensure!(
-        found || err.contains("; name another server by --url"),
+        found || err.contains("; choose another server with --url"),
         "{err}"
     );
 

@@ -87,7 +87,7 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
         let refused = async || {
             let said = said_inside(&server, &stale, &job).await?;
             ensure!(said.code == Some(76) && said.out.is_empty(), "{said:?}");
-            ensure!(said.err.contains("holds it no more"), "{said:?}");
+            ensure!(said.err.contains("no longer holds it"), "{said:?}");
             anyhow::Ok(())
         };
         // Nobody holds.

@@ -375,7 +375,7 @@ async fn inspect_shows_who_does_the_work_and_what_has_come_of_it() -> Result<()>
         done["at"].as_str().unwrap_or("?")
     );
     ensure!(
-        text.contains(&line) && text.contains("kept for 29days"),
+        text.contains(&line) && text.contains("stored for 29days"),
         "{text}"
     );
 

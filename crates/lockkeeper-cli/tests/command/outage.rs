@@ -75,7 +75,7 @@ async fn a_wait_for_a_server_that_is_not_there_ends_with_its_reason() -> Result<
     ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
     let lines: Vec<&str> = said.err.lines().collect();
     ensure!(
-        lines.len() == 2 && lines[0].contains("is waited for"),
+        lines.len() == 2 && lines[0].contains("waiting for it"),
         "{said:?}"
     );
     ensure!(

@@ -122,7 +122,7 @@ async fn the_limit_of_a_semaphore_that_nobody_uses_is_said_to_be_that_of_whoever
         shown.code == Some(0)
             && shown
                 .out
-                .contains("the limit is that of whoever comes next"),
+                .contains("the next run sets the limit"),
         "{shown:?}"
     );
     let changed = said(&server.url(), &["limit", "jobs", "12"]).await?;
@@ -137,7 +137,7 @@ async fn the_limit_of_a_semaphore_that_nobody_uses_is_said_to_be_that_of_whoever
     );
     let zero = said(&server.url(), &["limit", "jobs", "0"]).await?;
     ensure!(
-        zero.code == Some(64) && zero.err.contains("it must be one or more"),
+        zero.code == Some(64) && zero.err.contains("it must be at least 1"),
         "{zero:?}"
     );
     let keys = server.command(&["DBSIZE"]).await?;
@@ -172,7 +172,7 @@ async fn a_conflict_says_how_many_permits_are_held_and_whether_somebody_waits_in
     let one = ["--semaphore", "jobs", "--limit", "4", "--no-wait"];
     let refused = echo(&server, &one).await?;
     ensure!(
-        refused.code == Some(75) && refused.err.contains("somebody waits in front"),
+        refused.code == Some(75) && refused.err.contains("another waits in front"),
         "{refused:?}"
     );
     end(heavy).await?;

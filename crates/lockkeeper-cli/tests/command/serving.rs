@@ -343,7 +343,7 @@ async fn what_cannot_be_served_is_said_in_a_line_before_anything_is_opened() -> 
         ),
         (&["--allow-revoke", "--token-file", short], "16 to 1024"),
         (&["--token-file", short], "--allow-revoke"),
-        (&["--host", "https://locks"], "without scheme and port"),
+        (&["--host", "https://locks"], "without scheme or port"),
         (&["a["], "ends in the middle"),
     ] {
         let listen = if words.contains(&"--listen") {
@@ -380,6 +380,6 @@ async fn listening_for_others_is_warned_of() -> Result<()> {
     let err = child.stderr.take().context("no stderr")?;
     let warning = timeout(LIMIT, BufReader::new(err).lines().next_line()).await??;
     let warning = warning.context("no warning")?;
-    ensure!(warning.contains("not on this machine alone"), "{warning}");
+    ensure!(warning.contains("not only on this machine"), "{warning}");
     Ok(())
 }

@@ -107,7 +107,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_renew_read_arms_all_readers",
         &lock::RENEW_INFLATED,
-        "    -- Nobody else may come by for as long as it holds. Those who wait keep their queue by their heartbeats.\n",
+        "    -- The keys must outlive the lease even if no other script runs on this name. Waiters keep their queue by heartbeats.\n",
         "    for _, other in ipairs(redis.call('ZRANGE', holders, 0, -1)) do\n      redis.call('ZADD', holders, text_of(now + ttl), other)\n    end\n",
         Where::Conversions,
     ),
