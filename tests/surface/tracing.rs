@@ -191,7 +191,9 @@ async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there
         guard.ensure_held()?;
     }
     let text = log.text();
-    let failed = text.matches("a renewal failed; the lease is uncertain").count();
+    let failed = text
+        .matches("a renewal failed; the lease is uncertain")
+        .count();
     ensure!(failed >= LEASES, "only {failed} renewals have failed");
     let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
     println!("{failed} failures, {} lines", warnings.len());
@@ -279,8 +281,9 @@ async fn warned(url: &str) -> Result<String> {
     let _collecting = log.collect();
     let client = lockkeeper::connect(url).await?;
     let looked = async {
-        let asked =
-            |text: &str| text.contains("found no missing rights") || text.contains("about=\"rights\"");
+        let asked = |text: &str| {
+            text.contains("found no missing rights") || text.contains("about=\"rights\"")
+        };
         while !log.text().contains("looked at the server") || !asked(&log.text()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

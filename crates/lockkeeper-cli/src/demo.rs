@@ -29,8 +29,7 @@ pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
     in_a_queue(&client, &story).await?;
     story.chapter("Ann holds the report, and Bob does not want to wait")?;
     in_conflict(&client, &story).await?;
-    story
-        .chapter("Carl sleeps for too long and loses his lock; what he writes late is refused")?;
+    story.chapter("Carl sleeps for too long and loses his lock; what he writes late is refused")?;
     too_late(&client, &story).await?;
     client.close().await;
     out::line("\nNow try it yourself: lockkeeper run --lock NAME -- COMMAND")

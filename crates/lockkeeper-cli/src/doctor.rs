@@ -200,9 +200,7 @@ async fn messages(client: &Client) -> Result<String, String> {
         Ok(Ok((end, took))) if end.reason() == Some(LossReason::Revoked) => {
             Ok(format!("one arrived in {} µs", took.as_micros()))
         }
-        Ok(Ok((end, _))) => Err(format!(
-            "a revoked lock ended for another reason: {end:?}"
-        )),
+        Ok(Ok((end, _))) => Err(format!("a revoked lock ended for another reason: {end:?}")),
         Ok(Err(error)) => Err(error),
         Err(_) => Err("none arrived: does the user lack the rights to the channels?".to_owned()),
     }

@@ -258,7 +258,9 @@ impl Once {
         let encode = |value: &T| {
             let json = serde_json::to_vec(value);
             json.map_err(|error| {
-                Error::config(format!("the result of {name:?} cannot be written as JSON: {error}"))
+                Error::config(format!(
+                    "the result of {name:?} cannot be written as JSON: {error}"
+                ))
             })
         };
         let decode = |json: Vec<u8>| {

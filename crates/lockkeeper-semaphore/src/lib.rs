@@ -91,7 +91,9 @@ impl Semaphore {
     pub fn new(client: &Client, name: &str, limit: u32) -> Self {
         let heard = Arc::default();
         let protocol = |name| match limit {
-            0 => Err(Error::config("the limit of a semaphore must be at least one")),
+            0 => Err(Error::config(
+                "the limit of a semaphore must be at least one",
+            )),
             _ => Ok(of_name(name, 1, limit, &heard)),
         };
         let target = Target::checked(client, name, protocol);
@@ -125,7 +127,9 @@ impl Semaphore {
     pub fn permits(&self, permits: u32) -> Self {
         let (limit, heard) = (self.limit, Arc::clone(&self.heard));
         let target = self.target.by_checked(|name| match permits {
-            0 => Err(Error::config("an acquisition must take at least one permit")),
+            0 => Err(Error::config(
+                "an acquisition must take at least one permit",
+            )),
             _ if permits > limit => Err(Error::config(format!(
                 "{permits} permits are more than the semaphore's limit of {limit}"
             ))),
@@ -265,7 +269,9 @@ impl Semaphore {
     /// ```
     pub async fn set_limit(&self, limit: u32) -> Result<bool> {
         if limit == 0 {
-            return Err(Error::config("the limit of a semaphore must be at least one"));
+            return Err(Error::config(
+                "the limit of a semaphore must be at least one",
+            ));
         }
         Ok(self.target.permits(Some(limit)).await?.is_some())
     }

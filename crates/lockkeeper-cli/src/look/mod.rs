@@ -272,9 +272,9 @@ pub(crate) async fn limit(
             let (limit, held, waiters) = (seen.limit, seen.held, seen.waiters);
             format!("{name}: a limit of {limit}, {held} held, {waiters} waiting")
         }
-        (None, None) => format!(
-            "{name}: nobody holds it or waits for it, so the next run sets the limit"
-        ),
+        (None, None) => {
+            format!("{name}: nobody holds it or waits for it, so the next run sets the limit")
+        }
         (None, Some(_)) => format!(
             "{name}: nobody holds it or waits for it, so nothing was changed: the next run sets the limit"
         ),
@@ -298,7 +298,9 @@ pub(crate) async fn revoke(server: &Server, name: &str, json: bool) -> Result<()
     match told {
         0 => out::line(&format!("{name}: nobody holds it")),
         1 => out::line(&format!("{name}: its holder was told to release it")),
-        _ => out::line(&format!("{name}: its {told} holders were told to release it")),
+        _ => out::line(&format!(
+            "{name}: its {told} holders were told to release it"
+        )),
     }
 }
 

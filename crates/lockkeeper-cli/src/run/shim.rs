@@ -95,7 +95,9 @@ fn die_with(parent: Pid) -> std::io::Result<()> {
     if getppid() == Some(parent) {
         Ok(())
     } else {
-        Err(std::io::Error::other("the command that started it has ended"))
+        Err(std::io::Error::other(
+            "the command that started it has ended",
+        ))
     }
 }
 

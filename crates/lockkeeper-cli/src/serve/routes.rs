@@ -229,10 +229,7 @@ async fn next_event(looking: Looking) -> Option<(serde_json::Result<Event>, Look
 
 async fn locks(State(served): Known, Query(question): Query<Question>) -> Response {
     let Some(sample) = served.feed.sample(PATIENCE).await else {
-        return words(
-            StatusCode::BAD_GATEWAY,
-            "the locks' server does not answer",
-        );
+        return words(StatusCode::BAD_GATEWAY, "the locks' server does not answer");
     };
     match View::new(&sample, &question).json() {
         Ok(text) => in_json(text),
@@ -276,8 +273,6 @@ async fn revoke(
         let text = format!("nobody holds {name:?}");
         return Ok(words(StatusCode::NOT_FOUND, &text));
     }
-    exit::say(&format!(
-        "{name:?} was revoked over HTTP: {told} told"
-    ));
+    exit::say(&format!("{name:?} was revoked over HTTP: {told} told"));
     Ok(in_json(json!({ "name": name, "told": told }).to_string()))
 }

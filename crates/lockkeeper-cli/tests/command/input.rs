@@ -121,7 +121,10 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
         ),
         (&["run", "--lock", ""], "must not be empty"),
         (&["run", "--lock", "a}b"], "not one complete hash tag"),
-        (&["run", "--lock", "a", "--lock", "a}b"], "not one complete hash tag"),
+        (
+            &["run", "--lock", "a", "--lock", "a}b"],
+            "not one complete hash tag",
+        ),
         (&["run"], "--lock"),
         (&["run", "--lock", "x", "--frob"], "--frob"),
         (&["frob"], "frob"),

@@ -119,10 +119,7 @@ async fn the_limit_of_a_semaphore_that_nobody_uses_is_said_to_be_that_of_whoever
     let server = Server::start().await?;
     let shown = said(&server.url(), &["limit", "jobs"]).await?;
     ensure!(
-        shown.code == Some(0)
-            && shown
-                .out
-                .contains("the next run sets the limit"),
+        shown.code == Some(0) && shown.out.contains("the next run sets the limit"),
         "{shown:?}"
     );
     let changed = said(&server.url(), &["limit", "jobs", "12"]).await?;

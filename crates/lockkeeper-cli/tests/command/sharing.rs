@@ -95,7 +95,10 @@ async fn a_conflict_names_all_who_share_and_says_when_a_waiter_is_the_reason() -
     until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
     let behind = ask(&["--shared", "--no-wait"]).await?;
     ensure!(
-        behind.code == Some(75) && behind.err.contains("another waits in front to hold it alone"),
+        behind.code == Some(75)
+            && behind
+                .err
+                .contains("another waits in front to hold it alone"),
         "{behind:?}"
     );
     for run in held {

@@ -73,7 +73,9 @@ fn reading_of_write_back(
         Ok(Answer::Raised) => (WrittenBack::Accepted, None),
         Ok(Answer::Gone | Answer::Revoked) => (WrittenBack::Refused, None),
         Ok(answer) => {
-            let trouble = StoreError::unknown(format!("unexpected answer to the write-back of a token: {answer:?}"));
+            let trouble = StoreError::unknown(format!(
+                "unexpected answer to the write-back of a token: {answer:?}"
+            ));
             (WrittenBack::Failed, Some(trouble))
         }
         Err(error) => (WrittenBack::Failed, Some(error)),

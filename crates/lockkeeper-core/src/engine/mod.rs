@@ -219,7 +219,10 @@ impl Engine {
             }
         };
         if tokio::time::timeout(longest, all).await.is_err() {
-            tracing::debug!(?longest, "earlier releases of these names are not done in time; acquiring anyway");
+            tracing::debug!(
+                ?longest,
+                "earlier releases of these names are not done in time; acquiring anyway"
+            );
         }
     }
 

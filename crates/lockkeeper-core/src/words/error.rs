@@ -91,7 +91,9 @@ pub enum Error {
     },
     /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) requires confirmed the grant in time. It
     /// has been released.
-    #[error("lock {name:?} was granted and released again: only {reached} of the {wanted} required replicas confirmed it in time")]
+    #[error(
+        "lock {name:?} was granted and released again: only {reached} of the {wanted} required replicas confirmed it in time"
+    )]
     #[non_exhaustive]
     NotReplicated {
         /// The lock.
