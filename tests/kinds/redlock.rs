@@ -337,7 +337,7 @@ async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() ->
     ensure!(
         error
             .to_string()
-            .contains("server 1 (memory://): it has been up for too short"),
+            .contains("server 1 (memory://): it was started too recently"),
         "{error}"
     );
     ensure!(error.is_transient());

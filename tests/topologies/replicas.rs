@@ -139,7 +139,7 @@ async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
     let lock = Mutex::new(&client, "name");
     let outcome = lock.acquire().min_replicas(2).await;
     let told = outcome.as_ref().err().map(ToString::to_string);
-    ensure!(told.is_some_and(|told| told.contains("1 of 2 replicas")));
+    ensure!(told.is_some_and(|told| told.contains("only 1 of the 2 required replicas")));
     ensure!(counts(outcome)? == (1, 2));
     ensure!(!is_there(&primary, KEY).await?);
     Ok(())

@@ -359,7 +359,7 @@ fn not_meant(lock: &Lock) -> String {
         (Some(holder), None) => {
             let claim = &holder.claim;
             format!(
-                "{name:?}: it has no single token; to take it from its holder {claim}, use --claim; nothing was taken"
+                "{name:?}: it has no single token; to take it from its holder, use --claim {claim}; nothing was taken"
             )
         }
     }

@@ -198,7 +198,7 @@ fn an_outage_is_told_and_what_was_known_stays() {
     assert!(lines[5].starts_with("printer"), "{lines:#?}");
     app.sampled(sample(vec![row("beta", "db3:9", 0)]), Instant::now());
     let lines = screen(&mut app, 80, 24);
-    assert!(lines[3].starts_with("asks 0 questions"), "{lines:#?}");
+    assert!(lines[3].starts_with("0 requests and 0 pages"), "{lines:#?}");
     // A sampler that is itself held up reports nothing.
     app.sampled = Instant::now() - Duration::from_secs(20);
     assert!(screen(&mut app, 80, 24)[3].starts_with("no answer for 20s"));
@@ -213,7 +213,7 @@ fn the_filter_is_live_and_finds_names_and_holders() {
     assert!(screen(&mut app, 80, 24)[23].starts_with("filter: BE_"));
     // While the filter is typed, keys are letters.
     assert_eq!(press(&mut app, "q"), Action::None);
-    assert_eq!(names(&mut app), ["nothing"]);
+    assert_eq!(names(&mut app), ["no"]);
     press(&mut app, "\u{8}\u{8}\u{8}office\r");
     assert_eq!(names(&mut app), ["printer"]);
     assert!(screen(&mut app, 80, 24)[23].contains("filter: office"));

@@ -208,7 +208,7 @@ async fn a_run_with_another_limit_works_by_the_one_that_stands_and_says_so() -> 
             "{refused:?}"
         );
         ensure!(
-            refused.err.contains("\"jobs\" has 2 permits now")
+            refused.err.contains("\"jobs\" now has 2 permits")
                 && refused.err.contains("`lockkeeper limit`"),
             "{refused:?}"
         );
@@ -232,7 +232,7 @@ async fn a_run_that_waits_for_more_permits_than_a_lowered_limit_ends_and_says_wh
     let (ended, ()) = tokio::try_join!(waits, lowered)?;
     ensure!(ended.code == Some(64) && ended.out.is_empty(), "{ended:?}");
     ensure!(
-        ended.err.contains("\"jobs\" has 2 permits now"),
+        ended.err.contains("\"jobs\" now has 2 permits"),
         "{ended:?}"
     );
     Ok(())

@@ -330,8 +330,8 @@ async fn what_cannot_be_served_is_said_in_a_line_before_anything_is_opened() -> 
     let short = short.to_str().context("a strange path")?;
     let free = ["--listen", "127.0.0.1:0"];
     for (words, reason) in [
-        (&["--listen", "localhost"][..], "as in 127.0.0.1:9090"),
-        (&["--listen", "9090"], "as in 127.0.0.1:9090"),
+        (&["--listen", "localhost"][..], "such as 127.0.0.1:9090"),
+        (&["--listen", "9090"], "such as 127.0.0.1:9090"),
         (
             &["--listen", "203.0.113.1:0"],
             "cannot listen on 203.0.113.1:0",

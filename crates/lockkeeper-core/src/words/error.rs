@@ -189,7 +189,7 @@ pub enum Error {
     },
     /// The name holds data of another kind of lock, of another program, or of a later version of Lockkeeper.
     #[error(
-        "lock {name:?} is not a {kind} lock: its key {key:?} holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade"
+        "lock {name:?} is no {kind} lock: its key {key:?} holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade"
     )]
     #[non_exhaustive]
     WrongKind {
