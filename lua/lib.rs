@@ -331,7 +331,7 @@ pub mod redisson {
     /// Lets a claim hold a name that is free, or its owner's.
     pub const ACQUIRE: Script = script!(
         "redisson/acquire",
-        with ["clock", "token", "client", "lease", "redisson"],
+        with ["clock", "token", "client", "lease", "redisson", "redisson_hold"],
         keys ["main", "claims", "tombstone", "counter"],
         args ["request", "claim", "ttl", "floor", "token", "fenced"],
         replies [
@@ -374,7 +374,7 @@ pub mod redisson {
     pub const INSPECT: Script = script!(
         "redisson/inspect",
         with ["client", "listeners", "redisson"],
-        keys ["main", "claims"],
+        keys ["main", "claims", "queue"],
         args ["request", "channel", "kind"],
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
@@ -392,9 +392,55 @@ pub mod redisson {
     pub const FREE: Script = script!(
         "redisson/free",
         with ["client", "tell", "wake", "redisson"],
-        keys ["main", "claims"],
+        keys ["main", "claims", "queue"],
         args ["request", "claim", "channel"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
+    );
+
+    /// Lets a claim wait for its turn, or hold if it has come.
+    pub const FAIR_ACQUIRE: Script = script!(
+        "redisson/fair_acquire",
+        with ["clock", "client", "lease", "redisson", "redisson_queue"],
+        before "redisson/acquire" with ["token", "redisson_hold"],
+        keys ["main", "claims", "tombstone", "counter", "queue", "timeouts", "places"],
+        args ["request", "claim", "ttl", "floor", "token", "fenced", "wait", "queue_limit"],
+        replies [
+            Status::Waiting,
+            Status::QueueFull,
+            Status::Granted,
+            Status::Busy,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Asks again for claims that wait; a batch.
+    pub const FAIR_HEARTBEAT: Script = script!(
+        "redisson/fair_heartbeat",
+        with ["clock", "token", "client", "lease", "redisson", "redisson_hold", "redisson_queue"],
+        keys ["main", "claims", "counter", "queue", "timeouts", "places"],
+        args ["request", "claim", "ttl", "floor", "wait"],
+        items [Status::Granted, Status::Waiting, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim goes, whether it holds or waits, and the next is told that its turn has come.
+    pub const FAIR_RELEASE: Script = script!(
+        "redisson/fair_release",
+        with ["clock", "client", "wake", "lease", "redisson", "redisson_queue"],
+        before "redisson/release" with [],
+        keys ["main", "claims", "tombstone", "queue", "timeouts", "places"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "wait"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
+    );
+
+    /// How many wait, and where among them a claim is; changes nothing.
+    pub const FAIR_QUEUE: Script = script!(
+        "redisson/fair_queue",
+        with ["client", "redisson"],
+        keys ["queue", "places"],
+        args ["request", "claim"],
+        replies [Status::Queued, Status::WrongKind],
     );
 }
 
@@ -561,6 +607,10 @@ pub const ALL: &[&Script] = &[
     &redisson::INSPECT,
     &redisson::REVOKE,
     &redisson::FREE,
+    &redisson::FAIR_ACQUIRE,
+    &redisson::FAIR_HEARTBEAT,
+    &redisson::FAIR_RELEASE,
+    &redisson::FAIR_QUEUE,
     &multi::ACQUIRE,
     &multi::RELEASE,
     &name::INSPECT,

@@ -57,11 +57,13 @@ const ANSWERING: [(&str, &str); 3] = [
 ];
 
 /// Texts that run as a part of a script, before its own or behind it: a fragment that is its beginning, the script that it stands before.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 6] = [
     ("lock/acquire", include_str!("shared/take_free.lua")),
     ("once/acquire", include_str!("shared/take_free.lua")),
     ("lock/convert", include_str!("shared/take_over.lua")),
     ("once/acquire", include_str!("lock/acquire.lua")),
+    ("redisson/fair_acquire", include_str!("redisson/acquire.lua")),
+    ("redisson/fair_release", include_str!("redisson/release.lua")),
 ];
 
 fn lua_files(folder: &Path) -> Vec<(String, String)> {
@@ -288,6 +290,8 @@ fn numbers_become_text_by_format_alone() {
                     "'%.0f:%s', alive, request)",
                     "'%.0f:%s', ends, request)",
                     "'%s:%s', name.channel, client)",
+                    "'%s:%s', channel, owner)",
+                    "'%s:%s', ARGV[3], first)",
                     "'G %s %s %s', claim, token, request)",
                     "'L %s', ARGV[3])",
                 ];

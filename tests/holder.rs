@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::redisson::RedissonLock;
+use lockkeeper::redisson::{RedissonFairLock, RedissonLock};
 use lockkeeper::{Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
@@ -43,6 +43,13 @@ async fn main() -> Result<()> {
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
+        ["redisson-fair", url, name, ttl, wait] => {
+            let lock = RedissonFairLock::new(&connect(url, ttl).await?, name);
+            let lock = lock.wait_timeout(Duration::from_millis(wait.parse()?));
+            let guard = lock.acquire().await?;
+            println!("held {}", guard.owner());
+            std::future::pending::<Result<()>>().await
+        }
         ["redisson-count", url, name, counter, rounds] => {
             let lock = RedissonLock::new(&connect(url, "30000").await?, name);
             count(&lock, url, counter, rounds.parse()?).await
@@ -69,7 +76,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }

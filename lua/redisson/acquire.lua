@@ -18,7 +18,7 @@
 -- REPLY WRONG_KIND   the name holds something else
 -- PUBLISH nothing
 
-local claim, owner, ttl = ARGV[2], owner_of(ARGV[2]), tonumber(ARGV[3])
+local claim = ARGV[2]
 local known, fault = read_claim(KEYS[1], KEYS[2], claim, ARGV[5] ~= '0') -- A repeat is a renewal, and is read like one.
 if fault then
   return fault
@@ -27,7 +27,7 @@ if known.count == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
 local source = ARGV[6] == '1' and 'fenced' or 'token'
-local count, own, token, revoked = known.count, known.own, known[source], known.revoked
+local count, own, revoked = known.count, known.own, known.revoked
 if redis.call('EXISTS', KEYS[3]) == 1 or ARGV[5] ~= '0' and own ~= ARGV[5] then
   return { ARGV[1], 'GONE' }
 end
@@ -41,22 +41,4 @@ end
 if left ~= -2 and not count or revoked then
   return { ARGV[1], 'BUSY', left }
 end
-if not own then
-  if not token and source == 'fenced' then
-    token = string.format('%.0f', redis.call('INCR', KEYS[4]))
-  elseif not token then
-    token = draw_again(KEYS[4], ARGV[4]) or draw_token(KEYS[4], ARGV[4], server_now())
-  end
-  if not known.stands then
-    redis.call('DEL', KEYS[2])
-    redis.call('HSET', KEYS[2], 'owner', owner)
-  end
-  if not count then
-    redis.call('HSET', KEYS[2], 'first', claim)
-  end
-  redis.call('HSET', KEYS[2], claim, token, source, token)
-  redis.call('HINCRBY', KEYS[1], owner, 1)
-end
-arm(KEYS[1], ttl)
-arm(KEYS[2], ttl)
-return { ARGV[1], 'GRANTED', own or token }
+return { ARGV[1], 'GRANTED', hold(KEYS[1], KEYS[2], KEYS[4], claim, known, source, ARGV[4], tonumber(ARGV[3])) }

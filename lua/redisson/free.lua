@@ -3,13 +3,14 @@
 --
 -- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
 -- KEYS[2] claims   what is known of our claims
+-- KEYS[3] queue    LIST: the owners that wait for an RFairLock, as Redisson writes it
 -- ARGV[1] request  echoed
 -- ARGV[2] claim    one that is to lose the name, or the owner
--- ARGV[3] channel  where those who wait listen, Redisson's clients too
+-- ARGV[3] channel  where those who wait listen, Redisson's clients too; with the owner behind it, that of one who stands in the queue
 -- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
 -- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
 -- REPLY WRONG_KIND           the name holds something else
--- PUBLISH channel: 0; channel of each claim's client: gone <claim>
+-- PUBLISH channel: 0; channel:<owner>: 0, to the first in the queue; channel of each claim's client: gone <claim>
 
 local fault = select(2, read_field(KEYS[1], 'none', true))
 if fault then
@@ -35,4 +36,8 @@ redis.call('DEL', KEYS[1], KEYS[2])
 for _, claim in ipairs(claims) do
   tell_client(claim, string.format('gone %s', claim))
 end
-return { ARGV[1], 'RELEASED', wake(ARGV[3], '0'), 0 }
+local told, first = wake(ARGV[3], '0'), redis.pcall('LINDEX', KEYS[3], 0)
+if type(first) == 'string' and wake(string.format('%s:%s', ARGV[3], first), '0') == '0' then
+  told = '0'
+end
+return { ARGV[1], 'RELEASED', told, 0 }

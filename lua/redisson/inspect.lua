@@ -2,11 +2,12 @@
 --
 -- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
 -- KEYS[2] claims   what is known of our claims
+-- KEYS[3] queue    LIST: the owners that wait for an RFairLock, as Redisson writes it
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  where those who wait listen, Redisson's clients too
 -- ARGV[3] kind
 -- REPLY FOUND kind token waiters claims limit  one claim: ours that began the hold, or the owner alone; `token` is empty of a hold of others
--- REPLY FREE waiters  nobody holds; so many clients listen for a wake; negative: the server does not say
+-- REPLY FREE waiters  nobody holds; so many owners wait in the queue and so many clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
 
@@ -14,8 +15,12 @@ local fault = select(2, read_field(KEYS[1], 'none', true))
 if fault then
   return fault
 end
+local waiters, length = listeners(ARGV[2]), redis.pcall('LLEN', KEYS[3])
+if type(length) == 'number' and length > 0 then
+  waiters = length + math.max(waiters, 0)
+end
 if redis.call('TYPE', KEYS[1]).ok == 'none' then
-  return { ARGV[1], 'FREE', listeners(ARGV[2]) }
+  return { ARGV[1], 'FREE', waiters }
 end
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' or not is_held(KEYS[1]) then
   return { ARGV[1], 'WRONG_KIND' }
@@ -28,4 +33,4 @@ if not facts[1] or owner_of(facts[1]) ~= owner then
 elseif facts[3] then
   state = 'revoked'
 end
-return { ARGV[1], 'FOUND', ARGV[3], facts[2] or facts[4] or '', listeners(ARGV[2]), { { facts[1], left, state, 'x' } }, 0 }
+return { ARGV[1], 'FOUND', ARGV[3], facts[2] or facts[4] or '', waiters, { { facts[1], left, state, 'x' } }, 0 }

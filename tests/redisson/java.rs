@@ -125,8 +125,24 @@ impl Java {
         self.open(&address, watchdog).await
     }
 
+    /// A client on the server, which waits for a dead one at the front of a fair queue for `wait` only.
+    pub(crate) async fn impatient_client(
+        self: &Arc<Self>,
+        server: &Server,
+        watchdog: Duration,
+        wait: Duration,
+    ) -> Result<JavaClient> {
+        let words = format!("{} {}", watchdog.as_millis(), wait.as_millis());
+        self.open_with(&server.address().to_string(), &words).await
+    }
+
     async fn open(self: &Arc<Self>, address: &str, watchdog: Duration) -> Result<JavaClient> {
-        let order = format!("open {address} {}", watchdog.as_millis());
+        self.open_with(address, &watchdog.as_millis().to_string())
+            .await
+    }
+
+    async fn open_with(self: &Arc<Self>, address: &str, words: &str) -> Result<JavaClient> {
+        let order = format!("open {address} {words}");
         let answer = told(self.order(&order)?).await?;
         let (number, id) = answer.split_once(' ').with_context(|| answer.clone())?;
         Ok(JavaClient {
@@ -168,7 +184,7 @@ pub(crate) struct JavaClient {
 }
 
 impl JavaClient {
-    /// A lock, `lock` or `fenced`, by a name.
+    /// A lock, `lock`, `fenced` or `fair`, by a name.
     pub(crate) fn lock(&self, kind: &str, name: &str) -> JavaLock {
         JavaLock {
             client: self.clone(),

@@ -3,6 +3,10 @@
 
 mod beside_java;
 mod contract;
+mod fair;
+mod fair_beside_java;
+mod fair_contract;
+mod fair_search;
 mod java;
 mod keys;
 mod search;

@@ -52,8 +52,8 @@ const MISTAKES: [(&str, &Script, &str, &str); 5] = [
     (
         "a repeated acquire counts again",
         &redisson::ACQUIRE,
-        "if not own then\n  if not token and",
-        "if true then\n  if not token and",
+        "if not known.own then\n    if not token and",
+        "if true then\n    if not token and",
     ),
     (
         "an acquire passes the tombstone",

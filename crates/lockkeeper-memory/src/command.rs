@@ -2,6 +2,7 @@
 
 mod hashes;
 mod keys;
+mod lists;
 mod sorted_sets;
 mod strings;
 
@@ -70,11 +71,18 @@ const COMMANDS: &[Command] = &[
     command("hvals", Words::Exactly(2), hashes::hvals),
     command("incr", Words::Exactly(2), strings::incr),
     command("info", Words::AtLeast(1), info),
+    command("lindex", Words::Exactly(3), lists::lindex),
+    command("llen", Words::Exactly(2), lists::llen),
+    command("lpop", Words::Exactly(2), lists::lpop),
+    command("lpos", Words::Exactly(3), lists::lpos),
+    command("lrange", Words::Exactly(4), lists::lrange),
+    command("lrem", Words::Exactly(4), lists::lrem),
     command("mget", Words::AtLeast(2), strings::mget),
     command("pexpire", Words::AtLeast(3), keys::pexpire),
     command("pttl", Words::Exactly(2), keys::pttl),
     command("pubsub", Words::AtLeast(2), pubsub),
     command("publish", Words::Exactly(3), publish),
+    command("rpush", Words::AtLeast(3), lists::rpush),
     command("scan", Words::AtLeast(2), keys::scan),
     command("set", Words::AtLeast(3), strings::set),
     command("time", Words::Exactly(1), time),
@@ -179,6 +187,19 @@ fn time(database: &mut Database, _: &[Vec<u8>]) -> Outcome {
         part(now.div_euclid(1_000_000)),
         part(now.rem_euclid(1_000_000)),
     ]))
+}
+
+/// Where the elements from the index `first` to `last` of a sequence begin and end; a negative index counts from the end.
+fn range(first: &[u8], last: &[u8], length: usize) -> Result<(usize, usize), Refusal> {
+    let (first, last) = (integer(first)?, integer(last)?);
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let place = |index: i64| match index {
+        ..0 => index.saturating_add(length),
+        _ => index,
+    };
+    let first = usize::try_from(place(first)).unwrap_or(0);
+    let end = usize::try_from(place(last).saturating_add(1)).unwrap_or(0);
+    Ok((first, end))
 }
 
 fn count(number: usize) -> Resp {

@@ -14,11 +14,15 @@ type Key = Arc<[u8]>;
 /// The fields of a hash.
 pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// The elements of a list, in order.
+pub(crate) type Elements = Vec<Vec<u8>>;
+
 /// What a key holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Data {
     Text(Vec<u8>),
     Hash(Fields),
+    List(Elements),
     SortedSet(SortedSet),
 }
 
@@ -60,6 +64,7 @@ macro_rules! collection {
 }
 
 collection!(Fields, Hash);
+collection!(Elements, List);
 collection!(SortedSet, SortedSet);
 
 /// What becomes of a key's expiry when the key is written.
@@ -97,6 +102,9 @@ impl Snapshot {
                     .map(|(field, value)| (rename(field), rename(value)))
                     .collect(),
             ),
+            Data::List(elements) => {
+                Data::List(elements.iter().map(|element| rename(element)).collect())
+            }
             Data::SortedSet(set) => Data::SortedSet(set.renamed(&rename)),
         };
         let entries = self.0.iter().map(|(key, entry)| {
@@ -174,6 +182,10 @@ impl Keyspace {
         self.collection(key)
     }
 
+    pub(crate) fn list(&self, key: &[u8]) -> Result<Option<&Elements>, Refusal> {
+        self.collection(key)
+    }
+
     pub(crate) fn sorted_set(&self, key: &[u8]) -> Result<Option<&SortedSet>, Refusal> {
         self.collection(key)
     }
@@ -190,6 +202,15 @@ impl Keyspace {
         &mut self,
         key: &[u8],
         change: impl FnOnce(&mut Fields) -> R,
+    ) -> Result<R, Refusal> {
+        self.change(key, change)
+    }
+
+    /// The same on the list at `key`.
+    pub(crate) fn change_list<R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut Elements) -> R,
     ) -> Result<R, Refusal> {
         self.change(key, change)
     }

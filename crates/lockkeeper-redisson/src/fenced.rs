@@ -7,7 +7,7 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcqu
 use lockkeeper_core::{Lease, Owner};
 
 use crate::protocol::Tokens;
-use crate::shared::{of_key, redisson_lock};
+use crate::shared::{Variety, redisson_lock};
 
 redisson_lock! {
     /// Redisson's `RFencedLock`: one owner at a time among Rust and Java services, with the fencing tokens of Redisson.
@@ -41,5 +41,5 @@ redisson_lock! {
     /// - **Tokens for an `RLock` of the same name.** It excludes, and draws none.
     /// - **A counter that ends.** Redisson's has no ttl: each name that was ever locked leaves one behind.
     /// - What [`RedissonLock`](crate::RedissonLock) does not promise otherwise.
-    pub struct RedissonFencedLock, RedissonFencedGuard, Tokens::Redissons;
+    pub struct RedissonFencedLock, RedissonFencedGuard, Tokens = Tokens::Redissons;
 }

@@ -5,12 +5,14 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod fair;
 mod fenced;
 mod lock;
 mod protocol;
 mod shared;
 
+pub use fair::{RedissonFairGuard, RedissonFairLock};
 pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
 pub use lock::{RedissonGuard, RedissonLock};
 #[doc(hidden)]
-pub use shared::protocol;
+pub use shared::{fair_protocol, protocol};

@@ -7,7 +7,7 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Result, Target, TryAcqu
 use lockkeeper_core::{Lease, Owner};
 
 use crate::protocol::Tokens;
-use crate::shared::{of_key, redisson_lock};
+use crate::shared::{Variety, redisson_lock};
 
 redisson_lock! {
     /// Redisson's `RLock`: one owner at a time, among Rust and Java services.
@@ -62,5 +62,5 @@ redisson_lock! {
     /// - **Order, and a wake after `RSpinLock`.** Its release tells nobody; a waiter looks when the lease would have ended, and every 5 s.
     /// - **Exclusion with `RReadWriteLock` and `RFairLock`.** On one name with the former this lock fails with
     ///   [`WrongKind`](lockkeeper_core::Error::WrongKind); the queue of the latter it passes, as `RLock` does.
-    pub struct RedissonLock, RedissonGuard, Tokens::Ours;
+    pub struct RedissonLock, RedissonGuard, Tokens = Tokens::Ours;
 }

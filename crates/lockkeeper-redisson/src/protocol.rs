@@ -37,8 +37,20 @@ impl RedissonProtocol {
     }
 
     /// What Redisson holds by, and what is known of our claims.
-    fn keys(&self) -> [String; 2] {
+    pub(crate) fn keys(&self) -> [String; 2] {
         [self.name.main().to_owned(), self.name.part("redisson")]
+    }
+
+    /// The same, and who waits for an `RFairLock` of this name.
+    fn keys_and_queue(&self) -> [String; 3] {
+        let [main, claims] = self.keys();
+        [main, claims, of_name("redisson_lock_queue", &self.name)]
+    }
+
+    /// Asks who holds, on behalf of this kind.
+    pub(crate) fn inspect_as(&self, kind: Kind) -> ScriptCall {
+        let args: [&dyn Display; 2] = [&Foreign::channel(self), &kind];
+        ScriptCall::new(&redisson::INSPECT, self.keys_and_queue(), args)
     }
 
     fn keys_of(&self, claim: &ClaimId) -> [String; 3] {
@@ -110,8 +122,7 @@ impl Foreign for RedissonProtocol {
     }
 
     fn inspect(&self) -> ScriptCall {
-        let args: [&dyn Display; 2] = [&Foreign::channel(self), &self.kind()];
-        ScriptCall::new(&redisson::INSPECT, self.keys(), args)
+        self.inspect_as(self.kind())
     }
 
     fn revoke(&self) -> ScriptCall {
@@ -120,7 +131,7 @@ impl Foreign for RedissonProtocol {
 
     fn free(&self, claim: &str) -> ScriptCall {
         let args: [&dyn Display; 2] = [&claim, &Foreign::channel(self)];
-        ScriptCall::new(&redisson::FREE, self.keys(), args)
+        ScriptCall::new(&redisson::FREE, self.keys_and_queue(), args)
     }
 }
 

@@ -1,23 +1,27 @@
-//! What the two locks have in common: all but where their tokens come from.
+//! What the locks have in common: all but where their tokens come from, and how they wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_core::{Name, Result};
 
+use crate::fair::FairProtocol;
 use crate::protocol::{RedissonProtocol, Tokens};
 
 /// Defines a lock with its guard.
 macro_rules! redisson_lock {
-    ($(#[$about:meta])* pub struct $lock:ident, $guard:ident, $tokens:expr;) => {
+    ($(#[$about:meta])* pub struct $lock:ident, $guard:ident, $variety:ty = $default:expr;) => {
         $(#[$about])*
         #[derive(Clone)]
-        pub struct $lock(Target);
+        pub struct $lock(Target, $variety);
 
         impl $lock {
             /// The lock that Java services call `name`. Nothing is sent; a bad name is reported by the first acquisition.
             pub fn new(client: &Client, name: &str) -> Self {
-                Self(Target::checked(client, name, |name| of_key($tokens, name.as_str())))
+                let variety: $variety = $default;
+                let target = Target::checked(client, name, |name| variety.protocol(name.as_str()));
+                Self(target, variety)
             }
 
             /// The same behind a prefix, as a `NameMapper` in Java puts one in front of each name.
@@ -39,8 +43,8 @@ macro_rules! redisson_lock {
             /// ```
             #[must_use]
             pub fn key_prefix(&self, prefix: &str) -> Self {
-                let prefixed = |name: Name| of_key($tokens, &format!("{prefix}{}", name.main()));
-                Self(self.0.by_checked(prefixed))
+                let prefixed = |name: Name| self.1.protocol(&format!("{prefix}{}", name.main()));
+                Self(self.0.by_checked(prefixed), self.1)
             }
 
             /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
@@ -243,8 +247,29 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(RedissonProtocol::new(name, Tokens::Ours))
 }
 
-/// The protocol of the lock under this key, which belongs to no namespace.
-pub(crate) fn of_key(tokens: Tokens, key: &str) -> Result<RedissonProtocol> {
-    let name = Name::new("", key)?;
-    Ok(RedissonProtocol::new(name, tokens))
+/// The same of an `RFairLock` with this wait timeout.
+#[doc(hidden)]
+#[must_use]
+pub fn fair_protocol(name: Name, wait: Duration) -> Arc<dyn Protocol> {
+    Arc::new(FairProtocol::new(name, wait))
+}
+
+/// What a lock of Redisson's is besides its name.
+pub(crate) trait Variety: Copy {
+    type Protocol: Protocol;
+
+    fn of_name(self, name: Name) -> Result<Self::Protocol>;
+
+    /// The protocol of the lock under this key, which belongs to no namespace.
+    fn protocol(self, key: &str) -> Result<Self::Protocol> {
+        self.of_name(Name::new("", key)?)
+    }
+}
+
+impl Variety for Tokens {
+    type Protocol = RedissonProtocol;
+
+    fn of_name(self, name: Name) -> Result<RedissonProtocol> {
+        Ok(RedissonProtocol::new(name, self))
+    }
 }

@@ -204,6 +204,14 @@ impl KindModel {
         ..Self::REENTRANT
     };
 
+    /// The same, first come, first served: nobody is granted the name but by asking for it. A dead waiter is waited for longer than any search goes.
+    pub const REDISSON_FAIR: Self = Self {
+        name: "redisson-fair",
+        waits_in_a_queue: true,
+        build: |_, name, _| lockkeeper_redisson::fair_protocol(name, Duration::from_secs(300)),
+        ..Self::REDISSON
+    };
+
     /// Every kind on one server whose claims have leases of their own.
     pub const ON_ONE_SERVER: [Self; 9] = [
         Self::MUTEX,
@@ -248,6 +256,11 @@ impl KindModel {
     /// Whether its holders proclaim by what they are known.
     pub fn proclaims(&self) -> bool {
         self.name == Self::ELECTION.name
+    }
+
+    /// Whether a script that frees a name grants it to the first in the queue.
+    pub fn grants_in_turn(&self) -> bool {
+        self.waits_in_a_queue && self.name != Self::REDISSON_FAIR.name
     }
 
     /// Whether its claims take permits.
@@ -307,7 +320,11 @@ mod tests {
 
     #[test]
     fn a_kind_can_do_what_its_protocol_can() {
-        let others = [KindModel::REDLOCK, KindModel::REDISSON];
+        let others = [
+            KindModel::REDLOCK,
+            KindModel::REDISSON,
+            KindModel::REDISSON_FAIR,
+        ];
         for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
             let name = Name::new("", "n").unwrap();
             let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));

@@ -161,7 +161,8 @@ pub mod memory {
 #[cfg(feature = "redisson")]
 pub mod redisson {
     pub use lockkeeper_redisson::{
-        RedissonFencedGuard, RedissonFencedLock, RedissonGuard, RedissonLock,
+        RedissonFairGuard, RedissonFairLock, RedissonFencedGuard, RedissonFencedLock,
+        RedissonGuard, RedissonLock,
     };
 }
 

@@ -1,8 +1,11 @@
-//! Waiting in a queue on the server: the claim stands in it, sends heartbeats, and is notified of its grant.
+//! Waiting in a queue on the server: the claim stands in it, sends heartbeats, and is notified of its grant; in a queue
+//! of another library, of its turn, and a heartbeat then grants.
 
 use std::fmt::Write as _;
 use std::pin::pin;
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::Stage;
@@ -14,6 +17,12 @@ use crate::words::error::Result;
 use crate::words::store_error::StoreError;
 
 impl Stage {
+    /// The channel on which a waiter of another library's queue is told to ask.
+    fn turns(&self) -> Option<String> {
+        let seat = self.first();
+        seat.protocol.queue()?.turns(seat.owner)
+    }
+
     /// The channel on which this client is notified of grants of its claims.
     fn grants(&self) -> String {
         let seat = self.first();
@@ -33,7 +42,7 @@ impl Acquisition {
     /// Called before a claim joins the queue on a name for which this client already receives grants: the message of
     /// its grant may arrive before the reply that says to wait, so it is expected from now on.
     pub(super) fn expect_grant(stage: &Stage) -> Option<Subscription> {
-        if !stage.queues() {
+        if !stage.queues() || stage.turns().is_some() {
             return None;
         }
         let engine = &stage.first().engine;
@@ -49,7 +58,12 @@ impl Acquisition {
         subscription: Option<Subscription>,
     ) -> Result<Option<Hold>> {
         let engine = Arc::clone(&stage.first().engine);
-        let channel = stage.grants();
+        let turns = stage.turns();
+        let (_watch, mut turn) = match &turns {
+            Some(channel) => Some(engine.subscriptions.watch(channel)).unzip(),
+            None => (None, None),
+        };
+        let channel = turns.unwrap_or_else(|| stage.grants());
         let Some(part) = self.only_claim(stage) else {
             return Ok(None);
         };
@@ -68,6 +82,9 @@ impl Acquisition {
                 && engine.subscriptions.hears(&channel)
                 && !mutant!(NoHeartbeatAfterSubscribing)
             {
+                if let Some(turn) = &mut turn {
+                    turn.mark_unchanged();
+                }
                 // Nobody was told of what happened between the reply and the subscription.
                 let now = part.now();
                 part.change(|claim| claim.hurry(now));
@@ -102,8 +119,23 @@ impl Acquisition {
                 biased;
                 () = changed => {}
                 () = opened, if missed => {}
+                () = told(&mut turn) => {
+                    let now = part.now();
+                    part.change(|claim| claim.hurry(now));
+                }
                 () = sleep_until(&part.requester.clock, patience) => {}
             }
         }
+    }
+}
+
+/// Resolves at the next message that the turn may have come; never for a queue that grants.
+async fn told(turn: &mut Option<watch::Receiver<()>>) {
+    let heard = match turn {
+        Some(turn) => turn.changed().await.is_ok(),
+        None => false,
+    };
+    if !heard {
+        std::future::pending().await
     }
 }

@@ -17,7 +17,7 @@ use lockkeeper_lua::{Script, Status};
 
 use crate::seam::store::{Reply, Value};
 use crate::words::name::{Key, Name};
-use crate::words::owner::ClaimId;
+use crate::words::owner::{ClaimId, Owner};
 use crate::words::store_error::Request;
 
 pub use context::RequestContext;
@@ -334,6 +334,13 @@ pub trait Queue: Send + Sync {
 
     /// Asks how many claims wait, and the place of this claim among them (empty: no claim); changes nothing.
     fn position(&self, claim: &str) -> ScriptCall;
+
+    /// For a queue of another library, which does not grant: the channel on which the waiter of this owner is told
+    /// that its turn may have come. Any message there lets it send a heartbeat at once, which grants. `None`: grants
+    /// are reported on a channel of the client.
+    fn turns(&self, _owner: Owner) -> Option<String> {
+        None
+    }
 }
 
 /// Kinds that hold a name in several modes, each with its own protocol.

@@ -23,6 +23,7 @@ pub(super) fn kind(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
         None => "none",
         Some(Data::Text(_)) => "string",
         Some(Data::Hash(_)) => "hash",
+        Some(Data::List(_)) => "list",
         Some(Data::SortedSet(_)) => "zset",
     };
     Ok(Resp::Status(word.into()))

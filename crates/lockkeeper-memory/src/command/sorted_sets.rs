@@ -1,6 +1,6 @@
 //! Commands on sorted sets.
 
-use super::{Database, Outcome, count, integer};
+use super::{Database, Outcome, count, integer, range};
 use crate::resp::{Refusal, Resp};
 
 /// The largest whole number up to which a server's scores, which are doubles, count in ones.
@@ -59,17 +59,12 @@ pub(super) fn zrange(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     {
         return Err(Refusal::SYNTAX);
     }
-    let (first, last) = (integer(&args[1])?, integer(&args[2])?);
+    // Numbers are read before the key.
+    range(&args[1], &args[2], 0)?;
     let Some(set) = database.keyspace.sorted_set(&args[0])? else {
         return Ok(Resp::Array(Vec::new()));
     };
-    let length = i64::try_from(set.len()).unwrap_or(i64::MAX);
-    let rank = |index: i64| match index {
-        ..0 => index.saturating_add(length),
-        _ => index,
-    };
-    let first = usize::try_from(rank(first)).unwrap_or(0);
-    let end = usize::try_from(rank(last).saturating_add(1)).unwrap_or(0);
+    let (first, end) = range(&args[1], &args[2], set.len())?;
     let mut words = Vec::new();
     for (member, score) in set.in_order().take(end).skip(first) {
         words.push(Resp::Bulk(member.to_owned()));

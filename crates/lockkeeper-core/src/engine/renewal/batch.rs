@@ -27,6 +27,8 @@ pub(super) struct Batch {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     verb: Verb,
+    /// The kind, if its names are shared with another library: then it has scripts of its own.
+    foreign: Option<&'static str>,
     inflated: bool,
     group: u32,
     timeout: Duration,
@@ -47,8 +49,10 @@ pub(super) fn gather(
             alone.push((store.server_of(group), Batch { verb, parts, due }));
             continue;
         }
+        let protocol = &part.protocol;
         let alike = Alike {
             verb,
+            foreign: protocol.foreign().map(|_| protocol.kind().as_str()),
             inflated: part.claim().may_be_inflated(),
             group,
             timeout: part.terms.timeout,

@@ -48,7 +48,7 @@ impl OneName {
         Ok(self
             .passed_over(state, &before, &after, asks)
             .or_else(|| self.granted_unasked(&before, &after, asking, run))
-            .or_else(|| match advances {
+            .or_else(|| match advances && self.kind.grants_in_turn() {
                 true => self.not_advanced(&after, state.limit),
                 false => None,
             }))

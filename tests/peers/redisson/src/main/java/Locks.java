@@ -21,9 +21,10 @@ import org.redisson.config.Config;
 public class Locks {
     static final List<RedissonClient> CLIENTS = new ArrayList<>();
 
-    static synchronized String open(String address, long watchdog) {
+    static synchronized String open(String address, long watchdog, long fairWait) {
         Config config = new Config();
         config.setLockWatchdogTimeout(watchdog);
+        config.setFairLockWaitTimeout(fairWait);
         if (address.startsWith("cluster:")) {
             config.useClusterServers()
                 .addNodeAddress("redis://" + address.substring("cluster:".length()))
@@ -52,6 +53,8 @@ public class Locks {
                 return client.getLock(name);
             case "fenced":
                 return client.getFencedLock(name);
+            case "fair":
+                return client.getFairLock(name);
             default:
                 throw new IllegalArgumentException(kind);
         }
@@ -69,7 +72,7 @@ public class Locks {
 
     static String run(String verb, String[] words) throws Exception {
         if (verb.equals("open")) {
-            return open(words[0], Long.parseLong(words[1]));
+            return open(words[0], Long.parseLong(words[1]), words.length > 2 ? Long.parseLong(words[2]) : 300_000);
         }
         RedissonClient client = CLIENTS.get(Integer.parseInt(words[0]));
         RLock lock = lock(client, words[1], words[2]);
@@ -83,6 +86,8 @@ public class Locks {
                 return "ok";
             case "try":
                 return String.valueOf(lock.tryLockAsync(number).toCompletableFuture().get());
+            case "wait":
+                return String.valueOf(lock.tryLockAsync(Long.parseLong(words[4]), -1, TimeUnit.MILLISECONDS, number).toCompletableFuture().get());
             case "unlock":
                 lock.unlockAsync(number).toCompletableFuture().get();
                 return "ok";

@@ -1,0 +1,114 @@
+//! Every state of the queue of an `RFairLock` within small bounds, and mistakes in its scripts, which the same search must find.
+//!
+//! No client dies here: a dead waiter is in the way of all others for minutes, as in Redisson. Each has one acquisition, for those of one owner share a place.
+
+use anyhow::{Result, ensure};
+use lockkeeper_lua::{Script, redisson};
+use lockkeeper_testkit::kinds::KindModel;
+use lockkeeper_testkit::mutants::lua::Patch;
+use lockkeeper_testkit::search::{Bounds, Scope};
+
+const KIND: KindModel = KindModel::REDISSON_FAIR;
+
+/// More states than the searches have.
+const MOST_STATES: usize = 5_000_000;
+
+fn short() -> Vec<Bounds> {
+    let new = Bounds::new;
+    vec![
+        new(2, &[2], 2, 1, 0),
+        new(3, &[2], 2, 0, 0),
+        // One holds, one waits, and for a third there is no room.
+        Bounds {
+            max_queue: Some(1),
+            ..new(3, &[2], 2, 0, 0)
+        },
+    ]
+}
+
+fn holds_everywhere(bounds: Bounds) -> Result<()> {
+    let scope = Scope::Single(KIND, bounds);
+    let report = scope.search()?;
+    println!("{scope}\n{report}\nproved {} states", report.states);
+    ensure!(report.is_good(), "{scope}\n{report}");
+    ensure!(report.held > 0, "nothing is ever held: {scope}");
+    Ok(())
+}
+
+#[test]
+fn every_rule_of_the_queue_holds_in_every_state_nearby() -> Result<()> {
+    short().into_iter().try_for_each(holds_everywhere)
+}
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn every_rule_of_the_queue_holds_in_every_state() -> Result<()> {
+    let new = Bounds::new;
+    let all = [
+        // Two requests in trouble around a grant.
+        new(2, &[2], 4, 2, 0),
+        // One holds, two wait.
+        new(3, &[2], 3, 1, 0),
+    ];
+    all.into_iter().try_for_each(holds_everywhere)
+}
+
+/// One mistake: in which script, what stands there, and what stands there instead.
+const MISTAKES: [(&str, &Script, &str, &str); 6] = [
+    (
+        "an acquire passes the queue",
+        &redisson::FAIR_ACQUIRE,
+        "left == -2 and first and first ~= owner or ",
+        "",
+    ),
+    (
+        "an acquire that is late joins the queue",
+        &redisson::FAIR_ACQUIRE,
+        "if ARGV[5] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then",
+        "if ARGV[5] == '0' then",
+    ),
+    (
+        "a repeated acquire goes to the end",
+        &redisson::FAIR_ACQUIRE,
+        "local place = place_in(line, owner)\n  if not place",
+        "local place = place_in(line, owner)\n  redis.call('LREM', line.queue, 0, owner)\n  if true",
+    ),
+    (
+        "a heartbeat grants out of turn",
+        &redisson::FAIR_HEARTBEAT,
+        "free and first == owner",
+        "free",
+    ),
+    (
+        "a heartbeat creates",
+        &redisson::FAIR_HEARTBEAT,
+        "known.own or place and not known.revoked and",
+        "known.own or not known.revoked and",
+    ),
+    (
+        "a waiter that leaves stays in the queue",
+        &redisson::FAIR_RELEASE,
+        "  redis.call('LREM', line.queue, 0, owner)\n",
+        "",
+    ),
+];
+
+#[test]
+fn a_mistake_in_a_script_of_the_queue_is_found() -> Result<()> {
+    let mut survivors = Vec::new();
+    for (mistake, script, text, replacement) in MISTAKES {
+        let patch = Patch::new(script, text, replacement)?;
+        let mut rule = None;
+        for bounds in short() {
+            let scope = Scope::Single(KIND, bounds);
+            let report = scope.explore(Some(&patch), MOST_STATES, &mut |_| {})?;
+            rule = rule.or(report.violation.map(|trace| trace.violation.rule));
+        }
+        println!("{mistake}: {rule:?}");
+        if rule.is_none() {
+            survivors.push(mistake);
+        }
+    }
+    ensure!(survivors.is_empty(), "not found: {survivors:?}");
+    Ok(())
+}
