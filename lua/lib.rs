@@ -399,7 +399,7 @@ pub mod redisson {
 
     /// Lets a claim wait for its turn, or hold if it has come.
     pub const FAIR_ACQUIRE: Script = script!(
-        "redisson/fair_acquire",
+        "redisson/fair/acquire",
         with ["clock", "client", "lease", "redisson", "redisson_queue"],
         before "redisson/acquire" with ["token", "redisson_hold"],
         keys ["main", "claims", "tombstone", "counter", "queue", "timeouts", "places"],
@@ -417,7 +417,7 @@ pub mod redisson {
 
     /// Asks again for claims that wait; a batch.
     pub const FAIR_HEARTBEAT: Script = script!(
-        "redisson/fair_heartbeat",
+        "redisson/fair/heartbeat",
         with ["clock", "token", "client", "lease", "redisson", "redisson_hold", "redisson_queue"],
         keys ["main", "claims", "counter", "queue", "timeouts", "places"],
         args ["request", "claim", "ttl", "floor", "wait"],
@@ -426,7 +426,7 @@ pub mod redisson {
 
     /// A claim goes, whether it holds or waits, and the next is told that its turn has come.
     pub const FAIR_RELEASE: Script = script!(
-        "redisson/fair_release",
+        "redisson/fair/release",
         with ["clock", "client", "wake", "lease", "redisson", "redisson_queue"],
         before "redisson/release" with [],
         keys ["main", "claims", "tombstone", "queue", "timeouts", "places"],
@@ -436,7 +436,7 @@ pub mod redisson {
 
     /// How many wait, and where among them a claim is; changes nothing.
     pub const FAIR_QUEUE: Script = script!(
-        "redisson/fair_queue",
+        "redisson/fair/queue",
         with ["client", "redisson"],
         keys ["queue", "places"],
         args ["request", "claim"],

@@ -62,8 +62,14 @@ const PARTS: [(&str, &str); 6] = [
     ("once/acquire", include_str!("shared/take_free.lua")),
     ("lock/convert", include_str!("shared/take_over.lua")),
     ("once/acquire", include_str!("lock/acquire.lua")),
-    ("redisson/fair_acquire", include_str!("redisson/acquire.lua")),
-    ("redisson/fair_release", include_str!("redisson/release.lua")),
+    (
+        "redisson/fair/acquire",
+        include_str!("redisson/acquire.lua"),
+    ),
+    (
+        "redisson/fair/release",
+        include_str!("redisson/release.lua"),
+    ),
 ];
 
 fn lua_files(folder: &Path) -> Vec<(String, String)> {

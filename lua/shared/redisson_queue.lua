@@ -1,11 +1,11 @@
--- shared/redisson_queue: who waits for a name of Redisson's RFairLock. `queue` is a LIST of the owners in order. `timeouts` is a ZSET: owner -> the epoch ms
--- from which on nobody waits for this owner any more once it is the first. Each client writes it by its own clock and compares it with that; we
+-- shared/redisson_queue: who waits for a name of Redisson's RFairLock. `queue` is a LIST of the owners in order. `timeouts` is a ZSET: owner ->
+-- the epoch ms from which on nobody waits for this owner any more once it is the first. Each client of Redisson takes its own clock; we
 -- take the server's. `places` is a HASH of ours: owner -> its claim that stands in the queue, the one that asked last.
 
 local MOST = 256 -- How many owners one run drops or moves forward at most.
 
--- The first in the queue of `line` after everyone is dropped whose time is over, or who stands in one of the two keys only; false if nobody waits; nil if a key has
--- another type. The second value is any other error of the server, to be returned as it is. With `writes`, it begins with a write, see shared/redisson.
+-- The first in the queue of `line`, after dropping those whose time is over and those in one of the two keys only; false if nobody waits; nil if a
+-- key has another type. The second value is any other error of the server, to be returned as it is. With `writes`, it begins with a write.
 local function first_of(line, writes)
   local places = writes and { 'HDEL', line.places, 'lockkeeper.none' } or { 'HLEN', line.places }
   for _, read in ipairs({ places, { 'LLEN', line.queue }, { 'ZCARD', line.timeouts } }) do
@@ -59,8 +59,8 @@ local function leave(line, owner, wait)
   redis.call('HDEL', line.places, owner)
 end
 
--- Lets `claim` stand in the queue for its owner, which keeps its place, or joins the end and is waited for until `wait` ms after those in front of it; if it is the
--- only one, after the lease, which ends in `left` ms. Returns its place; nil if `limit` wait already (negative: any number), and how many wait.
+-- Lets `claim` stand in the queue for its owner, which keeps its place, or joins the end and is waited for until `wait` ms after the last one,
+-- or after the lease, which ends in `left` ms. Returns its place; nil if `limit` wait already (negative: any number), and how many wait.
 local function stand_in(line, claim, wait, limit, left)
   local owner = owner_of(claim)
   local place = place_in(line, owner)

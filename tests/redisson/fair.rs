@@ -45,13 +45,20 @@ async fn queue(site: &MemoryStore) -> Result<Vec<String>> {
     Ok(owners)
 }
 
-/// From when on nobody waits for this owner, epoch ms.
+/// From when on nobody waits for this owner, epoch ms; once it stands there.
 async fn waited_for(site: &MemoryStore, owner: &str) -> Result<u64> {
     const SCRIPT: &str = "return redis.call('ZMSCORE', KEYS[1], ARGV[1])[1]";
-    let score = site
-        .command(&["EVAL", SCRIPT, "1", TIMEOUTS, owner])
-        .await?;
-    Ok(score.parse()?)
+    let words = ["EVAL", SCRIPT, "1", TIMEOUTS, owner];
+    let score = async {
+        loop {
+            let score = site.command(&words).await?;
+            if !score.is_empty() {
+                return anyhow::Ok(score.parse()?);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, score).await?
 }
 
 /// The server's time, epoch ms.
@@ -103,13 +110,16 @@ async fn soon(waiting: Waiting) -> Result<RedissonFairGuard> {
     Ok(tokio::time::timeout(SOON, waiting).await???)
 }
 
+/// Waits until nothing of the name is left but tombstones.
 async fn is_empty(site: &MemoryStore) -> Result<()> {
-    let keys = site.keys();
-    let mut keys = keys.iter().filter(|key| !key.contains("fence"));
-    while site.command(&["LLEN", QUEUE]).await? != "0" {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    ensure!(keys.all(|key| !key.contains("order")), "{:?}", site.keys());
+    let is_its = |key: &String| key.contains("order") && !key.contains(".gone:");
+    let empty = async {
+        while site.keys().iter().any(is_its) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let end = tokio::time::timeout(SOON, empty).await;
+    ensure!(end.is_ok(), "{:?}", site.keys());
     Ok(())
 }
 
@@ -236,10 +246,9 @@ async fn whoever_stands_in_one_key_only_can_stand_in_both_again() -> Result<()> 
     stands(&site, THREAD, 500_000).await?;
     site.command(&["ZREM", TIMEOUTS, THREAD]).await?;
     let of_thread = tokio::spawn(lock.acquire().owner(&thread).into_future());
-    while site.command(&["ZCARD", TIMEOUTS]).await? != "1" || queue(&site).await? != [THREAD] {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
     waited_for(&site, THREAD).await?;
+    ensure!(queue(&site).await? == [THREAD]);
+    ensure!(site.command(&["ZCARD", TIMEOUTS]).await? == "1");
     ensure!(lock.force_release(HOLDER).await?);
     soon(of_thread).await?.release().await?;
     is_empty(&site).await
@@ -363,7 +372,10 @@ async fn a_cooldown_keeps_waiters_out_and_then_lets_them_in_by_turns() -> Result
     ensure!(matches!(left, Released::Kept(_)), "{left:?}");
     let guard = tokio::time::timeout(TTL, one).await???;
     let waited = began.elapsed();
-    ensure!(waited >= shortest - SOON && waited < shortest + SOON, "{waited:?}");
+    ensure!(
+        waited >= shortest - SOON && waited < shortest + SOON,
+        "{waited:?}"
+    );
     ensure!(!other.is_finished());
     guard.release().await?;
     drop(soon(other).await?);

@@ -68,10 +68,10 @@ const MISTAKES: [(&str, &Script, &str, &str); 6] = [
         "if ARGV[5] == '0' then",
     ),
     (
-        "a repeated acquire goes to the end",
-        &redisson::FAIR_ACQUIRE,
-        "local place = place_in(line, owner)\n  if not place",
-        "local place = place_in(line, owner)\n  redis.call('LREM', line.queue, 0, owner)\n  if true",
+        "a waiter that is granted stays in the queue",
+        &redisson::FAIR_HEARTBEAT,
+        "      leave(line, owner, wait)\n",
+        "",
     ),
     (
         "a heartbeat grants out of turn",
@@ -82,14 +82,14 @@ const MISTAKES: [(&str, &Script, &str, &str); 6] = [
     (
         "a heartbeat creates",
         &redisson::FAIR_HEARTBEAT,
-        "known.own or place and not known.revoked and",
-        "known.own or not known.revoked and",
+        "place and not known.revoked and (held or free and first == owner)",
+        "free and (not first or first == owner)",
     ),
     (
         "a waiter that leaves stays in the queue",
         &redisson::FAIR_RELEASE,
-        "  redis.call('LREM', line.queue, 0, owner)\n",
-        "",
+        "if first and not known.own and",
+        "if false and",
     ),
 ];
 

@@ -4,7 +4,9 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use lockkeeper_core::protocol::{Foreign, Kind, Protocol, Queue, RequestContext, ScriptCall};
-use lockkeeper_core::{Acquire, Client, Error, Lock, Name, Owner, Plan, Queued, Result, Target, TryAcquire};
+use lockkeeper_core::{
+    Acquire, Client, Error, Lock, Name, Owner, Plan, Queued, Result, Target, TryAcquire,
+};
 #[cfg(doc)]
 use lockkeeper_core::{ClientBuilder, Lease};
 use lockkeeper_lua::redisson;
@@ -187,6 +189,9 @@ impl Protocol for FairProtocol {
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
+        // A late acquire would stand in the queue for longer than a lease lasts.
+        let mut ask = ask;
+        ask.ttl = ask.ttl.max(self.wait);
         let hold = self.hold.release(ask, overtakes);
         let keys = hold.keys.iter().map(str::to_owned).chain(self.line());
         let args = hold.args.iter().map(str::to_owned);

@@ -15,7 +15,7 @@ redisson_lock! {
     /// # Which lock should I use?
     ///
     /// This one only for a name that Java services lock by Redisson. Among Rust services a `Mutex` or a `ReentrantLock` promises more and costs
-    /// less. For `RFencedLock` see [`RedissonFencedLock`](crate::RedissonFencedLock): the two exclude one another.
+    /// less. For `RFencedLock` see [`RedissonFencedLock`](crate::RedissonFencedLock), for `RFairLock` [`RedissonFairLock`](crate::RedissonFairLock): all of them exclude one another.
     ///
     /// # How it works
     ///
@@ -60,7 +60,7 @@ redisson_lock! {
     ///   same owner enters again or leaves: an owner that is shared with Java is only as safe as Redisson is.
     /// - **Revocation of holders in Java.** Redisson has no word for it.
     /// - **Order, and a wake after `RSpinLock`.** Its release tells nobody; a waiter looks when the lease would have ended, and every 5 s.
-    /// - **Exclusion with `RReadWriteLock` and `RFairLock`.** On one name with the former this lock fails with
+    /// - **Exclusion with `RReadWriteLock`, and the queue of an `RFairLock`.** On one name with the former this lock fails with
     ///   [`WrongKind`](lockkeeper_core::Error::WrongKind); the queue of the latter it passes, as `RLock` does.
     pub struct RedissonLock, RedissonGuard, Tokens = Tokens::Ours;
 }

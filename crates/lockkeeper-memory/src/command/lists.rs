@@ -1,7 +1,7 @@
 //! Commands on lists.
 
 use super::{Database, Outcome, count, integer, range};
-use crate::resp::Resp;
+use crate::resp::{Refusal, Resp};
 
 /// `RPUSH key element [element …]`: how long the list is then.
 pub(super) fn rpush(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
@@ -12,8 +12,11 @@ pub(super) fn rpush(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(count(length))
 }
 
-/// `LPOP key`: one element, without the option for several.
+/// `LPOP key`: one element. No script asks for several.
 pub(super) fn lpop(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    if !args[1..].is_empty() {
+        return Err(Refusal::of("ERR value is out of range, must be positive"));
+    }
     let first = database.keyspace.change_list(&args[0], |elements| {
         (!elements.is_empty()).then(|| elements.remove(0))
     })?;
@@ -44,6 +47,9 @@ pub(super) fn lindex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
 
 /// `LPOS key element`: where it first stands, counted from 0. No options.
 pub(super) fn lpos(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    if !args[2..].is_empty() {
+        return Err(Refusal::SYNTAX);
+    }
     let mut elements = database.keyspace.list(&args[0])?.into_iter().flatten();
     let place = elements.position(|element| *element == args[1]);
     Ok(place.map_or(Resp::Nil, count))

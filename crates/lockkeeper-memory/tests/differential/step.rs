@@ -43,6 +43,8 @@ const KEYS: &[&str] = &[
     "state",
     "record",
     "claims",
+    TIMEOUTS,
+    "places",
     COUNTED,
 ];
 /// Among them what the scripts write, and what looks like it.
@@ -84,6 +86,8 @@ const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a", "claim"];
 const HOLDERS: &str = "holders";
 /// Of a sorted set whose empty member has a ttl for its score: a short one would be over on one side first.
 const COUNTED: &str = "counted";
+/// Of a sorted set to whose scores a script adds.
+const TIMEOUTS: &str = "timeouts";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
 /// Of keys, also some that nobody would write.
 const PATTERNS: &[&str] = &[
@@ -152,7 +156,7 @@ impl Step {
 
     /// What a sequence leaves behind: every key's type, value and time left.
     pub(crate) fn looks() -> impl Iterator<Item = Self> {
-        let commands = ["TYPE", "PTTL", "GET", "HGETALL", "ZRANGE"];
+        let commands = ["TYPE", "PTTL", "GET", "HGETALL", "LRANGE", "ZRANGE"];
         commands.into_iter().flat_map(|command| {
             KEYS.iter().map(move |key| {
                 let mut words = owned(&[command, key]);
@@ -162,6 +166,7 @@ impl Step {
                         words.extend(FIELDS.iter().map(|&member| member.to_owned()));
                         words.extend(members());
                     }
+                    ("LRANGE", _) => words.extend(owned(&["0", "-1"])),
                     ("ZRANGE", _) => words.extend(owned(&["0", "-1", "WITHSCORES"])),
                     _ => {}
                 }
@@ -275,7 +280,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
         words.push(match *arg {
             "request" => "17",
             "claim" => one(random, CLAIMS),
-            "ttl" | "waiter_ttl" => one(random, TTLS),
+            "ttl" | "waiter_ttl" | "wait" => one(random, TTLS),
             "tombstone_ttl" | "late_ttl" => one(random, &["0", "100000"]),
             // The two sides have not been up for the same time: neither is out.
             "longest" => "0",
@@ -338,8 +343,11 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
     let in_order = if key == HOLDERS { "queue" } else { key };
-    let scored = if key == COUNTED { "queue" } else { key };
-    let mut words = match random.u8(0..26) {
+    let scored = match key {
+        COUNTED | TIMEOUTS => "queue",
+        key => key,
+    };
+    let mut words = match random.u8(0..32) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
         4 => vec!["DEL", key, one(random, KEYS)],
@@ -384,6 +392,12 @@ fn command(random: &mut Rng) -> Vec<String> {
             offset(random),
             index(random),
         ],
+        26 => vec!["RPUSH", key, owner(random), owner(random)],
+        27 => vec![one(random, &["LPOP", "LLEN"]), key],
+        28 => vec!["LRANGE", key, index(random), index(random)],
+        29 => vec!["LREM", key, index(random), owner(random)],
+        30 => vec!["LPOS", key, owner(random)],
+        31 => vec!["LINDEX", key, index(random)],
         25 => vec!["SCAN", "0", "MATCH", one(random, PATTERNS), "count", "1000"],
         _ => vec![
             one(random, &["HDEL", "hdel", "NOPE"]),
@@ -451,6 +465,12 @@ fn member(random: &mut Rng) -> &'static str {
         false => FIELDS,
     };
     one(random, members)
+}
+
+/// Of a claim, or a number to be found in a list.
+fn owner(random: &mut Rng) -> &'static str {
+    let owners = ["a", "b", "1", "67e55044-10b1-426f-9247-bb680e5fe0c8:7"];
+    owners[random.usize(..owners.len())]
 }
 
 /// Every claim with every share and flag that a script gives it.

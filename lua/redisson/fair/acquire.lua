@@ -1,5 +1,5 @@
--- redisson/fair_acquire: lets the claim wait for its turn, if others hold or wait for a name of Redisson's RFairLock. Otherwise redisson/acquire, which
--- follows in this script, lets it hold. A repeat by a waiter keeps its place. Only an owner that holds may overtake others.
+-- redisson/fair/acquire: lets the claim wait for its turn, if others hold or wait for a name of Redisson's RFairLock. Otherwise
+-- redisson/acquire, which follows in this script, lets it hold. A repeat by a waiter keeps its place. Only an owner that holds overtakes others.
 --
 -- KEYS[1] main          the owner that holds, as Redisson writes it, see shared/redisson
 -- KEYS[2] claims        what is known of our claims
@@ -16,7 +16,7 @@
 -- ARGV[6] fenced        0: the counter is ours
 -- ARGV[7] wait          for how long others wait for this one once it is the first, ms
 -- ARGV[8] queue_limit   how many owners may wait; -1: any number; 0: the claim does not wait
--- REPLY WAITING left place  ms until the lease of the owner that holds ends, negative: nobody holds, or without end; the place in the queue, 1 for the next
+-- REPLY WAITING left place  ms until the lease of the owner that holds ends, negative: none ends; the place in the queue, 1 for the next
 -- REPLY QUEUE_FULL length   `length` owners wait already
 -- REPLY GRANTED token
 -- REPLY BUSY left    the claim does not wait, or its owner holds and is to let go; left as in WAITING
@@ -41,12 +41,9 @@ if ARGV[5] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   if others and ARGV[8] == '0' then
     return { ARGV[1], 'BUSY', left }
   end
-  local place, length = others and stand_in(line, ARGV[2], wait, tonumber(ARGV[8]), left)
-  if place then
-    return { ARGV[1], 'WAITING', left, place }
-  end
   if others then
-    return { ARGV[1], 'QUEUE_FULL', length }
+    local place, length = stand_in(line, ARGV[2], wait, tonumber(ARGV[8]), left)
+    return { ARGV[1], place and 'WAITING' or 'QUEUE_FULL', place and left or length, place }
   end
   if first == owner and left == -2 then
     leave(line, owner, wait)

@@ -1,4 +1,4 @@
--- redisson/fair_queue: reads how many owners wait for a name of Redisson's RFairLock, and the place of one of our claims. Changes nothing.
+-- redisson/fair/queue: reads how many owners wait for a name of Redisson's RFairLock, and the place of one of our claims. Changes nothing.
 --
 -- KEYS[1] queue    LIST: the owners that wait, as Redisson writes it, see shared/redisson_queue
 -- KEYS[2] places   HASH: owner -> its claim that waits

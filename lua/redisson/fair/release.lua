@@ -1,5 +1,5 @@
--- redisson/fair_release: takes the claim out of the queue for a name of Redisson's RFairLock if it waits there. Otherwise redisson/release, which follows in this script,
--- releases it; its message is for the first in the queue alone, and for those who wait without a queue if that is empty.
+-- redisson/fair/release: takes the claim out of the queue for a name of Redisson's RFairLock if it waits there. Otherwise redisson/release,
+-- which follows in this script, releases it; its message is for the first in the queue, or if nobody waits there for those who wait without it.
 --
 -- KEYS[1] main            the owner that holds, as Redisson writes it, see shared/redisson
 -- KEYS[2] claims          what is known of our claims
