@@ -136,6 +136,6 @@ async fn told(turn: &mut Option<watch::Receiver<()>>) {
         None => false,
     };
     if !heard {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
