@@ -396,6 +396,76 @@ pub mod redisson {
         args ["request", "claim", "channel"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
+
+    /// Lets a claim read or write by the name of an `RReadWriteLock`.
+    pub const RWLOCK_ACQUIRE: Script = script!(
+        "redisson/rwlock_acquire",
+        with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "tombstone", "counter", "timeout"],
+        args ["request", "claim", "mode", "ttl", "floor", "token"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::WouldDeadlock,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Arms the leases of claims that read or write; a batch.
+    pub const RWLOCK_RENEW: Script = script!(
+        "redisson/rwlock_renew",
+        with ["client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "timeout"],
+        args ["request", "claim", "mode", "ttl"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim that reads or writes goes, and wakes those who wait if others may come in.
+    pub const RWLOCK_RELEASE: Script = script!(
+        "redisson/rwlock_release",
+        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "tombstone", "timeout"],
+        args ["request", "claim", "mode", "channel", "cooldown", "tombstone_ttl"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
+    );
+
+    /// Asks whether a claim reads or writes; changes nothing.
+    pub const RWLOCK_VERIFY: Script = script!(
+        "redisson/rwlock_verify",
+        with ["client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "claim", "mode"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+
+    /// Who reads or writes; changes nothing.
+    pub const RWLOCK_INSPECT: Script = script!(
+        "redisson/rwlock_inspect",
+        with ["client", "lease", "listeners", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "channel", "kind"],
+        replies [Status::Found, Status::Free, Status::WrongKind],
+    );
+
+    /// Tells our claims that read or write to let the name go.
+    pub const RWLOCK_REVOKE: Script = script!(
+        "redisson/rwlock_revoke",
+        with ["client", "lease", "tell", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request"],
+        replies [Status::Told, Status::Free, Status::WrongKind],
+    );
+
+    /// Takes what a claim or an owner holds of an `RReadWriteLock` by force.
+    pub const RWLOCK_FREE: Script = script!(
+        "redisson/rwlock_free",
+        with ["client", "lease", "tell", "wake", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "claim", "channel"],
+        replies [Status::Released, Status::NotHeld, Status::WrongKind],
+    );
 }
 
 /// Several names, each held as a whole by a claim of its own, taken all or none. Under each name lies what its kind writes, and the
@@ -561,6 +631,13 @@ pub const ALL: &[&Script] = &[
     &redisson::INSPECT,
     &redisson::REVOKE,
     &redisson::FREE,
+    &redisson::RWLOCK_ACQUIRE,
+    &redisson::RWLOCK_RENEW,
+    &redisson::RWLOCK_RELEASE,
+    &redisson::RWLOCK_VERIFY,
+    &redisson::RWLOCK_INSPECT,
+    &redisson::RWLOCK_REVOKE,
+    &redisson::RWLOCK_FREE,
     &multi::ACQUIRE,
     &multi::RELEASE,
     &name::INSPECT,

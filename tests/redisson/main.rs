@@ -5,4 +5,5 @@ mod beside_java;
 mod contract;
 mod java;
 mod keys;
+mod rwlock_search;
 mod search;

@@ -163,6 +163,10 @@ pub mod redisson {
     pub use lockkeeper_redisson::{
         RedissonFencedGuard, RedissonFencedLock, RedissonGuard, RedissonLock,
     };
+    pub use lockkeeper_redisson::{
+        RedissonReadGuard, RedissonReadWriteLock, RedissonReader, RedissonWriteGuard,
+        RedissonWriter,
+    };
 }
 
 pub use lockkeeper_core::store::{Outcome, StoreError};

@@ -95,6 +95,8 @@ pub(super) struct Channel<R> {
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Waiters that may poll outside the queue because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
+    /// Waiters that can hold together. A wake lets the first of them poll beside the poller, which may have to wait longer.
+    pub(super) sharing: BTreeSet<WaiterId>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
     /// When [`Registry::tick`] handles it next.
@@ -116,6 +118,7 @@ impl<R> Channel<R> {
             unreachable: None,
             done: None,
             beside: BTreeSet::new(),
+            sharing: BTreeSet::new(),
             linger: None,
             timer: None,
         }
@@ -157,6 +160,12 @@ impl<R> Channel<R> {
         same.into_iter().map(Step::Wake).collect()
     }
 
+    /// A claim holds that the waiters which can hold together may join.
+    pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
+        self.beside.extend(&self.sharing);
+        self.sharing.iter().copied().map(Step::Wake).collect()
+    }
+
     /// The waiter no longer polls; returns whether it did.
     pub(super) fn answered(&mut self, waiter: WaiterId) -> bool {
         self.looking
@@ -188,7 +197,12 @@ impl<R> Channel<R> {
             return Vec::new();
         };
         self.unseen.get_or_insert(now);
-        vec![Step::Wake(poller)]
+        let mut steps = vec![Step::Wake(poller)];
+        if let Some(first) = self.sharing.first().copied().filter(|it| *it != poller) {
+            self.beside.insert(first);
+            steps.push(Step::Wake(first));
+        }
+        steps
     }
 
     pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {

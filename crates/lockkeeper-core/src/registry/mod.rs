@@ -100,6 +100,14 @@ impl<R> Registry<R> {
         (waiter, steps)
     }
 
+    /// This waiter can hold together with others of its sort, whatever the waiters in front of it wait for.
+    pub(crate) fn share(&mut self, name: &str, waiter: WaiterId) {
+        self.at(name, |channel| {
+            channel.sharing.insert(waiter);
+            Vec::new()
+        });
+    }
+
     /// Somebody wants the channel's messages without waiting for anything.
     pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
         self.channels
@@ -200,6 +208,11 @@ impl<R> Registry<R> {
         self.at(name, |channel| channel.let_in(owner))
     }
 
+    /// A claim holds that waiters which can [hold together](Self::share) may join.
+    pub(crate) fn granted_together(&mut self, name: &str) -> Vec<Step> {
+        self.at(name, Channel::let_in_sharing)
+    }
+
     /// A waiter leaves; `granted` says until when its own lease lasts, if it became the holder.
     pub(crate) fn leave(
         &mut self,
@@ -212,6 +225,7 @@ impl<R> Registry<R> {
             let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
+            channel.sharing.remove(&waiter);
             if channel.line.is_empty() {
                 channel.done = None;
             }

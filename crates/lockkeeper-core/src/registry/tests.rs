@@ -236,3 +236,23 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
     assert_eq!(wait(0, None), at(25_000), "400 looks a second in all");
     assert_eq!(wait(1, Some(at(9_000))), at(9_000), "the lease ends before");
 }
+
+#[test]
+fn a_wake_lets_one_of_those_that_can_hold_together_look_beside_the_poller() {
+    let mut registry = waiting(4);
+    for waiter in [2, 3, 4] {
+        registry.share(C, waiter);
+    }
+    let steps = registry.message(C, at(10));
+    assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
+    assert!(looks(&mut registry, 1, 10) && looks(&mut registry, 2, 10));
+    assert!(!looks(&mut registry, 3, 10));
+    registry.busy(C, 1, None, at(10));
+
+    // It is granted: those that can join it look, each once.
+    let steps = registry.granted_together(C);
+    assert_eq!(steps, [Step::Wake(2), Step::Wake(3), Step::Wake(4)]);
+    registry.leave(C, 2, Some(at(4000)), at(10));
+    assert!(looks(&mut registry, 3, 11) && looks(&mut registry, 4, 11));
+    assert!(!looks(&mut registry, 3, 12) && !looks(&mut registry, 1, 12));
+}

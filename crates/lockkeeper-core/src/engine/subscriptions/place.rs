@@ -58,6 +58,9 @@ impl Place {
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
             let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
+            if protocol.shares() {
+                state.registry.share(&channel, waiter);
+            }
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });

@@ -133,7 +133,7 @@ impl Bounds {
     /// What every change must pass: each goes far in one direction. Where more can happen they go less far.
     pub fn quick(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
-        if kind.has_modes() {
+        if kind.converts_modes {
             return vec![
                 Self::conversions(),
                 // Two requests for a conversion in trouble, or one for each of two.
@@ -225,7 +225,7 @@ impl Bounds {
     /// The same further out: minutes to hours, and gigabytes.
     pub fn thorough(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
-        if kind.has_modes() {
+        if kind.converts_modes {
             return vec![
                 new(2, &[2, 2], 3, 1, 1).of_takers(),
                 new(2, &[2, 2], 2, 2, 0).of_takers(),
