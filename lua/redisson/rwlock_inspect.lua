@@ -5,7 +5,7 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  where those who wait listen, Redisson's clients too
 -- ARGV[3] kind
--- REPLY FOUND kind token waiters claims limit  claims of ours, and for each hold of others its owner; `token` is empty if none of ours is known
+-- REPLY FOUND kind token waiters claims limit  claims of ours, and for each hold of others its owner; `token` is empty of others, and if there are several
 -- REPLY FREE waiters  nobody holds; so many clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
@@ -33,7 +33,9 @@ for claim, hold in pairs(known) do
     local field = field_of(owner_of(claim), mode)
     if counts[field] and known[field] == hold then
       local its, revoked = token_of(hold)
-      token = mode == counts.mode and its or token
+      if mode == counts.mode then -- None if those that read have several.
+        token = (token or its) == its and its or ''
+      end
       counts[field] = (tonumber(counts[field]) or 1) - 1
       found[#found + 1] = { claim, left, revoked == ' r' and 'revoked' or 'held', mode == 'write' and 'x' or '1' }
     end

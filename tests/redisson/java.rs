@@ -168,7 +168,7 @@ pub(crate) struct JavaClient {
 }
 
 impl JavaClient {
-    /// A lock, `lock` or `fenced`, by a name.
+    /// A lock, `lock`, `fenced`, `read` or `write`, by a name.
     pub(crate) fn lock(&self, kind: &str, name: &str) -> JavaLock {
         JavaLock {
             client: self.clone(),

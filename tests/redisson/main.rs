@@ -5,5 +5,8 @@ mod beside_java;
 mod contract;
 mod java;
 mod keys;
+mod rwlock_beside_java;
+mod rwlock_contract;
+mod rwlock_keys;
 mod rwlock_search;
 mod search;

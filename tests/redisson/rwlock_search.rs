@@ -68,10 +68,10 @@ const MISTAKES: [Mistake; 11] = [
         "",
     ),
     (
-        "readers keep the token of those before a write",
+        "readers share the token of a write that has ended",
         &redisson::RWLOCK_ACQUIRE,
-        "  if not stands then\n    redis.call('DEL', KEYS[2])",
-        "  if not stands then",
+        "if not inside and mode ~= 'write' and not known.token then",
+        "if mode ~= 'write' and not known.token then",
     ),
     (
         "a claim that is not counted takes one of its owner",

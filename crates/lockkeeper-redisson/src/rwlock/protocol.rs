@@ -84,7 +84,12 @@ impl Protocol for ReadWriteProtocol {
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         let ([main, claims], claim) = (self.keys(), ask.claim);
-        let keys = [main, claims, self.name.tombstone(claim), self.timeout(claim)];
+        let keys = [
+            main,
+            claims,
+            self.name.tombstone(claim),
+            self.timeout(claim),
+        ];
         let tombstone_ttl = if overtakes { ask.ttl_ms() } else { 0 };
         let args: [&dyn Display; 5] = [
             claim,

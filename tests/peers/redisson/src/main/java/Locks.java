@@ -52,6 +52,10 @@ public class Locks {
                 return client.getLock(name);
             case "fenced":
                 return client.getFencedLock(name);
+            case "read":
+                return client.getReadWriteLock(name).readLock();
+            case "write":
+                return client.getReadWriteLock(name).writeLock();
             default:
                 throw new IllegalArgumentException(kind);
         }
