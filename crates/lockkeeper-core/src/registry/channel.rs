@@ -95,7 +95,7 @@ pub(super) struct Channel<R> {
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Waiters that may poll outside the queue because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
-    /// Waiters that can hold together. A wake lets the first of them poll beside the poller, which may have to wait longer.
+    /// Waiters that can hold together. If the poller cannot, and has to wait on, the first of them polls beside it.
     pub(super) sharing: BTreeSet<WaiterId>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
@@ -160,6 +160,14 @@ impl<R> Channel<R> {
         same.into_iter().map(Step::Wake).collect()
     }
 
+    /// Others hold, as this poller was told. What it waits for may exclude them, and what others wait for may not.
+    pub(super) fn let_in_beside(&mut self, poller: WaiterId) -> Vec<Step> {
+        let first = self.sharing.first().copied();
+        let first = first.filter(|_| !self.sharing.contains(&poller));
+        self.beside.extend(first);
+        first.into_iter().map(Step::Wake).collect()
+    }
+
     /// A claim holds that the waiters which can hold together may join.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
         self.beside.extend(&self.sharing);
@@ -197,12 +205,7 @@ impl<R> Channel<R> {
             return Vec::new();
         };
         self.unseen.get_or_insert(now);
-        let mut steps = vec![Step::Wake(poller)];
-        if let Some(first) = self.sharing.first().copied().filter(|it| *it != poller) {
-            self.beside.insert(first);
-            steps.push(Step::Wake(first));
-        }
-        steps
+        vec![Step::Wake(poller)]
     }
 
     pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {

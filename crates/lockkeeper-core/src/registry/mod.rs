@@ -153,13 +153,20 @@ impl<R> Registry<R> {
     }
 
     /// The waiter's poll was answered: another claim holds, perhaps until `free`.
-    pub(crate) fn busy(&mut self, name: &str, waiter: WaiterId, free: Option<Moment>, now: Moment) {
+    pub(crate) fn busy(
+        &mut self,
+        name: &str,
+        waiter: WaiterId,
+        free: Option<Moment>,
+        now: Moment,
+    ) -> Vec<Step> {
         self.at(name, |channel| {
-            if channel.answered(waiter) {
-                channel.set_look_at(free, now);
+            if !channel.answered(waiter) {
+                return Vec::new();
             }
-            Vec::new()
-        });
+            channel.set_look_at(free, now);
+            channel.let_in_beside(waiter)
+        })
     }
 
     /// The server was unreachable for `patience`: all waiters with no more patience than that give up together.

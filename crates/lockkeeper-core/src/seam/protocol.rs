@@ -280,8 +280,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Whether claims of several owners can hold together, for a kind without a queue on the server. When one of them is
-    /// granted, those that wait in this client for the same ask at once; and a wake lets one of them ask, even if others
-    /// are in front of it.
+    /// granted, those that wait in this client for the same ask at once; and when the poller, which waits for something
+    /// else, has asked in vain, one of them asks.
     fn shares(&self) -> bool {
         false
     }
