@@ -399,7 +399,7 @@ pub mod redisson {
 
     /// Lets a claim read or write by the name of an `RReadWriteLock`.
     pub const RWLOCK_ACQUIRE: Script = script!(
-        "redisson/rwlock_acquire",
+        "redisson/rwlock/acquire",
         with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
         keys ["main", "claims", "tombstone", "counter", "timeout"],
         args ["request", "claim", "mode", "ttl", "floor", "token"],
@@ -415,7 +415,7 @@ pub mod redisson {
 
     /// Arms the leases of claims that read or write; a batch.
     pub const RWLOCK_RENEW: Script = script!(
-        "redisson/rwlock_renew",
+        "redisson/rwlock/renew",
         with ["client", "lease", "redisson", "redisson_rwlock"],
         keys ["main", "claims", "timeout"],
         args ["request", "claim", "mode", "ttl"],
@@ -424,7 +424,7 @@ pub mod redisson {
 
     /// A claim that reads or writes goes, and wakes those who wait if others may come in.
     pub const RWLOCK_RELEASE: Script = script!(
-        "redisson/rwlock_release",
+        "redisson/rwlock/release",
         with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock"],
         keys ["main", "claims", "tombstone", "timeout"],
         args ["request", "claim", "mode", "channel", "cooldown", "tombstone_ttl"],
@@ -433,7 +433,7 @@ pub mod redisson {
 
     /// Asks whether a claim reads or writes; changes nothing.
     pub const RWLOCK_VERIFY: Script = script!(
-        "redisson/rwlock_verify",
+        "redisson/rwlock/verify",
         with ["client", "lease", "redisson", "redisson_rwlock"],
         keys ["main", "claims"],
         args ["request", "claim", "mode"],
@@ -442,7 +442,7 @@ pub mod redisson {
 
     /// Who reads or writes; changes nothing.
     pub const RWLOCK_INSPECT: Script = script!(
-        "redisson/rwlock_inspect",
+        "redisson/rwlock/inspect",
         with ["client", "lease", "listeners", "redisson", "redisson_rwlock"],
         keys ["main", "claims"],
         args ["request", "channel", "kind"],
@@ -451,7 +451,7 @@ pub mod redisson {
 
     /// Tells our claims that read or write to let the name go.
     pub const RWLOCK_REVOKE: Script = script!(
-        "redisson/rwlock_revoke",
+        "redisson/rwlock/revoke",
         with ["client", "lease", "tell", "redisson", "redisson_rwlock"],
         keys ["main", "claims"],
         args ["request"],
@@ -460,7 +460,7 @@ pub mod redisson {
 
     /// Takes what a claim or an owner holds of an `RReadWriteLock` by force.
     pub const RWLOCK_FREE: Script = script!(
-        "redisson/rwlock_free",
+        "redisson/rwlock/free",
         with ["client", "lease", "tell", "wake", "redisson", "redisson_rwlock"],
         keys ["main", "claims"],
         args ["request", "claim", "channel"],

@@ -429,9 +429,9 @@ fn only_what_is_called_by_hand_reads_all_holders() {
         "name/",
         "server/",
         "client/",
-        "redisson/rwlock_inspect",
-        "redisson/rwlock_revoke",
-        "redisson/rwlock_free",
+        "redisson/rwlock/inspect",
+        "redisson/rwlock/revoke",
+        "redisson/rwlock/free",
     ];
     let reads_all = ["'HGETALL'", "'+inf'", ", 0, -1)"];
     for script in ALL {

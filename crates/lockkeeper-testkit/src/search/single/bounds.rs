@@ -197,6 +197,20 @@ impl Bounds {
                 new(2, &[2], 4, 1, 0).clock_right(),
             ];
         }
+        if kind.has_modes() {
+            return vec![
+                // Two of one owner, of which one may read inside the write of the other.
+                new(2, &[2, 2], 1, 1, 0),
+                new(2, &[2, 2], 2, 0, 0),
+                // Two requests in trouble, and a client that ends.
+                new(2, &[2], 4, 2, 1),
+                // Some read, some write.
+                new(3, &[2], 3, 1, 1),
+                // Leases that differ.
+                new(2, &[3, 1], 2, 0, 1),
+                new(3, &[2], 2, 1, 0).clock_right(),
+            ];
+        }
         if kind.stores() {
             return vec![
                 // One stores, and the next asks again when the result has ended.

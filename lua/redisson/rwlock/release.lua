@@ -1,4 +1,4 @@
--- redisson/rwlock_release: the claim goes. With the last of all the name is free, or is kept by a claim that has left for the rest of the shortest
+-- redisson/rwlock/release: the claim goes. With the last of all the name is free, or is kept by a claim that has left for the rest of the shortest
 -- time to hold; with the last write of an owner that reads, others may read. The lease of those that stay is never cut. While an acquire of the
 -- claim is unanswered the release makes a tombstone, so that it, executed late, creates nothing.
 --

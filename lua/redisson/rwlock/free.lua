@@ -1,4 +1,4 @@
--- redisson/rwlock_free: takes a hold of a name of Redisson's by force, whether or not its holder knows: that of one claim of ours, or all that an owner
+-- redisson/rwlock/free: takes a hold of a name of Redisson's by force, whether or not its holder knows: that of one claim of ours, or all that an owner
 -- has. Those that hold beside it go on. The clients of our claims are told, and whoever waits looks.
 --
 -- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock

@@ -1,4 +1,4 @@
--- redisson/rwlock_inspect: who reads or writes by a name of Redisson's, for people. Changes nothing.
+-- redisson/rwlock/inspect: who reads or writes by a name of Redisson's, for people. Changes nothing.
 --
 -- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
 -- KEYS[2] claims   what is known of our claims

@@ -1,4 +1,4 @@
--- redisson/rwlock_verify: asks whether the claim reads or writes by a name of Redisson's. Changes nothing.
+-- redisson/rwlock/verify: asks whether the claim reads or writes by a name of Redisson's. Changes nothing.
 --
 -- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
 -- KEYS[2] claims   what is known of our claims

@@ -1,4 +1,4 @@
--- redisson/rwlock_renew: arms the leases of claims that read or write by names of Redisson's, each item a name and a claim. Never creates: a claim
+-- redisson/rwlock/renew: arms the leases of claims that read or write by names of Redisson's, each item a name and a claim. Never creates: a claim
 -- that is not there is gone. What one item meets changes nothing for the others.
 --
 -- KEYS[3i-2] main    who holds, as Redisson writes it, see shared/redisson_rwlock

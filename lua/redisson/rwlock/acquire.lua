@@ -1,4 +1,4 @@
--- redisson/rwlock_acquire: lets the claim read or write by a name of Redisson's: if it is free, beside others that read, or inside a write of its
+-- redisson/rwlock/acquire: lets the claim read or write by a name of Redisson's: if it is free, beside others that read, or inside a write of its
 -- owner. Run again by a holder it arms the lease, and does not count the claim a second time.
 --
 -- KEYS[1] main       who holds, as Redisson writes it, see shared/redisson_rwlock

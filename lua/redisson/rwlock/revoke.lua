@@ -1,4 +1,4 @@
--- redisson/rwlock_revoke: tells the claims that read or write by a name of Redisson's to let it go. They hold until they leave or their leases end,
+-- redisson/rwlock/revoke: tells the claims that read or write by a name of Redisson's to let it go. They hold until they leave or their leases end,
 -- and are renewed no more; their clients are told. Redisson has no word for it, so its own holders cannot be told. Run again it tells them again.
 --
 -- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
