@@ -107,7 +107,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         6 => Some("latch/"),
         7 => Some("election/"),
         // An RLock and an RReadWriteLock exclude one another from a name.
-        8 if number % 2 == 0 => Some("redisson/rwlock"),
+        8 if number.is_multiple_of(2) => Some("redisson/rwlock"),
         8 => Some("redisson/"),
         _ => None,
     };
