@@ -415,6 +415,22 @@ pub mod redisson {
         ],
     );
 
+    /// Lets a claim read or write by the name of an `RReadWriteLock`.
+    pub const RWLOCK_ACQUIRE: Script = script!(
+        "redisson/rwlock/acquire",
+        with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "tombstone", "counter", "timeout"],
+        args ["request", "claim", "mode", "ttl", "floor", "token"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::WouldDeadlock,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
     /// Asks again for claims that wait; a batch.
     pub const FAIR_HEARTBEAT: Script = script!(
         "redisson/fair/heartbeat",
@@ -441,6 +457,60 @@ pub mod redisson {
         keys ["queue", "places"],
         args ["request", "claim"],
         replies [Status::Queued, Status::WrongKind],
+    );
+
+    /// Arms the leases of claims that read or write; a batch.
+    pub const RWLOCK_RENEW: Script = script!(
+        "redisson/rwlock/renew",
+        with ["client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "timeout"],
+        args ["request", "claim", "mode", "ttl"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim that reads or writes goes, and wakes those who wait if others may come in.
+    pub const RWLOCK_RELEASE: Script = script!(
+        "redisson/rwlock/release",
+        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "tombstone", "timeout"],
+        args ["request", "claim", "mode", "channel", "cooldown", "tombstone_ttl"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
+    );
+
+    /// Asks whether a claim reads or writes; changes nothing.
+    pub const RWLOCK_VERIFY: Script = script!(
+        "redisson/rwlock/verify",
+        with ["client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "claim", "mode"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+
+    /// Who reads or writes; changes nothing.
+    pub const RWLOCK_INSPECT: Script = script!(
+        "redisson/rwlock/inspect",
+        with ["client", "lease", "listeners", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "channel", "kind"],
+        replies [Status::Found, Status::Free, Status::WrongKind],
+    );
+
+    /// Tells our claims that read or write to let the name go.
+    pub const RWLOCK_REVOKE: Script = script!(
+        "redisson/rwlock/revoke",
+        with ["client", "lease", "tell", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request"],
+        replies [Status::Told, Status::Free, Status::WrongKind],
+    );
+
+    /// Takes what a claim or an owner holds of an `RReadWriteLock` by force.
+    pub const RWLOCK_FREE: Script = script!(
+        "redisson/rwlock/free",
+        with ["client", "lease", "tell", "wake", "redisson", "redisson_rwlock"],
+        keys ["main", "claims"],
+        args ["request", "claim", "channel"],
+        replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 }
 
@@ -611,6 +681,13 @@ pub const ALL: &[&Script] = &[
     &redisson::FAIR_HEARTBEAT,
     &redisson::FAIR_RELEASE,
     &redisson::FAIR_QUEUE,
+    &redisson::RWLOCK_ACQUIRE,
+    &redisson::RWLOCK_RENEW,
+    &redisson::RWLOCK_RELEASE,
+    &redisson::RWLOCK_VERIFY,
+    &redisson::RWLOCK_INSPECT,
+    &redisson::RWLOCK_REVOKE,
+    &redisson::RWLOCK_FREE,
     &multi::ACQUIRE,
     &multi::RELEASE,
     &name::INSPECT,

@@ -300,6 +300,9 @@ fn numbers_become_text_by_format_alone() {
                     "'%s:%s', ARGV[3], first)",
                     "'G %s %s %s', claim, token, request)",
                     "'L %s', ARGV[3])",
+                    "'%s:write', owner)",
+                    "'%s %s', part, token)",
+                    "'%s r', hold)",
                 ];
                 assert!(
                     forms.iter().any(|form| format.starts_with(form)),
@@ -346,6 +349,7 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "return ",
                 "redis.",
                 "arm(",
+                "arm_share(",
                 "for ",
                 "else",
                 "advance(",
@@ -431,7 +435,14 @@ fn the_readme_lists_every_status() {
 /// With ten thousand holders under a name each of these would run for milliseconds. What an operator calls by hand may be slow.
 #[test]
 fn only_what_is_called_by_hand_reads_all_holders() {
-    let by_hand = ["name/", "server/", "client/"];
+    let by_hand = [
+        "name/",
+        "server/",
+        "client/",
+        "redisson/rwlock/inspect",
+        "redisson/rwlock/revoke",
+        "redisson/rwlock/free",
+    ];
     let reads_all = ["'HGETALL'", "'+inf'", ", 0, -1)"];
     for script in ALL {
         let reads = reads_all.iter().find(|read| script.source.contains(*read));

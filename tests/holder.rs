@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::redisson::{RedissonFairLock, RedissonLock};
-use lockkeeper::{Client, Election, FairLock, MultiLock, Mutex, ReentrantLock, RwLock, Semaphore};
+use lockkeeper::redisson::{RedissonFairLock, RedissonLock, RedissonReadWriteLock};
+use lockkeeper::{
+    Client, Election, FairLock, Guard as _, Lock, MultiLock, Mutex, ReentrantLock, RwLock,
+    Semaphore,
+};
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin};
@@ -50,9 +53,25 @@ async fn main() -> Result<()> {
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
+        ["redisson-read", url, name, ttl] => {
+            let lock = RedissonReadWriteLock::new(&connect(url, ttl).await?, name);
+            let guard = lock.read().await?;
+            println!("held {}", guard.owner());
+            std::future::pending::<Result<()>>().await
+        }
+        ["redisson-write", url, name, ttl] => {
+            let lock = RedissonReadWriteLock::new(&connect(url, ttl).await?, name);
+            let guard = lock.write().await?;
+            println!("held {}", guard.owner());
+            std::future::pending::<Result<()>>().await
+        }
         ["redisson-count", url, name, counter, rounds] => {
             let lock = RedissonLock::new(&connect(url, "30000").await?, name);
             count(&lock, url, counter, rounds.parse()?).await
+        }
+        ["redisson-write-count", url, name, counter, rounds] => {
+            let lock = RedissonReadWriteLock::new(&connect(url, "30000").await?, name);
+            count(&lock.writer(), url, counter, rounds.parse()?).await
         }
         ["share", url, tasks, seconds] => {
             let jobs = Job::of_readers_and_writers(tasks.parse()?);
@@ -76,7 +95,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | redisson-read URL NAME TTL_MS | redisson-write URL NAME TTL_MS | redisson-write-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }
@@ -87,7 +106,7 @@ async fn connect(url: &str, ttl: &str) -> Result<Client> {
 }
 
 /// Reads a number and writes the next one, so many times, under the lock; then says `done`.
-async fn count(lock: &RedissonLock, url: &str, counter: &str, rounds: u64) -> Result<()> {
+async fn count<L: Lock>(lock: &L, url: &str, counter: &str, rounds: u64) -> Result<()> {
     let address = url.strip_prefix("redis://").context("redis://HOST:PORT")?;
     let address = address.trim_end_matches('/');
     let mut server = BufReader::new(TcpStream::connect(address).await?);

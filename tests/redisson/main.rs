@@ -9,4 +9,8 @@ mod fair_contract;
 mod fair_search;
 mod java;
 mod keys;
+mod rwlock_beside_java;
+mod rwlock_contract;
+mod rwlock_keys;
+mod rwlock_search;
 mod search;

@@ -9,10 +9,16 @@ mod fair;
 mod fenced;
 mod lock;
 mod protocol;
+mod rwlock;
 mod shared;
 
 pub use fair::{RedissonFairGuard, RedissonFairLock};
 pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
 pub use lock::{RedissonGuard, RedissonLock};
+pub use rwlock::{
+    RedissonReadGuard, RedissonReadWriteLock, RedissonReader, RedissonWriteGuard, RedissonWriter,
+};
+#[doc(hidden)]
+pub use rwlock::{read_protocol, write_protocol};
 #[doc(hidden)]
 pub use shared::{fair_protocol, protocol};

@@ -105,6 +105,8 @@ pub struct KindModel {
     pub waits_in_a_queue: bool,
     /// Whether a claim may hand the name over to another one of its client.
     pub hands_over: bool,
+    /// Whether a claim can be converted from one mode to another.
+    pub converts_modes: bool,
     /// The modes that a claim can have.
     pub modes: &'static [Mode],
     build: Build,
@@ -117,6 +119,7 @@ impl KindModel {
         reenters: false,
         waits_in_a_queue: false,
         hands_over: false,
+        converts_modes: false,
         modes: &[Mode::Write],
         build: |_, name, _| lockkeeper_mutex::protocol(name),
     };
@@ -148,6 +151,7 @@ impl KindModel {
     /// One owner that writes or many that read, first come, first served.
     pub const RWLOCK: Self = Self {
         name: "rwlock",
+        converts_modes: true,
         modes: &[Mode::Read, Mode::Write],
         build: |mode, name, _| match mode {
             Mode::Read => lockkeeper_rwlock::read_protocol(name),
@@ -212,6 +216,18 @@ impl KindModel {
         ..Self::REDISSON
     };
 
+    /// One owner that writes or many that read, among those that hold by another library: all claims share one lease.
+    pub const REDISSON_RWLOCK: Self = Self {
+        name: "redisson-rwlock",
+        waits_in_a_queue: false,
+        converts_modes: false,
+        build: |mode, name, _| match mode {
+            Mode::Read => lockkeeper_redisson::read_protocol(name),
+            _ => lockkeeper_redisson::write_protocol(name),
+        },
+        ..Self::RWLOCK
+    };
+
     /// Every kind on one server whose claims have leases of their own.
     pub const ON_ONE_SERVER: [Self; 9] = [
         Self::MUTEX,
@@ -238,14 +254,14 @@ impl KindModel {
         }
     }
 
-    /// Whether claims read or write, and are converted from one to the other.
+    /// Whether claims read or write.
     pub const fn has_modes(&self) -> bool {
         matches!(self.modes, [Mode::Read, ..])
     }
 
     /// Whether a claim can take the place of another one of its client.
     pub const fn converts(&self) -> bool {
-        self.hands_over || self.has_modes()
+        self.hands_over || self.converts_modes
     }
 
     /// Whether its claims can store what came of their work.
@@ -324,6 +340,7 @@ mod tests {
             KindModel::REDLOCK,
             KindModel::REDISSON,
             KindModel::REDISSON_FAIR,
+            KindModel::REDISSON_RWLOCK,
         ];
         for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
             let name = Name::new("", "n").unwrap();

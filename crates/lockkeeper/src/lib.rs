@@ -164,6 +164,10 @@ pub mod redisson {
         RedissonFairGuard, RedissonFairLock, RedissonFencedGuard, RedissonFencedLock,
         RedissonGuard, RedissonLock,
     };
+    pub use lockkeeper_redisson::{
+        RedissonReadGuard, RedissonReadWriteLock, RedissonReader, RedissonWriteGuard,
+        RedissonWriter,
+    };
 }
 
 pub use lockkeeper_core::store::{Outcome, StoreError};

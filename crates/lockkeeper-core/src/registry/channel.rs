@@ -95,6 +95,8 @@ pub(super) struct Channel<R> {
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Waiters that may poll outside the queue because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
+    /// Waiters that can hold together. If the poller cannot, and has to wait on, the first of them polls beside it.
+    pub(super) sharing: BTreeSet<WaiterId>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
     /// When [`Registry::tick`] handles it next.
@@ -116,6 +118,7 @@ impl<R> Channel<R> {
             unreachable: None,
             done: None,
             beside: BTreeSet::new(),
+            sharing: BTreeSet::new(),
             linger: None,
             timer: None,
         }
@@ -155,6 +158,20 @@ impl<R> Channel<R> {
         let same: Vec<WaiterId> = self.line.of(owner).collect();
         self.beside.extend(&same);
         same.into_iter().map(Step::Wake).collect()
+    }
+
+    /// Others hold, as this poller was told. What it waits for may exclude them, and what others wait for may not.
+    pub(super) fn let_in_beside(&mut self, poller: WaiterId) -> Vec<Step> {
+        let first = self.sharing.first().copied();
+        let first = first.filter(|_| !self.sharing.contains(&poller));
+        self.beside.extend(first);
+        first.into_iter().map(Step::Wake).collect()
+    }
+
+    /// A claim holds that the waiters which can hold together may join.
+    pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
+        self.beside.extend(&self.sharing);
+        self.sharing.iter().copied().map(Step::Wake).collect()
     }
 
     /// The waiter no longer polls; returns whether it did.

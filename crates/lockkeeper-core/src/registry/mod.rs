@@ -100,6 +100,14 @@ impl<R> Registry<R> {
         (waiter, steps)
     }
 
+    /// This waiter can hold together with others of its sort, whatever the waiters in front of it wait for.
+    pub(crate) fn share(&mut self, name: &str, waiter: WaiterId) {
+        self.at(name, |channel| {
+            channel.sharing.insert(waiter);
+            Vec::new()
+        });
+    }
+
     /// Somebody wants the channel's messages without waiting for anything.
     pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
         self.channels
@@ -145,13 +153,20 @@ impl<R> Registry<R> {
     }
 
     /// The waiter's poll was answered: another claim holds, perhaps until `free`.
-    pub(crate) fn busy(&mut self, name: &str, waiter: WaiterId, free: Option<Moment>, now: Moment) {
+    pub(crate) fn busy(
+        &mut self,
+        name: &str,
+        waiter: WaiterId,
+        free: Option<Moment>,
+        now: Moment,
+    ) -> Vec<Step> {
         self.at(name, |channel| {
-            if channel.answered(waiter) {
-                channel.set_look_at(free, now);
+            if !channel.answered(waiter) {
+                return Vec::new();
             }
-            Vec::new()
-        });
+            channel.set_look_at(free, now);
+            channel.let_in_beside(waiter)
+        })
     }
 
     /// The server was unreachable for `patience`: all waiters with no more patience than that give up together.
@@ -200,6 +215,11 @@ impl<R> Registry<R> {
         self.at(name, |channel| channel.let_in(owner))
     }
 
+    /// A claim holds that waiters which can [hold together](Self::share) may join.
+    pub(crate) fn granted_together(&mut self, name: &str) -> Vec<Step> {
+        self.at(name, Channel::let_in_sharing)
+    }
+
     /// A waiter leaves; `granted` says until when its own lease lasts, if it became the holder.
     pub(crate) fn leave(
         &mut self,
@@ -212,6 +232,7 @@ impl<R> Registry<R> {
             let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
+            channel.sharing.remove(&waiter);
             if channel.line.is_empty() {
                 channel.done = None;
             }

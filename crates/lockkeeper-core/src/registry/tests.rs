@@ -236,3 +236,32 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
     assert_eq!(wait(0, None), at(25_000), "400 looks a second in all");
     assert_eq!(wait(1, Some(at(9_000))), at(9_000), "the lease ends before");
 }
+
+#[test]
+fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
+    let mut registry = waiting(4);
+    for waiter in [2, 3, 4] {
+        registry.share(C, waiter);
+    }
+    assert_eq!(registry.message(C, at(10)), [Step::Wake(1)]);
+    assert!(looks(&mut registry, 1, 10));
+    assert_eq!(registry.busy(C, 1, None, at(10)), [Step::Wake(2)]);
+    assert!(looks(&mut registry, 2, 11) && !looks(&mut registry, 3, 11));
+
+    // It is granted: those that can join it look, each once.
+    let steps = registry.granted_together(C);
+    assert_eq!(steps, [Step::Wake(2), Step::Wake(3), Step::Wake(4)]);
+    registry.leave(C, 2, Some(at(4000)), at(11));
+    assert!(looks(&mut registry, 3, 12) && looks(&mut registry, 4, 12));
+    assert!(!looks(&mut registry, 3, 13) && !looks(&mut registry, 1, 13));
+
+    // One of them polls, and is told busy: the others would be told the same.
+    for waiter in [1, 4] {
+        registry.leave(C, waiter, None, at(14));
+    }
+    let (fifth, _) = registry.join(C, (), None, None, at(14));
+    registry.share(C, fifth);
+    registry.message(C, at(15));
+    assert!(looks(&mut registry, 3, 15));
+    assert_eq!(registry.busy(C, 3, None, at(15)), []);
+}

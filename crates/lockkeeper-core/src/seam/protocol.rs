@@ -279,6 +279,13 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether claims of several owners can hold together, for a kind without a queue on the server. When one of them is
+    /// granted, those that wait in this client for the same ask at once; and when the poller, which waits for something
+    /// else, has asked in vain, one of them asks.
+    fn shares(&self) -> bool {
+        false
+    }
+
     /// For kinds whose claims wait in a queue on the server.
     fn queue(&self) -> Option<&dyn Queue> {
         None

@@ -106,6 +106,8 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         3 => Some("once/"),
         6 => Some("latch/"),
         7 => Some("election/"),
+        // An RLock and an RReadWriteLock exclude one another from a name.
+        8 if number.is_multiple_of(2) => Some("redisson/rwlock"),
         8 => Some("redisson/"),
         _ => None,
     };

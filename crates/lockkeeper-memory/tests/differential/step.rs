@@ -45,6 +45,7 @@ const KEYS: &[&str] = &[
     "claims",
     TIMEOUTS,
     "places",
+    "timeout",
     COUNTED,
 ];
 /// Among them what the scripts write, and what looks like it.
@@ -319,6 +320,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "forget" => one(random, &["0", "4503599627370497", BEHIND_THE_FLOOR]),
             "keep_for" => one(random, TTLS),
             "form" => one(random, &["text", "hex", "failed"]),
+            "mode" => one(random, &["read", "write"]),
             "fingerprint" | "value" => one(random, VALUES),
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
@@ -334,6 +336,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
     }
     let unordered = [
         &lockkeeper_lua::name::INSPECT,
+        &lockkeeper_lua::redisson::RWLOCK_INSPECT,
         &lockkeeper_lua::server::SCAN,
     ];
     (owned(&words), unordered.contains(script))

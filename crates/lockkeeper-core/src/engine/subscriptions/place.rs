@@ -58,6 +58,9 @@ impl Place {
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
             let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
+            if protocol.shares() {
+                state.registry.share(&channel, waiter);
+            }
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
         });
@@ -101,10 +104,8 @@ impl Place {
     /// The poll was answered: the name is held, perhaps until `free`.
     pub(crate) fn busy(&self, free: Option<Moment>) {
         let now = self.subscriptions.clock.now();
-        self.subscriptions.change(|registry| {
-            registry.busy(&self.channel, self.waiter, free, now);
-            Vec::new()
-        });
+        self.subscriptions
+            .change(|registry| registry.busy(&self.channel, self.waiter, free, now));
     }
 
     /// The server was unreachable for too long: all waiters here whose patience is over give up.

@@ -133,7 +133,7 @@ impl Bounds {
     /// What every change must pass: each goes far in one direction. Where more can happen they go less far.
     pub fn quick(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
-        if kind.has_modes() {
+        if kind.converts_modes {
             return vec![
                 Self::conversions(),
                 // Two requests for a conversion in trouble, or one for each of two.
@@ -197,6 +197,20 @@ impl Bounds {
                 new(2, &[2], 4, 1, 0).clock_right(),
             ];
         }
+        if kind.has_modes() {
+            return vec![
+                // Two of one owner, of which one may read inside the write of the other.
+                new(2, &[2, 2], 1, 1, 0),
+                new(2, &[2, 2], 2, 0, 0),
+                // Two requests in trouble, and a client that ends.
+                new(2, &[2], 4, 2, 1),
+                // Some read, some write.
+                new(3, &[2], 3, 1, 1),
+                // Leases that differ.
+                new(2, &[3, 1], 2, 0, 1),
+                new(3, &[2], 2, 1, 0).clock_right(),
+            ];
+        }
         if kind.stores() {
             return vec![
                 // One stores, and the next asks again when the result has ended.
@@ -225,7 +239,7 @@ impl Bounds {
     /// The same further out: minutes to hours, and gigabytes.
     pub fn thorough(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
-        if kind.has_modes() {
+        if kind.converts_modes {
             return vec![
                 new(2, &[2, 2], 3, 1, 1).of_takers(),
                 new(2, &[2, 2], 2, 2, 0).of_takers(),

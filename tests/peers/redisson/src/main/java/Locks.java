@@ -55,6 +55,10 @@ public class Locks {
                 return client.getFencedLock(name);
             case "fair":
                 return client.getFairLock(name);
+            case "read":
+                return client.getReadWriteLock(name).readLock();
+            case "write":
+                return client.getReadWriteLock(name).writeLock();
             default:
                 throw new IllegalArgumentException(kind);
         }

@@ -1,0 +1,67 @@
+-- redisson/rwlock/release: the claim goes. With the last of all the name is free, or is kept by a claim that has left for the rest of the shortest
+-- time to hold; with the last write of an owner that reads, others may read. The lease of those that stay is never cut. While an acquire of the
+-- claim is unanswered the release makes a tombstone, so that it, executed late, creates nothing.
+--
+-- KEYS[1] main            who holds, as Redisson writes it, see shared/redisson_rwlock
+-- KEYS[2] claims          what is known of our claims
+-- KEYS[3] tombstone       its life is the last time a request of this claim may arrive
+-- KEYS[4] timeout         of the reads of the claim's owner, as Redisson calls it
+-- ARGV[1] request         echoed
+-- ARGV[2] claim
+-- ARGV[3] mode            read or write
+-- ARGV[4] channel         where those who wait listen, Redisson's clients too
+-- ARGV[5] cooldown        for how long the name is kept from others, ms
+-- ARGV[6] tombstone_ttl   of the tombstone, ms; 0: every acquire was answered, no tombstone
+-- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: how often the owner still holds, in either mode
+-- REPLY COOLDOWN told left   it was the last of all, and the name is kept for `left` ms
+-- REPLY NOT_HELD holds       nothing was there to release, or its lease had ended
+-- PUBLISH channel: 0 after a read, 1 after a write
+
+local claim, mode, owner = ARGV[2], ARGV[3], owner_of(ARGV[2])
+local known, fault = read_share(KEYS[1], KEYS[2], claim, mode, true)
+if fault then
+  return fault
+end
+if ARGV[6] ~= '0' then
+  redis.call('SET', KEYS[3], '1', 'PX', ARGV[6])
+end
+if known.cooling == claim and redis.call('HGET', KEYS[1], claim) then
+  return { ARGV[1], 'COOLDOWN', '1', redis.call('PTTL', KEYS[1]) }
+end
+if not known.own then
+  return { ARGV[1], 'NOT_HELD', known.count ~= nil and holds_of(KEYS[1], owner) or 0 }
+end
+local now = math.floor(server_now() / 1000)
+local others = tonumber(redis.call('HGET', KEYS[2], 'kept') or '') or 0
+local kept = math.max(others, ARGV[5] ~= '0' and now + tonumber(ARGV[5]) or 0)
+local holds = redis.call('HINCRBY', KEYS[1], known.field, -1)
+redis.call('HDEL', KEYS[2], claim)
+if holds <= 0 then
+  redis.call('HDEL', KEYS[1], known.field)
+  redis.call('HDEL', KEYS[2], known.field)
+end
+if mode ~= 'write' and holds <= 0 then
+  redis.call('DEL', KEYS[4])
+elseif mode ~= 'write' then -- One that Java counts with it may have its lease under another number.
+  arm_share(KEYS[1], KEYS[2], KEYS[4], mode, redis.call('PTTL', KEYS[1]))
+end
+local message = mode == 'write' and '1' or '0'
+if redis.call('HLEN', KEYS[1]) > 1 then
+  local opens = mode == 'write' and holds <= 0
+  if opens then
+    redis.call('HSET', KEYS[1], 'mode', 'read')
+  end
+  if kept > now then
+    redis.call('HSET', KEYS[2], 'kept', string.format('%.0f', kept))
+  end
+  return { ARGV[1], 'RELEASED', opens and wake(ARGV[4], message) or '1', holds_of(KEYS[1], owner) }
+end
+redis.call('DEL', KEYS[1], KEYS[2])
+if kept > now then
+  redis.call('HSET', KEYS[1], 'mode', mode, claim, 1)
+  redis.call('HSET', KEYS[2], 'cooling', claim, 'kept', string.format('%.0f', kept))
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', kept - now))
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', kept - now))
+  return { ARGV[1], 'COOLDOWN', wake(ARGV[4], message), kept - now }
+end
+return { ARGV[1], 'RELEASED', wake(ARGV[4], message), 0 }

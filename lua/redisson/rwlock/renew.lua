@@ -1,0 +1,34 @@
+-- redisson/rwlock/renew: arms the leases of claims that read or write by names of Redisson's, each item a name and a claim. Never creates: a claim
+-- that is not there is gone. What one item meets changes nothing for the others.
+--
+-- KEYS[3i-2] main    who holds, as Redisson writes it, see shared/redisson_rwlock
+-- KEYS[3i-1] claims  what is known of our claims
+-- KEYS[3i] timeout   of the reads of the claim's owner, as Redisson calls it
+-- ARGV[1] request    echoed
+-- ARGV[3i-1] claim
+-- ARGV[3i] mode      read or write
+-- ARGV[3i+1] ttl     of the lease, ms
+-- REPLY DONE outcome…  one for each item, in order
+-- ITEM RENEWED
+-- ITEM REVOKED   the claim holds, is revoked, and is not armed again
+-- ITEM GONE      expired, deleted, or somebody else's
+-- PUBLISH nothing
+
+local reply = { ARGV[1], 'DONE' }
+for i = 1, #KEYS / 3 do
+  local main, claims, timeout = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local claim, mode, ttl = ARGV[3 * i - 1], ARGV[3 * i], tonumber(ARGV[3 * i + 1])
+  local known, fault = read_share(main, claims, claim, mode, true)
+  if fault then
+    return fault
+  end
+  if not known.own then
+    reply[i + 2] = 'GONE'
+  elseif known.revoked then
+    reply[i + 2] = 'REVOKED'
+  else
+    arm_share(main, claims, timeout, mode, ttl)
+    reply[i + 2] = 'RENEWED'
+  end
+end
+return reply
