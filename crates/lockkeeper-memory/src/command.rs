@@ -69,6 +69,7 @@ const COMMANDS: &[Command] = &[
     command("hset", Words::AtLeast(4), hashes::hset),
     command("hvals", Words::Exactly(2), hashes::hvals),
     command("incr", Words::Exactly(2), strings::incr),
+    command("incrby", Words::Exactly(3), strings::incrby),
     command("info", Words::AtLeast(1), info),
     command("mget", Words::AtLeast(2), strings::mget),
     command("pexpire", Words::AtLeast(3), keys::pexpire),

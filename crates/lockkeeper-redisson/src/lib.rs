@@ -6,11 +6,20 @@
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod fenced;
+mod latch;
 mod lock;
+mod permits;
 mod protocol;
+mod semaphore;
 mod shared;
 
 pub use fenced::{RedissonFencedGuard, RedissonFencedLock};
+pub use latch::RedissonCountDownLatch;
 pub use lock::{RedissonGuard, RedissonLock};
+#[doc(hidden)]
+pub use permits::{permits_protocol, semaphore_protocol};
+pub use semaphore::{
+    RedissonPermitExpirableSemaphore, RedissonPermitGuard, RedissonSemaphore, RedissonSemaphoreGuard,
+};
 #[doc(hidden)]
 pub use shared::protocol;

@@ -119,6 +119,8 @@ impl Turn {
     /// This waiter holds, at least for the rest of its lease.
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
+            // There may be room for the next one too, who asks when this place is given up.
+            Self::One(_) if stage.first().protocol.holds_beside() => {}
             Self::One(place) => {
                 let (_, deadline) = hold.lease().grant().part(0).validity();
                 place.granted(deadline.unwrap_or_else(|| stage.clock().now()));

@@ -279,6 +279,17 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether claims of any owner may hold beside one another, of a kind without a queue: when one is granted, the
+    /// next waiter of its client asks at once.
+    fn holds_beside(&self) -> bool {
+        false
+    }
+
+    /// Whether a release can keep the name from others for a while: otherwise `min_hold` is refused.
+    fn cools_down(&self) -> bool {
+        true
+    }
+
     /// For kinds whose claims wait in a queue on the server.
     fn queue(&self) -> Option<&dyn Queue> {
         None
