@@ -17,24 +17,24 @@ use tokio::time::timeout;
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// Longer than anything here takes.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// Far below it: what comes within this came by a message.
-const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// A lease that is renewed, or ends, within a test.
-const SHORT: Duration = Duration::from_secs(2);
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 
 /// A server, a Redisson and a client of ours on it, both with leases of this length.
-struct Pair {
-    server: Server,
-    java: Arc<Java>,
-    redisson: JavaClient,
-    client: Client,
+pub(crate) struct Pair {
+    pub(crate) server: Server,
+    pub(crate) java: Arc<Java>,
+    pub(crate) redisson: JavaClient,
+    pub(crate) client: Client,
 }
 
 impl Pair {
-    async fn start(ttl: Duration) -> Result<Option<Self>> {
+    pub(crate) async fn start(ttl: Duration) -> Result<Option<Self>> {
         let Some(java) = Java::start()? else {
             return Ok(None);
         };
@@ -51,14 +51,14 @@ impl Pair {
 }
 
 /// A program of ours.
-fn holder(words: &[&str]) -> Result<Child> {
+pub(crate) fn holder(words: &[&str]) -> Result<Child> {
     let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"));
     let holder = holder.args(words).stdout(Stdio::piped());
     Ok(holder.kill_on_drop(true).spawn()?)
 }
 
 /// The first line that it says.
-async fn first_line(holder: &mut Child) -> Result<String> {
+pub(crate) async fn first_line(holder: &mut Child) -> Result<String> {
     let output = holder.stdout.take().context("no output")?;
     let mut lines = BufReader::new(output).lines();
     let line = timeout(LONG, lines.next_line()).await??;

@@ -168,7 +168,7 @@ pub(crate) struct JavaClient {
 }
 
 impl JavaClient {
-    /// A lock, `lock` or `fenced`, by a name.
+    /// A lock, `lock` or `fenced`, or a `semaphore`, `permits` or a `latch`, by a name.
     pub(crate) fn lock(&self, kind: &str, name: &str) -> JavaLock {
         JavaLock {
             client: self.clone(),

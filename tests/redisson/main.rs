@@ -3,6 +3,11 @@
 
 mod beside_java;
 mod contract;
+mod counts_beside_java;
 mod java;
 mod keys;
+mod latch_keys;
+mod permits_contract;
+mod permits_keys;
+mod permits_search;
 mod search;

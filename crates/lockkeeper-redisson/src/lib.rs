@@ -19,7 +19,8 @@ pub use lock::{RedissonGuard, RedissonLock};
 #[doc(hidden)]
 pub use permits::{permits_protocol, semaphore_protocol};
 pub use semaphore::{
-    RedissonPermitExpirableSemaphore, RedissonPermitGuard, RedissonSemaphore, RedissonSemaphoreGuard,
+    RedissonPermitExpirableSemaphore, RedissonPermitGuard, RedissonSemaphore,
+    RedissonSemaphoreGuard,
 };
 #[doc(hidden)]
 pub use shared::protocol;

@@ -219,9 +219,15 @@ mod tests {
     #[test]
     fn the_keys_are_those_of_redisson() {
         let keys = |ends, name| PermitsProtocol::of_key(ends, name, 1).unwrap().keys();
-        assert_eq!(keys(Ends::Redissons, "calls")[..2], ["calls", "{calls}:timeout"]);
+        assert_eq!(
+            keys(Ends::Redissons, "calls")[..2],
+            ["calls", "{calls}:timeout"]
+        );
         assert_eq!(keys(Ends::Redissons, "{eu}:calls")[1], "{eu}:calls:timeout");
-        assert_eq!(keys(Ends::Ours, "calls")[1], "lockkeeper.redisson-ends:{calls}");
+        assert_eq!(
+            keys(Ends::Ours, "calls")[1],
+            "lockkeeper.redisson-ends:{calls}"
+        );
     }
 
     #[test]

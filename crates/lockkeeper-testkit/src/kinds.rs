@@ -107,6 +107,10 @@ pub struct KindModel {
     pub hands_over: bool,
     /// The modes that a claim can have.
     pub modes: &'static [Mode],
+    /// What lies under the name before anybody asks for it.
+    pub value: Option<&'static str>,
+    /// Whether what the server holds names clients in text alone, so that clients can be exchanged in it.
+    pub renames: bool,
     build: Build,
 }
 
@@ -118,6 +122,8 @@ impl KindModel {
         waits_in_a_queue: false,
         hands_over: false,
         modes: &[Mode::Write],
+        value: None,
+        renames: true,
         build: |_, name, _| lockkeeper_mutex::protocol(name),
     };
 
@@ -202,6 +208,22 @@ impl KindModel {
         name: "redisson",
         build: |_, name, _| lockkeeper_redisson::protocol(name),
         ..Self::REENTRANT
+    };
+
+    /// One permit of a semaphore that another library has too.
+    pub const REDISSON_SEMAPHORE: Self = Self {
+        name: "redisson-semaphore",
+        value: Some("1"),
+        build: |_, name, _| lockkeeper_redisson::semaphore_protocol(name),
+        ..Self::MUTEX
+    };
+
+    /// The same where each permit has an end that the other library knows.
+    pub const REDISSON_PERMITS: Self = Self {
+        name: "redisson-permits",
+        renames: false,
+        build: |_, name, _| lockkeeper_redisson::permits_protocol(name),
+        ..Self::REDISSON_SEMAPHORE
     };
 
     /// Every kind on one server whose claims have leases of their own.
@@ -307,7 +329,12 @@ mod tests {
 
     #[test]
     fn a_kind_can_do_what_its_protocol_can() {
-        let others = [KindModel::REDLOCK, KindModel::REDISSON];
+        let others = [
+            KindModel::REDLOCK,
+            KindModel::REDISSON,
+            KindModel::REDISSON_SEMAPHORE,
+            KindModel::REDISSON_PERMITS,
+        ];
         for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
             let name = Name::new("", "n").unwrap();
             let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));

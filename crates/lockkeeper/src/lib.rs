@@ -161,6 +161,10 @@ pub mod memory {
 #[cfg(feature = "redisson")]
 pub mod redisson {
     pub use lockkeeper_redisson::{
+        RedissonCountDownLatch, RedissonPermitExpirableSemaphore, RedissonPermitGuard,
+        RedissonSemaphore, RedissonSemaphoreGuard,
+    };
+    pub use lockkeeper_redisson::{
         RedissonFencedGuard, RedissonFencedLock, RedissonGuard, RedissonLock,
     };
 }

@@ -107,6 +107,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         6 => Some("latch/"),
         7 => Some("election/"),
         8 => Some("redisson/"),
+        9 => Some("redisson/permits_"),
         _ => None,
     };
     let random = (0..STEPS).map(|_| Step::random(&mut random, kind));

@@ -124,6 +124,9 @@ impl Model for OneName {
 
     /// The clients in an order of their own.
     fn canonical(&mut self, state: State) -> State {
+        if !self.kind.renames {
+            return state;
+        }
         let clients = usize::from(self.bounds.clients);
         let mut best: Option<State> = None;
         for order in ORDERS {
