@@ -442,7 +442,7 @@ pub mod redisson {
     /// Who holds permits; changes nothing.
     pub const PERMITS_INSPECT: Script = script!(
         "redisson/permits_inspect",
-        with ["clock", "listeners", "value", "permits"],
+        with ["clock", "listeners", "value", "permits", "permits_shown"],
         keys ["main", "ends", "claims"],
         args ["request", "channel", "kind", "leased"],
         replies [Status::Found, Status::Free, Status::WrongKind],

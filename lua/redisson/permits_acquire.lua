@@ -35,7 +35,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
 end
 local micros = server_now()
 local now = math.floor(micros / 1000)
-local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', 0, value and 128 or 0)
+local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'limit', 0, value and 128 or 0)
 local freed = give_back(KEYS[1], KEYS[2], KEYS[3], over, leased)
 if freed then
   value = tonumber(freed)

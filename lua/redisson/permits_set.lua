@@ -30,7 +30,7 @@ if set then
   redis.call('SET', KEYS[1], n)
 end
 local now = string.format('%.0f', math.floor(server_now() / 1000))
-local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, set and 0 or 128)
+local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'limit', 0, set and 0 or 128)
 local freed = give_back(KEYS[1], KEYS[2], KEYS[3], over, leased)
 if freed or set then
   wake(ARGV[3], freed or n)

@@ -15,13 +15,6 @@ local function bytes_of(hex)
   end))
 end
 
--- The same the other way round.
-local function hex_of(bytes)
-  return (string.gsub(bytes, '.', function(byte)
-    return string.format('%02x', string.byte(byte))
-  end))
-end
-
 -- The members of `ends` for a claim that takes so many permits.
 local function members_of(claim, permits, leased)
   if not leased then
