@@ -512,6 +512,111 @@ pub mod redisson {
         args ["request", "claim", "channel"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
+
+    /// Lets a claim take permits of a semaphore, if as many are available.
+    pub const PERMITS_ACQUIRE: Script = script!(
+        "redisson/permits/acquire",
+        with ["clock", "token", "lease", "wake", "value", "redisson_permits", "redisson_permits_hold"],
+        keys ["main", "ends", "claims", "tombstone", "counter"],
+        args ["request", "claim", "ttl", "floor", "token", "permits", "leased", "channel"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
+    );
+
+    /// Arms the leases of claims that hold permits; a batch.
+    pub const PERMITS_RENEW: Script = script!(
+        "redisson/permits/renew",
+        with ["clock", "lease", "value", "redisson_permits", "redisson_permits_hold"],
+        keys ["main", "ends", "claims"],
+        args ["request", "claim", "ttl", "leased"],
+        items [Status::Renewed, Status::Revoked, Status::Gone],
+    );
+
+    /// A claim gives its permits back, and wakes those who wait.
+    pub const PERMITS_RELEASE: Script = script!(
+        "redisson/permits/release",
+        with ["clock", "lease", "wake", "value", "redisson_permits"],
+        keys ["main", "ends", "claims", "tombstone"],
+        args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "leased"],
+        replies [Status::Released, Status::Cooldown, Status::NotHeld],
+    );
+
+    /// Asks whether a claim holds permits; changes nothing.
+    pub const PERMITS_VERIFY: Script = script!(
+        "redisson/permits/verify",
+        with ["clock", "value", "redisson_permits"],
+        keys ["main", "ends", "claims"],
+        args ["request", "claim", "leased"],
+        replies [Status::Held, Status::Revoked, Status::Gone],
+    );
+
+    /// Who holds permits; changes nothing.
+    pub const PERMITS_INSPECT: Script = script!(
+        "redisson/permits/inspect",
+        with ["clock", "listeners", "value", "redisson_permits", "redisson_permits_shown"],
+        keys ["main", "ends", "claims"],
+        args ["request", "channel", "kind", "leased"],
+        replies [Status::Found, Status::Free, Status::WrongKind],
+    );
+
+    /// Tells our claims that hold permits to let them go.
+    pub const PERMITS_REVOKE: Script = script!(
+        "redisson/permits/revoke",
+        with ["clock", "client", "tell", "value", "redisson_permits"],
+        keys ["main", "ends", "claims"],
+        args ["request", "leased"],
+        replies [Status::Told, Status::Free, Status::WrongKind],
+    );
+
+    /// Gives the permits of a holder back by force.
+    pub const PERMITS_FREE: Script = script!(
+        "redisson/permits/free",
+        with ["client", "tell", "wake", "value", "redisson_permits"],
+        keys ["main", "ends", "claims"],
+        args ["request", "claim", "channel", "leased"],
+        replies [Status::Released, Status::NotHeld, Status::WrongKind],
+    );
+
+    /// Sets a semaphore up, unless it has been; and how many permits are available.
+    pub const PERMITS_SET: Script = script!(
+        "redisson/permits/set",
+        with ["clock", "wake", "value", "redisson_permits"],
+        keys ["main", "ends", "claims"],
+        args ["request", "n", "channel", "leased"],
+        replies [Status::Counts, Status::Gone, Status::WrongKind],
+    );
+
+    /// How a latch stands; changes nothing.
+    pub const LATCH_LOOK: Script = script!(
+        "redisson/latch/look",
+        with ["value", "redisson_latch"],
+        keys ["main"],
+        args ["request"],
+        replies [Status::Busy, Status::Stored, Status::WrongKind],
+    );
+
+    /// Sets how many counts open a latch, unless it has been set.
+    pub const LATCH_SET: Script = script!(
+        "redisson/latch/set",
+        with ["wake", "value", "redisson_latch"],
+        keys ["main"],
+        args ["request", "n", "channel"],
+        replies [Status::Counts, Status::WrongKind],
+    );
+
+    /// One count, which may be the last; run again it counts again.
+    pub const LATCH_COUNT_DOWN: Script = script!(
+        "redisson/latch/count_down",
+        with ["wake", "value", "redisson_latch"],
+        keys ["main"],
+        args ["request", "channel"],
+        replies [Status::Counts, Status::WrongKind],
+    );
 }
 
 /// Several names, each held as a whole by a claim of its own, taken all or none. Under each name lies what its kind writes, and the
@@ -688,6 +793,17 @@ pub const ALL: &[&Script] = &[
     &redisson::RWLOCK_INSPECT,
     &redisson::RWLOCK_REVOKE,
     &redisson::RWLOCK_FREE,
+    &redisson::PERMITS_ACQUIRE,
+    &redisson::PERMITS_RENEW,
+    &redisson::PERMITS_RELEASE,
+    &redisson::PERMITS_VERIFY,
+    &redisson::PERMITS_INSPECT,
+    &redisson::PERMITS_REVOKE,
+    &redisson::PERMITS_FREE,
+    &redisson::PERMITS_SET,
+    &redisson::LATCH_LOOK,
+    &redisson::LATCH_SET,
+    &redisson::LATCH_COUNT_DOWN,
     &multi::ACQUIRE,
     &multi::RELEASE,
     &name::INSPECT,

@@ -303,6 +303,7 @@ fn numbers_become_text_by_format_alone() {
                     "'%s:write', owner)",
                     "'%s %s', part, token)",
                     "'%s r', hold)",
+                    "'%s%s%08x', digits",
                 ];
                 assert!(
                     forms.iter().any(|form| format.starts_with(form)),
@@ -358,6 +359,8 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "write_latch(",
                 "name.",
                 "need(",
+                "wake(",
+                "arm_permits(",
             ];
             assert!(
                 !opens || allowed.iter().any(|start| line.starts_with(start)),

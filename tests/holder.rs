@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::redisson::{RedissonFairLock, RedissonLock, RedissonReadWriteLock};
+use lockkeeper::redisson::{
+    RedissonFairLock, RedissonLock, RedissonPermitExpirableSemaphore, RedissonReadWriteLock,
+    RedissonSemaphore,
+};
 use lockkeeper::{
     Client, Election, FairLock, Guard as _, Lock, MultiLock, Mutex, ReentrantLock, RwLock,
     Semaphore,
@@ -65,6 +68,19 @@ async fn main() -> Result<()> {
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
+        ["redisson-permits", url, kind, name, ttl] => {
+            let client = connect(url, ttl).await?;
+            let (plain, leased) = (
+                RedissonSemaphore::new(&client, name),
+                RedissonPermitExpirableSemaphore::new(&client, name),
+            );
+            let _guards = match kind {
+                "semaphore" => (Some(plain.acquire().await?), None),
+                _ => (None, Some(leased.acquire().await?)),
+            };
+            println!("held");
+            std::future::pending::<Result<()>>().await
+        }
         ["redisson-count", url, name, counter, rounds] => {
             let lock = RedissonLock::new(&connect(url, "30000").await?, name);
             count(&lock, url, counter, rounds.parse()?).await
@@ -95,7 +111,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | redisson-read URL NAME TTL_MS | redisson-write URL NAME TTL_MS | redisson-write-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | redisson-permits URL KIND NAME TTL_MS | redisson-read URL NAME TTL_MS | redisson-write URL NAME TTL_MS | redisson-write-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
         ),
     }
 }

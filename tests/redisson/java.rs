@@ -184,7 +184,7 @@ pub(crate) struct JavaClient {
 }
 
 impl JavaClient {
-    /// A lock, `lock`, `fenced`, `fair`, `read` or `write`, by a name.
+    /// A lock, `lock`, `fenced`, `fair`, `read` or `write`, a `semaphore`, `permits` or a `latch`, by a name.
     pub(crate) fn lock(&self, kind: &str, name: &str) -> JavaLock {
         JavaLock {
             client: self.clone(),

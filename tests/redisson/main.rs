@@ -3,12 +3,17 @@
 
 mod beside_java;
 mod contract;
+mod counts_beside_java;
 mod fair;
 mod fair_beside_java;
 mod fair_contract;
 mod fair_search;
 mod java;
 mod keys;
+mod latch_keys;
+mod permits_contract;
+mod permits_keys;
+mod permits_search;
 mod rwlock_beside_java;
 mod rwlock_contract;
 mod rwlock_keys;

@@ -11,6 +11,7 @@ const KIND: KindModel = KindModel::REDISSON;
 /// More states than the short searches have.
 const MOST_STATES: usize = 5_000_000;
 
+/// A search of a kind that finds nothing wrong.
 pub(crate) fn holds_everywhere(kind: KindModel, bounds: Bounds) -> Result<()> {
     let scope = Scope::Single(kind, bounds);
     let report = scope.search()?;
@@ -36,9 +37,9 @@ fn every_rule_holds_in_every_state() -> Result<()> {
 }
 
 /// In one of these a repeat of a grant comes when its lease is over.
-fn bounds_of_mistakes() -> Vec<Bounds> {
+pub(crate) fn bounds_of_mistakes(kind: KindModel) -> Vec<Bounds> {
     let late_repeat = Bounds::new(2, &[1], 2, 2, 0);
-    [Bounds::short(&KIND), vec![late_repeat]].concat()
+    [Bounds::short(&kind), vec![late_repeat]].concat()
 }
 
 /// One mistake: in which script, what stands there, and what stands there instead.
@@ -79,7 +80,7 @@ const MISTAKES: [Mistake; 5] = [
 
 #[test]
 fn a_mistake_in_a_script_is_found() -> Result<()> {
-    every_mistake_is_found(KIND, &bounds_of_mistakes(), &MISTAKES)
+    every_mistake_is_found(KIND, &bounds_of_mistakes(KIND), &MISTAKES)
 }
 
 /// The search within these bounds finds each of the mistakes.

@@ -70,6 +70,7 @@ const COMMANDS: &[Command] = &[
     command("hset", Words::AtLeast(4), hashes::hset),
     command("hvals", Words::Exactly(2), hashes::hvals),
     command("incr", Words::Exactly(2), strings::incr),
+    command("incrby", Words::Exactly(3), strings::incrby),
     command("info", Words::AtLeast(1), info),
     command("lindex", Words::Exactly(3), lists::lindex),
     command("llen", Words::Exactly(2), lists::llen),

@@ -15,6 +15,15 @@ pub(crate) fn of_name(prefix: &str, name: &Name) -> String {
     }
 }
 
+/// A key of Redisson's that is called by a name and what follows it: the name is put in braces, unless it has a brace anywhere.
+pub(crate) fn part_of_name(name: &Name, part: &str) -> String {
+    let name = name.main();
+    match name.contains('{') {
+        true => format!("{name}:{part}"),
+        false => format!("{{{name}}}:{part}"),
+    }
+}
+
 /// Where the tokens of a hold come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {

@@ -9,6 +9,33 @@ use lockkeeper_core::{Name, Result};
 use crate::fair::FairProtocol;
 use crate::protocol::{RedissonProtocol, Tokens};
 
+/// What every handle is, beside what it can do.
+macro_rules! redisson_handle {
+    ($handle:ident, $guard:ident) => {
+        impl Lock for $handle {
+            type Guard = $guard;
+
+            fn plan(&self) -> Plan {
+                self.0.clone().into()
+            }
+        }
+
+        impl From<&$handle> for Target {
+            fn from(lock: &$handle) -> Self {
+                lock.target()
+            }
+        }
+
+        impl fmt::Debug for $handle {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+pub(crate) use redisson_handle;
+
 /// Defines a lock with its guard.
 macro_rules! redisson_lock {
     ($(#[$about:meta])* pub struct $lock:ident, $guard:ident, $variety:ty = $default:expr;) => {
@@ -172,25 +199,7 @@ macro_rules! redisson_lock {
             }
         }
 
-        impl Lock for $lock {
-            type Guard = $guard;
-
-            fn plan(&self) -> Plan {
-                self.0.clone().into()
-            }
-        }
-
-        impl From<&$lock> for Target {
-            fn from(lock: &$lock) -> Self {
-                lock.target()
-            }
-        }
-
-        impl fmt::Debug for $lock {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
+        $crate::shared::redisson_handle! { $lock, $guard }
 
         lockkeeper_core::guard! {
             #[doc = concat!(" One hold of a [`", stringify!($lock), "`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when the last hold of its")]

@@ -109,6 +109,10 @@ pub struct KindModel {
     pub converts_modes: bool,
     /// The modes that a claim can have.
     pub modes: &'static [Mode],
+    /// What lies under the name before anybody asks for it.
+    pub value: Option<&'static str>,
+    /// Whether what the server holds names clients in text alone, so that clients can be exchanged in it.
+    pub renames: bool,
     build: Build,
 }
 
@@ -121,6 +125,8 @@ impl KindModel {
         hands_over: false,
         converts_modes: false,
         modes: &[Mode::Write],
+        value: None,
+        renames: true,
         build: |_, name, _| lockkeeper_mutex::protocol(name),
     };
 
@@ -226,6 +232,22 @@ impl KindModel {
             _ => lockkeeper_redisson::write_protocol(name),
         },
         ..Self::RWLOCK
+    };
+
+    /// One permit of a semaphore that another library has too.
+    pub const REDISSON_SEMAPHORE: Self = Self {
+        name: "redisson-semaphore",
+        value: Some("1"),
+        build: |_, name, _| lockkeeper_redisson::semaphore_protocol(name),
+        ..Self::MUTEX
+    };
+
+    /// The same where each permit has an end that the other library knows.
+    pub const REDISSON_PERMITS: Self = Self {
+        name: "redisson-permits",
+        renames: false,
+        build: |_, name, _| lockkeeper_redisson::permits_protocol(name),
+        ..Self::REDISSON_SEMAPHORE
     };
 
     /// Every kind on one server whose claims have leases of their own.
@@ -341,6 +363,8 @@ mod tests {
             KindModel::REDISSON,
             KindModel::REDISSON_FAIR,
             KindModel::REDISSON_RWLOCK,
+            KindModel::REDISSON_SEMAPHORE,
+            KindModel::REDISSON_PERMITS,
         ];
         for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
             let name = Name::new("", "n").unwrap();

@@ -161,8 +161,12 @@ pub mod memory {
 #[cfg(feature = "redisson")]
 pub mod redisson {
     pub use lockkeeper_redisson::{
-        RedissonFairGuard, RedissonFairLock, RedissonFencedGuard, RedissonFencedLock,
-        RedissonGuard, RedissonLock,
+        RedissonCountDownLatch, RedissonFairGuard, RedissonFairLock, RedissonFencedGuard,
+        RedissonFencedLock, RedissonGuard, RedissonLock,
+    };
+    pub use lockkeeper_redisson::{
+        RedissonPermitExpirableSemaphore, RedissonPermitGuard, RedissonSemaphore,
+        RedissonSemaphoreGuard,
     };
     pub use lockkeeper_redisson::{
         RedissonReadGuard, RedissonReadWriteLock, RedissonReader, RedissonWriteGuard,

@@ -63,6 +63,12 @@ impl Options {
     pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
         terms.bound_hold(self.min_hold, self.max_hold)?;
+        if self.min_hold.is_some() && !protocol.cools_down() {
+            return Err(Error::config(format!(
+                "a {} lock has no min_hold: what is released there is free for everybody at once",
+                protocol.kind()
+            )));
+        }
         if protocol.queue().is_some() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
             terms.queue_limit = self.max_queue;

@@ -381,6 +381,11 @@ pub(super) async fn ask(
 ) -> Result<(Reply, Option<StoreError>)> {
     let failed = |error| backend(name, question, error);
     let (reply, doubt) = put(engine, item).await?.map_err(failed)?;
+    Ok((of_its_kind(name, question, reply)?, doubt))
+}
+
+/// The reply, unless it says that the name holds something else.
+pub(super) fn of_its_kind(name: &Name, question: Question, reply: Reply) -> Result<Reply> {
     if reply.status() == Status::WrongKind {
         return Err(Error::WrongKind {
             name: name.to_string(),
@@ -388,13 +393,22 @@ pub(super) async fn ask(
             key: name.main().to_owned(),
         });
     }
-    Ok((reply, doubt))
+    Ok(reply)
 }
 
 /// Sends a question until it is answered, at most `TRIES` times. Besides the answer it returns why an earlier request
 /// got none, if that one may have been executed. Closing the client stops it: a question has no claim to release.
 pub(crate) async fn put(
     engine: &Engine,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
+    put_at_most(engine, TRIES, item).await
+}
+
+/// The same with another number of tries.
+pub(super) async fn put_at_most(
+    engine: &Engine,
+    tries: usize,
     item: impl Fn() -> ScriptCall,
 ) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
     drop(engine.enter()?);
@@ -405,7 +419,7 @@ pub(crate) async fn put(
         loop {
             tried += 1;
             match engine.requester.run(&item, timeout).await {
-                Err(error) if error.is_transient() && tried < TRIES => {
+                Err(error) if error.is_transient() && tried < tries => {
                     doubt = Some(error).filter(|error| error.outcome() == Outcome::Unknown);
                 }
                 outcome => break outcome,
@@ -419,7 +433,7 @@ pub(crate) async fn put(
     }
 }
 
-fn backend(name: &Name, question: Question, error: StoreError) -> Error {
+pub(super) fn backend(name: &Name, question: Question, error: StoreError) -> Error {
     let doing = question.doing();
     Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
 }
@@ -477,16 +491,4 @@ pub(crate) async fn record(
         (_, Some(record)) => Ok(Some(record)),
         _ => Err(unexpected(name, &reply)),
     }
-}
-
-/// Sends a request that only this kind has and that belongs to no claim.
-pub(crate) async fn of_kind(
-    engine: &Engine,
-    protocol: &dyn Protocol,
-    doing: &'static str,
-    item: impl Fn() -> ScriptCall,
-) -> Result<Reply> {
-    let question = Question::OfKind(protocol.kind(), doing);
-    let (reply, _) = ask(engine, protocol.name(), question, item).await?;
-    Ok(reply)
 }

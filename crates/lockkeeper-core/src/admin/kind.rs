@@ -1,9 +1,10 @@
 //! What people and tools do with a lock of a known kind: with the scripts of all kinds, or with its own if another
 //! library can hold such names too.
 
-use crate::admin::inspection::{self, Inspection};
+use crate::admin::inspection::{self, Inspection, Question};
 use crate::engine::Engine;
-use crate::seam::protocol::Protocol;
+use crate::seam::protocol::{Protocol, ScriptCall};
+use crate::seam::store::Reply;
 use crate::words::error::Result;
 
 /// Inspects a lock, and asks for the labels and notes of its holders.
@@ -45,4 +46,30 @@ pub(crate) async fn force_release(
         }
         None => inspection::force_release(engine, name, claim).await,
     }
+}
+
+/// Sends a request that only this kind has and that belongs to no claim.
+pub(crate) async fn of_kind(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    doing: &'static str,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Reply> {
+    let question = Question::OfKind(protocol.kind(), doing);
+    let (reply, _) = inspection::ask(engine, protocol.name(), question, item).await?;
+    Ok(reply)
+}
+
+/// The same for a request that must not be executed twice: it is sent once.
+pub(crate) async fn of_kind_once(
+    engine: &Engine,
+    protocol: &dyn Protocol,
+    doing: &'static str,
+    item: impl Fn() -> ScriptCall,
+) -> Result<Reply> {
+    let (question, name) = (Question::OfKind(protocol.kind(), doing), protocol.name());
+    let (reply, _) = inspection::put_at_most(engine, 1, item)
+        .await?
+        .map_err(|error| inspection::backend(name, question, error))?;
+    inspection::of_its_kind(name, question, reply)
 }

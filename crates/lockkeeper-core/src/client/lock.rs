@@ -157,7 +157,27 @@ impl Target {
     ) -> Result<Reply> {
         let protocol = &**self.protocol()?;
         let item = || question(protocol.name());
-        inspection::of_kind(&self.engine, protocol, doing, item).await
+        kind::of_kind(&self.engine, protocol, doing, item).await
+    }
+
+    /// Like [`ask`](Self::ask), for a request that has another effect each time it is run: it is sent once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`]. [`Error::Backend`](crate::Error::Backend) also if there was no answer, and then the
+    /// request may have been executed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for the request: it may have been executed.
+    pub async fn ask_once(
+        &self,
+        doing: &'static str,
+        question: impl Fn(&Name) -> ScriptCall,
+    ) -> Result<Reply> {
+        let protocol = &**self.protocol()?;
+        let item = || question(protocol.name());
+        kind::of_kind_once(&self.engine, protocol, doing, item).await
     }
 
     /// Subscribes to the channel of the name, and reports every message from now on.
@@ -249,7 +269,7 @@ impl Hold {
         let (part, engine) = self.only_part()?;
         let protocol = &*part.protocol;
         let item = || item(protocol.name(), part.requester.ask(&part));
-        inspection::of_kind(&engine, protocol, doing, item).await
+        kind::of_kind(&engine, protocol, doing, item).await
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) struct Channel<R> {
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Waiters that may poll outside the queue because their owner holds now.
     pub(super) beside: BTreeSet<WaiterId>,
-    /// Waiters that can hold together. If the poller cannot, and has to wait on, the first of them polls beside it.
+    /// Waiters that can hold together. When one of them leaves, or the poller is none of them and has to wait on, the first polls beside it.
     pub(super) sharing: BTreeSet<WaiterId>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
@@ -162,16 +162,17 @@ impl<R> Channel<R> {
 
     /// Others hold, as this poller was told. What it waits for may exclude them, and what others wait for may not.
     pub(super) fn let_in_beside(&mut self, poller: WaiterId) -> Vec<Step> {
-        let first = self.sharing.first().copied();
-        let first = first.filter(|_| !self.sharing.contains(&poller));
-        self.beside.extend(first);
-        first.into_iter().map(Step::Wake).collect()
+        match self.sharing.contains(&poller) {
+            true => Vec::new(),
+            false => self.let_in_sharing(),
+        }
     }
 
-    /// A claim holds that the waiters which can hold together may join.
+    /// The first of the waiters that can hold together may be granted the lock beside those that hold.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
-        self.beside.extend(&self.sharing);
-        self.sharing.iter().copied().map(Step::Wake).collect()
+        let first = self.sharing.first().copied();
+        self.beside.extend(first);
+        first.into_iter().map(Step::Wake).collect()
     }
 
     /// The waiter no longer polls; returns whether it did.

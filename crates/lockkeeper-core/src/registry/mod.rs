@@ -215,11 +215,6 @@ impl<R> Registry<R> {
         self.at(name, |channel| channel.let_in(owner))
     }
 
-    /// A claim holds that waiters which can [hold together](Self::share) may join.
-    pub(crate) fn granted_together(&mut self, name: &str) -> Vec<Step> {
-        self.at(name, Channel::let_in_sharing)
-    }
-
     /// A waiter leaves; `granted` says until when its own lease lasts, if it became the holder.
     pub(crate) fn leave(
         &mut self,
@@ -232,7 +227,7 @@ impl<R> Registry<R> {
             let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
-            channel.sharing.remove(&waiter);
+            let shared = channel.sharing.remove(&waiter);
             if channel.line.is_empty() {
                 channel.done = None;
             }
@@ -251,6 +246,10 @@ impl<R> Registry<R> {
             };
             let next = channel.line.front().filter(|_| poller);
             steps.extend(next.map(Step::Wake));
+            // It may hold now, and the next one beside it; or it was to ask, and has not.
+            if shared {
+                steps.extend(channel.let_in_sharing());
+            }
             steps
         })
     }

@@ -248,20 +248,19 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert_eq!(registry.busy(C, 1, None, at(10)), [Step::Wake(2)]);
     assert!(looks(&mut registry, 2, 11) && !looks(&mut registry, 3, 11));
 
-    // It is granted: those that can join it look, each once.
-    let steps = registry.granted_together(C);
-    assert_eq!(steps, [Step::Wake(2), Step::Wake(3), Step::Wake(4)]);
-    registry.leave(C, 2, Some(at(4000)), at(11));
-    assert!(looks(&mut registry, 3, 12) && looks(&mut registry, 4, 12));
+    // It is granted: the next that can join it looks, once; and if that one gives up, the one after it.
+    let steps = registry.leave(C, 2, Some(at(4000)), at(11));
+    assert_eq!(steps, [Step::Wake(3)]);
+    assert!(looks(&mut registry, 3, 12) && !looks(&mut registry, 4, 12));
     assert!(!looks(&mut registry, 3, 13) && !looks(&mut registry, 1, 13));
+    let (fifth, _) = registry.join(C, (), None, None, at(13));
+    registry.share(C, fifth);
+    assert_eq!(registry.leave(C, 3, None, at(13)), [Step::Wake(4)]);
+    assert!(looks(&mut registry, 4, 13) && !looks(&mut registry, fifth, 13));
 
     // One of them polls, and is told busy: the others would be told the same.
-    for waiter in [1, 4] {
-        registry.leave(C, waiter, None, at(14));
-    }
-    let (fifth, _) = registry.join(C, (), None, None, at(14));
-    registry.share(C, fifth);
+    registry.leave(C, 1, None, at(14));
     registry.message(C, at(15));
-    assert!(looks(&mut registry, 3, 15));
-    assert_eq!(registry.busy(C, 3, None, at(15)), []);
+    assert!(looks(&mut registry, 4, 15));
+    assert_eq!(registry.busy(C, 4, None, at(15)), []);
 }

@@ -280,10 +280,15 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Whether claims of several owners can hold together, for a kind without a queue on the server. When one of them is
-    /// granted, those that wait in this client for the same ask at once; and when the poller, which waits for something
-    /// else, has asked in vain, one of them asks.
+    /// granted, the next of those that wait in this client for the same asks at once; and when the poller, which waits for
+    /// something else, has asked in vain, the first of them asks.
     fn shares(&self) -> bool {
         false
+    }
+
+    /// Whether a release can keep the name from others for a while: otherwise `min_hold` is refused.
+    fn cools_down(&self) -> bool {
+        true
     }
 
     /// For kinds whose claims wait in a queue on the server.

@@ -28,10 +28,18 @@ pub(super) fn mget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
 
 /// `INCR key`
 pub(super) fn incr(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
-    let key = &args[0];
+    add(database, &args[0], 1)
+}
+
+/// `INCRBY key increment`
+pub(super) fn incrby(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    add(database, &args[0], integer(&args[1])?)
+}
+
+fn add(database: &mut Database, key: &[u8], increment: i64) -> Outcome {
     let before = database.keyspace.text(key)?;
     let before = before.map_or(Ok(0), |text| integer(text))?;
-    let Some(number) = before.checked_add(1) else {
+    let Some(number) = before.checked_add(increment) else {
         return Err(Refusal::of("ERR increment or decrement would overflow"));
     };
     let data = Data::Text(number.to_string().into_bytes());

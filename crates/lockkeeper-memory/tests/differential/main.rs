@@ -100,7 +100,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     let mut embedded = Embedded::new();
     let mut random = Rng::with_seed(SEED + number);
     let mut before: Vec<Step> = Vec::new();
-    let kind = match number % 11 {
+    let kind = match number % 12 {
         0 | 1 | 4 | 5 => Some("lock/"),
         2 => Some("multi/"),
         3 => Some("once/"),
@@ -109,6 +109,8 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         // An RLock and an RReadWriteLock exclude one another from a name.
         8 if number.is_multiple_of(2) => Some("redisson/rwlock"),
         8 => Some("redisson/"),
+        9 => Some("redisson/permits/"),
+        10 => Some("redlock/"),
         _ => None,
     };
     let random = (0..STEPS).map(|_| Step::random(&mut random, kind));

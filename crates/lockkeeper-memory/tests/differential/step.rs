@@ -46,6 +46,7 @@ const KEYS: &[&str] = &[
     TIMEOUTS,
     "places",
     "timeout",
+    ENDS,
     COUNTED,
 ];
 /// Among them what the scripts write, and what looks like it.
@@ -85,6 +86,8 @@ const CLAIMS: &[&str] = &[
 const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a", "claim"];
 /// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
 const HOLDERS: &str = "holders";
+/// Another one: when permits of a semaphore of Redisson's end.
+const ENDS: &str = "ends";
 /// Of a sorted set whose empty member has a ttl for its score: a short one would be over on one side first.
 const COUNTED: &str = "counted";
 /// Of a sorted set to whose scores a script adds.
@@ -162,9 +165,10 @@ impl Step {
             KEYS.iter().map(move |key| {
                 let mut words = owned(&[command, key]);
                 match (command, *key) {
-                    ("ZRANGE", HOLDERS) => {
+                    ("ZRANGE", HOLDERS | ENDS) => {
                         words[0] = "ZMSCORE".to_owned();
                         words.extend(FIELDS.iter().map(|&member| member.to_owned()));
+                        words.extend(CLAIMS.iter().map(|&member| member.to_owned()));
                         words.extend(members());
                     }
                     ("LRANGE", _) => words.extend(owned(&["0", "-1"])),
@@ -310,8 +314,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "share" | "old_share" => {
                 one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2", "3/2"])
             }
-            "polls" | "polled" | "reenters" | "fenced" => one(random, &["0", "1"]),
+            "polls" | "polled" | "reenters" | "fenced" | "leased" => one(random, &["0", "1"]),
             "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
+            "permits" => one(random, &["1", "1", "2", "3"]),
             "id" => one(random, &["f", "g", "h"]),
             "limit" => one(random, &["0", "0", "1", "2", "3"]),
             "old" | "next" => one(random, CLAIMS),
@@ -337,6 +342,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
     let unordered = [
         &lockkeeper_lua::name::INSPECT,
         &lockkeeper_lua::redisson::RWLOCK_INSPECT,
+        &lockkeeper_lua::redisson::PERMITS_INSPECT,
         &lockkeeper_lua::server::SCAN,
     ];
     (owned(&words), unordered.contains(script))
@@ -345,7 +351,11 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 /// A command, now and then with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
-    let in_order = if key == HOLDERS { "queue" } else { key };
+    let in_order = if [HOLDERS, ENDS].contains(&key) {
+        "queue"
+    } else {
+        key
+    };
     let scored = match key {
         COUNTED | TIMEOUTS => "queue",
         key => key,
@@ -357,7 +367,10 @@ fn command(random: &mut Rng) -> Vec<String> {
         5 => vec!["EXISTS", key, one(random, KEYS), key],
         6 => vec!["TYPE", key],
         7 => vec!["PTTL", key],
-        8 => vec!["PEXPIRE", key, ttl(random)],
+        8 => match random.bool() {
+            true => vec!["PEXPIRE", key, ttl(random)],
+            false => vec!["INCRBY", key, one(random, SCORES)],
+        },
         9 => vec!["PUBLISH", one(random, &[CHANNEL, "elsewhere"]), value],
         10 => vec!["HSET", key, field, value, one(random, FIELDS), value],
         11 => vec!["HGET", key, field],

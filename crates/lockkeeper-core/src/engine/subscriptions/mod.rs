@@ -137,10 +137,6 @@ impl Subscriptions {
             let channel = protocol.channel();
             self.change(|registry| registry.granted(&channel, owner));
         }
-        if protocol.shares() {
-            let channel = protocol.channel();
-            self.change(|registry| registry.granted_together(&channel));
-        }
         self.introduce();
         let own = owner.client() == self.presence.id;
         if own && !self.listening.swap(true, Ordering::Relaxed) {

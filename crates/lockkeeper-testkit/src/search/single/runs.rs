@@ -121,6 +121,9 @@ impl Runs {
         if bounds.clock_behind {
             server.set_clock_behind(&name)?;
         }
+        if let Some(value) = kind.value {
+            server.execute(&["SET", name.main(), value])?;
+        }
         server.number();
         Ok(Self {
             kind,

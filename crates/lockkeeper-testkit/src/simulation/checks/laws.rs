@@ -25,7 +25,11 @@ pub(super) fn verb(call: &Call) -> Verb {
 }
 
 fn verb_of(script: &Script) -> Verb {
-    match script.name.rsplit('/').next() {
+    let file = script.name.rsplit('/').next().unwrap_or_default();
+    // What another library has of several sorts names the sort first.
+    let sorts = ["permits_", "latch_"].into_iter();
+    let verb = sorts.fold(file, |verb, sort| verb.strip_prefix(sort).unwrap_or(verb));
+    match Some(verb) {
         // Those who wait for a latch ask by a look.
         Some("acquire" | "look") => Verb::Acquire,
         Some("convert") => Verb::Convert,

@@ -79,6 +79,9 @@ public class Locks {
             return open(words[0], Long.parseLong(words[1]), words.length > 2 ? Long.parseLong(words[2]) : 300_000);
         }
         RedissonClient client = CLIENTS.get(Integer.parseInt(words[0]));
+        if (Counts.KINDS.contains(words[1])) {
+            return Counts.run(client, verb, words);
+        }
         RLock lock = lock(client, words[1], words[2]);
         long number = words.length > 3 ? Long.parseLong(words[3]) : 0;
         switch (verb) {

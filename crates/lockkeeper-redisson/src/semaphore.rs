@@ -1,0 +1,342 @@
+//! The semaphores that Java services have as `RSemaphore` and `RPermitExpirableSemaphore`.
+
+use std::fmt;
+
+use lockkeeper_core::store::{Reply, Value};
+use lockkeeper_core::{Acquire, Client, Error, Lock, Name, Plan, Result, Target, TryAcquire};
+use lockkeeper_lua::Status;
+
+use crate::permits::{Ends, PermitsProtocol, set};
+use crate::shared::redisson_handle;
+
+/// Defines a semaphore with its guard.
+macro_rules! redisson_semaphore {
+    ($(#[$about:meta])* pub struct $semaphore:ident, $guard:ident, $ends:expr, $most:literal;) => {
+        $(#[$about])*
+        #[derive(Clone)]
+        pub struct $semaphore(Target, u32);
+
+        impl $semaphore {
+            /// The semaphore that Java services call `name`; each acquisition takes one permit. Nothing is sent; a bad name is reported by the
+            /// first acquisition.
+            pub fn new(client: &Client, name: &str) -> Self {
+                let protocol = |name: Name| PermitsProtocol::of_key($ends, name.as_str(), 1);
+                Self(Target::checked(client, name, protocol), 1)
+            }
+
+            /// The same behind a prefix, as a `NameMapper` in Java puts one in front of each name.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($semaphore), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            #[doc = concat!(" let calls = ", stringify!($semaphore), "::new(&client, \"calls\").key_prefix(\"shop:\");")]
+            /// assert_eq!(calls.target().key()?, "shop:calls");
+            /// # Ok(())
+            /// # }
+            /// ```
+            #[must_use]
+            pub fn key_prefix(&self, prefix: &str) -> Self {
+                let key = |name: Name| format!("{prefix}{}", name.main());
+                let prefixed = |name: Name| PermitsProtocol::of_key($ends, &key(name), self.1);
+                Self(self.0.by_checked(prefixed), self.1)
+            }
+
+            /// The same semaphore with acquisitions that take this many permits, all or none. Zero, or more than
+            #[doc = concat!(" ", $most, ", is reported by the first acquisition.")]
+            ///
+            /// # Examples
+            ///
+            #[doc = concat!(" See [`", stringify!($semaphore), "`].")]
+            #[must_use]
+            pub fn permits(&self, permits: u32) -> Self {
+                let taking = |name: Name| PermitsProtocol::of_key($ends, name.main(), permits);
+                Self(self.0.by_checked(taking), permits)
+            }
+
+            /// Acquires the permits, waiting for as long as it takes unless told otherwise; also for somebody to set the semaphore up.
+            ///
+            /// When it returns `Ok`, as many permits have been taken from those available, and this claim's lease is renewed as long as its guard
+            /// lives. Waiters of one client are served in order, those of several clients and of Java in any.
+            ///
+            /// # Errors
+            ///
+            /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses,
+            /// or does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+            /// [`Config`](lockkeeper_core::Error::Config) for a bad name, ttl or number of permits, before anything is sent;
+            /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: dropping the future gives the claim up, and returns permits that had been taken unseen.
+            ///
+            /// # Examples
+            ///
+            #[doc = concat!(" See [`", stringify!($semaphore), "`].")]
+            pub fn acquire(&self) -> Acquire<$guard> {
+                Acquire::new(self.0.clone())
+            }
+
+            /// Acquires the permits if they are available now; `None` if they are not, and if nobody has set the semaphore up.
+            ///
+            /// # Errors
+            ///
+            /// As for [`acquire`](Self::acquire), except that too few permits are no error. A server that does not answer is asked once more and then
+            /// reported.
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`acquire`](Self::acquire).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use std::sync::Arc;
+            /// # use lockkeeper_core::Client;
+            #[doc = concat!(" # use lockkeeper_redisson::", stringify!($semaphore), ";")]
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> lockkeeper_core::Result<()> {
+            /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+            #[doc = concat!(" let calls = ", stringify!($semaphore), "::new(&client, \"calls\");")]
+            /// assert!(calls.try_acquire().await?.is_none(), "nobody has set it up");
+            /// calls.try_set_permits(1).await?;
+            /// assert!(calls.try_acquire().await?.is_some());
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_acquire(&self) -> TryAcquire<$guard> {
+                Acquire::new(self.0.clone())
+            }
+
+            /// Sets the semaphore up with this many permits, as `trySetPermits` does in Java, unless it has been. Whether this call did.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::inspect`], and [`Config`](lockkeeper_core::Error::Config) for no permits or more than 2,147,483,647.
+            ///
+            /// # Cancel safety
+            ///
+            /// If you drop the future, the semaphore may or may not have been set up. So it may be when the server did not answer, and a
+            /// request that had to be sent again says `false` if the first one was executed.
+            ///
+            /// # Examples
+            ///
+            #[doc = concat!(" See [`", stringify!($semaphore), "`].")]
+            pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+                if permits == 0 || permits > i32::MAX.unsigned_abs() {
+                    return Err(Error::config(format!(
+                        "a semaphore of Redisson's cannot have {permits} permits: it takes 1 to {}",
+                        i32::MAX
+                    )));
+                }
+                let item = |name: &Name| set($ends, name, Some(permits));
+                let reply = self.0.ask("set the permits of", item).await?;
+                counts(&self.0, &reply).map(|(_, _, own)| own)
+            }
+
+            /// How many permits are available, after those of claims whose time is over were given back; `None` if nobody has set the semaphore up.
+            /// It is below zero if somebody in Java took permits away that were held.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::inspect`].
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe.
+            ///
+            /// # Examples
+            ///
+            #[doc = concat!(" See [`", stringify!($semaphore), "`].")]
+            pub async fn available(&self) -> Result<Option<i64>> {
+                let item = |name: &Name| set($ends, name, None);
+                let reply = self.0.ask("ask for the permits of", item).await?;
+                match reply.status() {
+                    Status::Gone => Ok(None),
+                    _ => counts(&self.0, &reply).map(|(available, ..)| Some(available)),
+                }
+            }
+
+            /// Asks all holders of this library to let go; how many claims were told. Holders in Java cannot be asked, and are not counted.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::revoke`].
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`Client::revoke`].
+            pub async fn revoke(&self) -> Result<u64> {
+                self.0.revoke().await
+            }
+
+            /// Gives the permits of `holder` back by force: what [`inspect`](Lock::inspect) shows as [`claim`](lockkeeper_core::Holder::claim).
+            /// Whether it held any.
+            ///
+            /// **Unsafe for what the permits stand for:** a holder of this library hears of it by a message, or by its next renewal if that is lost.
+            ///
+            /// # Errors
+            ///
+            /// As for [`Client::force_release`].
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`Client::force_release`].
+            pub async fn force_release(&self, holder: &str) -> Result<bool> {
+                self.0.force_release(holder).await
+            }
+
+            /// This semaphore, with its number of permits, as one of several that are acquired together, by a `MultiLock`.
+            pub fn target(&self) -> Target {
+                self.0.clone()
+            }
+        }
+
+        redisson_handle! { $semaphore, $guard }
+
+        lockkeeper_core::guard! {
+            #[doc = concat!(" Held permits of a [`", stringify!($semaphore), "`]. Dereferences to its [`Lease`](lockkeeper_core::Lease).")]
+            pub struct $guard: SingleServer;
+        }
+    };
+}
+
+redisson_semaphore! {
+    /// Redisson's `RSemaphore`: a number of permits, shared by Rust and Java services.
+    ///
+    /// # Which lock should I use?
+    ///
+    /// This one only for a name that Java services use by Redisson. Among Rust services a `Semaphore` promises more: a queue, a limit that no
+    /// crash changes. If you may choose in Java, choose `RPermitExpirableSemaphore`, here
+    /// [`RedissonPermitExpirableSemaphore`]: its permits come back when a process dies, on either side.
+    ///
+    /// # How it works
+    ///
+    /// Under the name is a number, how many permits are available, and nothing else, as Redisson 4.7 writes it. Whoever gives permits back tells the
+    /// waiters of both sides by one message. Redisson knows neither who holds permits nor for how long. So what our claims hold is noted beside it, with the
+    /// end of each lease: a holder here is told of its loss, and the permits of one that died are given back by the next request of any Rust
+    /// client that acquires, or asks what is [available](Self::available).
+    ///
+    /// The name is the key, as in Java, whatever the client's namespace; see [`key_prefix`](Self::key_prefix).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_redisson::RedissonSemaphore;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// // In Java: redisson.getSemaphore("calls").trySetPermits(8);
+    /// let calls = RedissonSemaphore::new(&client, "calls");
+    /// calls.try_set_permits(8).await?;
+    /// let one = calls.acquire().await?;
+    /// let five = calls.permits(5).acquire().await?;
+    /// assert_eq!(calls.available().await?, Some(2));
+    /// five.release().await?;
+    /// one.release().await?;
+    /// assert_eq!(calls.available().await?, Some(8));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # What this lock does not promise
+    ///
+    /// - **Permits that a process in Java held when it died.** Nobody knows of them, and they never come back.
+    /// - **Permits of a dead Rust process, while only Java asks.** They come back with the next request of a Rust client.
+    /// - **A limit.** Java services add, drain and release permits as they like, also some that were never acquired.
+    /// - **A new semaphore under an old name.** What is known of our claims is forgotten when a request finds no number there. If somebody deletes the
+    ///   number and sets it anew before that, permits taken before are given back to the new one.
+    /// - **[`min_hold`](lockkeeper_core::Acquire::min_hold)**: it is refused, because nothing would wake Java when it is over.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    pub struct RedissonSemaphore, RedissonSemaphoreGuard, Ends::Ours, "2,147,483,647";
+}
+
+redisson_semaphore! {
+    /// Redisson's `RPermitExpirableSemaphore`: a number of permits that end, shared by Rust and Java services.
+    ///
+    /// # Which lock should I use?
+    ///
+    /// This one only for a name that Java services use by Redisson. Among Rust services a `Semaphore` promises more and has a queue. For `RSemaphore`
+    /// see [`RedissonSemaphore`]: one name belongs to one of the two.
+    ///
+    /// # How it works
+    ///
+    /// What lies under the name is what Redisson 4.7 writes: how many permits are available, and each permit that is held with its end. The lease of a
+    /// claim here is the end of its permits, which every renewal moves. So the permits of a dead process come back to whoever asks, in Rust or in Java;
+    /// and a Java service may release a permit of ours by its id, of which the holder is told.
+    ///
+    /// **Ends are read by clocks.** Here it is the server's, as in all of this library, and one clock for all Rust clients; in Java it is that of the process
+    /// that asks. If that one is ahead of the server by more than is left of a lease, it takes permits that are held; the holder here is told at its next
+    /// renewal. Keep the clocks within a tenth of the ttl.
+    ///
+    /// The name is the key, as in Java, whatever the client's namespace; see [`key_prefix`](Self::key_prefix).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_redisson::RedissonPermitExpirableSemaphore;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// // In Java: redisson.getPermitExpirableSemaphore("calls").trySetPermits(8);
+    /// let calls = RedissonPermitExpirableSemaphore::new(&client, "calls");
+    /// calls.try_set_permits(8).await?;
+    /// let five = calls.permits(5).acquire().await?;
+    /// assert_eq!(calls.available().await?, Some(3));
+    /// assert_eq!(calls.acquired().await?, 5);
+    /// five.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # What this lock does not promise
+    ///
+    /// - **Anything for holders in Java.** They learn that a permit has ended when they release it.
+    /// - **Ends by one clock**: see above.
+    /// - **A limit.** Java services may set, add and take permits as they like.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    pub struct RedissonPermitExpirableSemaphore, RedissonPermitGuard, Ends::Redissons, "1,000";
+}
+
+impl RedissonPermitExpirableSemaphore {
+    /// How many permits are held, here and in Java; 0 if nobody has set the semaphore up.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::inspect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Examples
+    ///
+    /// See [`RedissonPermitExpirableSemaphore`].
+    pub async fn acquired(&self) -> Result<u64> {
+        let item = |name: &Name| set(Ends::Redissons, name, None);
+        let reply = self.0.ask("ask for the permits of", item).await?;
+        match reply.status() {
+            Status::Gone => Ok(0),
+            _ => counts(&self.0, &reply).map(|(_, held, _)| held),
+        }
+    }
+}
+
+/// What stands in a reply: how many permits are available, how many are held, and whether the request has set the semaphore up.
+fn counts(target: &Target, reply: &Reply) -> Result<(i64, u64, bool)> {
+    let number = |at: usize| reply.field(at).and_then(Value::as_i64);
+    let held = number(1).and_then(|held| u64::try_from(held).ok());
+    match (reply.status(), number(0), held, number(2)) {
+        (Status::Counts, Some(available), Some(held), Some(own)) => Ok((available, held, own == 1)),
+        (status, ..) => Err(Error::unexpected(target.name(), status.as_str())),
+    }
+}

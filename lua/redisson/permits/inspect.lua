@@ -1,0 +1,44 @@
+-- redisson/permits/inspect: who holds permits of a semaphore of Redisson's, for people. Changes nothing.
+--
+-- KEYS[1] main     how many permits are available, see shared/redisson_permits
+-- KEYS[2] ends     ZSET: when the permits that are held end
+-- KEYS[3] claims   what is known of our claims
+-- ARGV[1] request  echoed
+-- ARGV[2] channel  where those who wait listen, Redisson's clients too
+-- ARGV[3] kind
+-- ARGV[4] leased   1 if permits have ends in Redisson too
+-- REPLY FOUND kind token waiters claims limit  our claims; and of a leased one at most 1,000 permits of others, by the id that Java has of each;
+--                                              `token` is that of a single claim of ours, otherwise empty; limit: 0
+-- REPLY FREE waiters  nobody is known to hold; so many clients listen for a wake; negative: the server does not say
+-- REPLY WRONG_KIND    the name holds something else
+-- PUBLISH nothing
+
+local leased = ARGV[4] == '1'
+local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
+if fault then
+  return fault
+end
+if value == nil then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+local now, found, token = math.floor(server_now() / 1000), {}, ''
+for _, claim in ipairs(redis.call('HKEYS', KEYS[3])) do
+  local hold = hold_of(KEYS[2], KEYS[3], claim, leased, now)
+  if hold and hold.left > 0 then
+    local state = hold.flags == 'c' and 'cooldown' or hold.flags == 'r' and 'revoked' or 'held'
+    found[#found + 1] = { claim, hold.left, state, table.concat({ hold.permits, '/0' }) }
+    token = #found == 1 and hold.token or ''
+  end
+end
+local others = leased and redis.call('ZRANGE', KEYS[2], 0, 999, 'WITHSCORES') or {}
+for i = 1, #others, 2 do
+  local left = tonumber(others[i + 1]) - now
+  if left > 0 and not redis.call('HGET', KEYS[3], others[i]) then
+    found[#found + 1] = { hex_of(others[i]), left < KEPT and left or -1, 'held', '1/0' }
+    token = ''
+  end
+end
+if #found == 0 then
+  return { ARGV[1], 'FREE', listeners(ARGV[2]) }
+end
+return { ARGV[1], 'FOUND', ARGV[3], token, listeners(ARGV[2]), found, 0 }

@@ -1,0 +1,39 @@
+-- redisson/permits/renew: arms the leases of claims that hold permits of semaphores of Redisson's, each item a name and a claim. Never creates: a claim
+-- that is not there, or whose time is over, is gone. What one item meets changes nothing for the others.
+--
+-- KEYS[3i-2] main   how many permits are available, see shared/redisson_permits
+-- KEYS[3i-1] ends   ZSET: when the permits that are held end
+-- KEYS[3i] claims   what is known of our claims
+-- ARGV[1] request   echoed
+-- ARGV[3i-1] claim
+-- ARGV[3i] ttl      of the lease, ms
+-- ARGV[3i+1] leased  1 if permits have ends in Redisson too
+-- REPLY DONE outcome…  one for each item, in order
+-- ITEM RENEWED
+-- ITEM REVOKED   the claim holds, is revoked, and is not armed again
+-- ITEM GONE      expired, deleted, or given back by somebody
+-- PUBLISH nothing
+
+local reply = { ARGV[1], 'DONE' }
+local now = math.floor(server_now() / 1000)
+for i = 1, #KEYS / 3 do
+  local main, ends, claims = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local claim, ttl, leased = ARGV[3 * i - 1], tonumber(ARGV[3 * i]), ARGV[3 * i + 1] == '1'
+  local value, fault = read_permits(main, ends, claims, leased)
+  if fault then
+    return fault
+  end
+  local hold = value and hold_of(ends, claims, claim, leased, now)
+  if not hold or hold.left <= 0 or hold.flags == 'c' then
+    if hold and hold.left <= 0 and leased then
+      redis.call('HDEL', claims, claim, unpack(hold.members)) -- What is left of it ends like a permit of anybody.
+    end
+    reply[i + 2] = 'GONE'
+  elseif hold.flags == 'r' then
+    reply[i + 2] = 'REVOKED'
+  else
+    arm_permits(main, ends, claims, hold, leased, ttl, now)
+    reply[i + 2] = 'RENEWED'
+  end
+end
+return reply
