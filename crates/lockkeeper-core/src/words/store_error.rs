@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub type Request = u64;
 
 /// What is known about a request that got no reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It did not reach the server, and never will.

@@ -18,6 +18,7 @@
 //! [renamed]: lockkeeper_memory::Snapshot::renamed
 
 mod bounds;
+mod change;
 mod client;
 mod judge;
 mod leaders;
@@ -34,11 +35,12 @@ mod words;
 use std::rc::Rc;
 
 use anyhow::Result;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use bounds::{Bounds, MOST_CLIENTS};
+use change::{Change, Send};
 use runs::Runs;
-use state::{Client, State};
+use state::{Asked, Client, State};
 
 use super::explore::{Judgement, Model, Moves};
 use super::state::{Interned, Ticks};
@@ -59,6 +61,9 @@ pub(super) struct OneName {
     bounds: Bounds,
     runs: Runs,
     clients: Interned<Client>,
+    /// What came of changes, by the numbers of the clients before and after.
+    changes: FxHashMap<(u32, Change), u32>,
+    sends: FxHashMap<(u32, Send), Option<(Asked, u32)>>,
     /// States, calmed, from which every waiter is served.
     healthy: FxHashSet<State>,
 }
@@ -72,6 +77,8 @@ impl OneName {
             bounds: bounds.clone(),
             runs: Runs::new(kind, bounds, patch)?,
             clients,
+            changes: FxHashMap::default(),
+            sends: FxHashMap::default(),
             healthy: FxHashSet::default(),
         })
     }
@@ -124,6 +131,9 @@ impl Model for OneName {
 
     /// The clients in an order of their own.
     fn canonical(&mut self, state: State) -> State {
+        if !self.kind.renames {
+            return state;
+        }
         let clients = usize::from(self.bounds.clients);
         let mut best: Option<State> = None;
         for order in ORDERS {

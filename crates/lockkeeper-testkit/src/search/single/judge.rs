@@ -245,7 +245,8 @@ mod tests {
         claim.answered(1, Answer::Granted(token(5)), TICKS.moment(0));
         client[0].stage = Stage::Living(claim);
         let beginning = model.beginning();
-        let mut state = model.with(beginning, 0, client);
+        let mut state = beginning;
+        state.clients[0] = model.clients.number(client);
         // The server has nothing of the claim; that is judged last.
         for (last, grantee, expected) in [
             (5, claimant(0), Rule::ValidTooLong),

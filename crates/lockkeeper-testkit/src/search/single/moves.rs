@@ -16,6 +16,7 @@ use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::store::Outcome;
 
+use super::change::{Change, Event};
 use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
@@ -36,8 +37,8 @@ impl OneName {
         let client = self.client(state, claimant.client);
         let number = claimant.attempt;
         for &asked in client[number].requests.in_doubt.iter() {
-            let client = Client::clone(&client);
-            let (run, next, broken) = self.execute(state, client, claimant, asked, true)?;
+            let sender = state.clients[usize::from(claimant.client)];
+            let (run, next, broken) = self.execute(state, sender, claimant, asked, true)?;
             let step = || {
                 format!(
                     "the server executes {asked} of {claimant} late, which was given up: {}",
@@ -48,12 +49,13 @@ impl OneName {
         }
         self.under_way(state, &client, claimant, moves)?;
         for &message in client[number].messages.iter() {
-            let mut changed = Client::clone(&client);
-            changed[number].told(message, state.tick);
-            if changed != *client {
+            let told = Change::Of(number, Event::Told(message, state.tick));
+            let mut next = self.change(state, claimant.client, told);
+            if next != state {
+                let changed = self.client(next, claimant.client);
                 let broken = valid_again(&client[number], &changed[number], claimant, state.tick);
-                self.raise_floor(&mut changed, message.token);
-                let next = self.with(state, claimant.client, changed);
+                let changed = &mut next.clients[usize::from(claimant.client)];
+                *changed = self.raise_floor(*changed, message.token);
                 let step = || {
                     format!(
                         "{claimant} hears by a message that it was granted {} as of its request no. {}",
@@ -78,21 +80,20 @@ impl OneName {
         let Some(UnderWay { asked, reply }) = client[claimant.attempt].requests.under_way else {
             return Ok(());
         };
+        let sender = state.clients[usize::from(claimant.client)];
         if let Some(reply) = reply {
-            let mut changed = client.clone();
-            let broken = self.hears(&mut changed, claimant, asked, reply, state.tick);
-            let next = self.with(state, claimant.client, changed);
+            let (mut next, mut changed) = (state, sender);
+            let broken = self.hears(&mut changed, claimant, reply, state.tick);
+            next.clients[usize::from(claimant.client)] = changed;
             moves.add(|| format!("{claimant} hears {}", reply.0), next, broken);
         } else {
-            let client = client.clone();
-            let (run, next, broken) = self.execute(state, client, claimant, asked, false)?;
+            let (run, next, broken) = self.execute(state, sender, claimant, asked, false)?;
             let step = || format!("the server executes {asked} of {claimant}: {}", run.told);
             moves.add(step, next, broken);
         }
         let mut fails = |outcome, what| {
-            let mut changed = client.clone();
-            changed.failed(claimant.attempt, asked, outcome, state.tick);
-            let next = self.with(state, claimant.client, changed);
+            let failed = Change::Of(claimant.attempt, Event::Failed(outcome, state.tick));
+            let next = self.change(state, claimant.client, failed);
             moves.add(|| format!("{claimant}'s {asked} {what}"), next, None);
         };
         if reply.is_some() {
@@ -115,6 +116,8 @@ impl OneName {
     ) -> Result<()> {
         let (number, now) = (claimant.attempt, state.tick);
         let attempt = &client[number];
+        let place = usize::from(claimant.client);
+        let sender = state.clients[place];
         let mut sends = Vec::new();
         let first = self.kind.modes.iter().copied().map(Sending::First);
         let takes = (0..number).map(Sending::Takes);
@@ -125,19 +128,19 @@ impl OneName {
             Sending::Release,
         ];
         for sending in first.chain(takes).chain(others) {
-            let sent = self.sent(client, claimant, sending, now);
+            let sent = self.send(sender, number, sending, now);
             sends.extend(sent.map(|(asked, sent)| (asked, sending, sent)));
         }
         let lives = attempt.claim().is_some_and(|claim| {
             claim.deadline().is_some() || claim.validity(TICKS.moment(now)) == Validity::NotYet
         });
         if lives {
-            let mut ended = client.clone();
-            ended.end(number, now);
-            let release = self.sent(&ended, claimant, Sending::Release, now);
+            let ended = self.changed(sender, Change::Of(number, Event::End(now)));
+            let release = self.send(ended, number, Sending::Release, now);
             // The release goes out at once. A later one is a hold until then, unless an answer comes between.
             if release.is_none() || attempt.requests.under_way.is_some() {
-                let next = self.with(state, claimant.client, ended);
+                let mut next = state;
+                next.clients[place] = ended;
                 moves.add(
                     || format!("{claimant} lets go: it is not valid any more"),
                     next,
@@ -148,16 +151,17 @@ impl OneName {
         }
         for (asked, sending, mut changed) in sends {
             if state.faults < self.bounds.faults {
-                let mut next = self.with(state, claimant.client, changed.clone());
+                let mut next = state;
+                next.clients[place] = changed;
                 next.faults += 1;
                 let step = || format!("{claimant} {sending}sends {asked}, which is on its way");
                 moves.add(step, next, None);
             }
             let mut next = state;
             let (run, mut broken) = self.run(&mut next, &mut changed, claimant, asked, false)?;
-            let under_way = changed[number].requests.under_way;
+            let under_way = self.clients.value(changed)[number].requests.under_way;
             if let Some(reply) = under_way.and_then(|it| it.reply) {
-                let heard = self.hears(&mut changed, claimant, asked, reply, now);
+                let heard = self.hears(&mut changed, claimant, reply, now);
                 broken = broken.or(heard);
             }
             let next = self.after_run(next, changed, claimant, &run);
@@ -177,13 +181,13 @@ impl OneName {
             ..state
         };
         for number in 0..self.bounds.clients {
-            let client = self.client(state, number);
-            let (mut closed, mut crashed) = (Client::clone(&client), Client::clone(&client));
-            closed.close(state.tick);
-            crashed.crash();
-            for (changed, what) in [(closed, "is closed"), (crashed, "crashes")] {
-                if changed != *client {
-                    let next = self.with(ending, number, changed);
+            let ends = [
+                (Change::Close(state.tick), "is closed"),
+                (Change::Crash, "crashes"),
+            ];
+            for (change, what) in ends {
+                let next = self.change(ending, number, change);
+                if next != ending {
                     moves.add(|| format!("client {} {what}", letter(number)), next, None);
                 }
             }
@@ -227,7 +231,7 @@ impl OneName {
     pub(super) fn execute(
         &mut self,
         state: State,
-        mut client: Client,
+        mut client: u32,
         claimant: Claimant,
         asked: Asked,
         late: bool,
@@ -242,7 +246,7 @@ impl OneName {
     fn run(
         &mut self,
         state: &mut State,
-        client: &mut Client,
+        client: &mut u32,
         claimant: Claimant,
         asked: Asked,
         late: bool,
@@ -255,10 +259,11 @@ impl OneName {
             let asks = Some((claimant, asked.mode));
             let limit;
             (limit, broken) = self.judge_permits(state, &after, None, asks)?;
-            let attempt = &mut client[claimant.attempt];
+            let was_over = self.clients.value(*client)[claimant.attempt].over_limit;
             let Stands { left, queued, .. } = after[claimant];
-            let lost = attempt.over_limit || self.is_over_limit(before, limit, &after, claimant)?;
-            attempt.over_limit = lost && left.is_none() && queued.is_none();
+            let lost = was_over || self.is_over_limit(before, limit, &after, claimant)?;
+            let is_over = Event::OverLimit(lost && left.is_none() && queued.is_none());
+            *client = self.changed(*client, Change::Of(claimant.attempt, is_over));
         }
         broken = broken.or(self.judge_messages(state, &after, &run)?);
         if let Told::Answer(Answer::Granted(token)) = run.told {
@@ -278,7 +283,8 @@ impl OneName {
             state.note_grant(claimant, asked.mode, token);
         }
         if !late {
-            let lost = self.lost_to_itself(client, claimant, run.told, &after);
+            let lost =
+                self.lost_to_itself(&self.clients.value(*client), claimant, run.told, &after);
             broken = broken.or(lost);
         }
         broken = broken.or(self.judge_revival(*state, claimant, asked, run.told)?);
@@ -291,29 +297,26 @@ impl OneName {
         if self.runs.standing(before.server, state.tick)?.is_free() && !after.is_free() {
             // What the others were told to wait for has ended by itself: they poll when its time is over.
             for number in 0..self.bounds.clients {
-                *state = self.change(*state, number, Client::wake);
+                *state = self.change(*state, number, Change::Wake);
             }
-            client.wake();
+            *client = self.changed(*client, Change::Wake);
         }
         state.server = run.server;
         let until = self.released_until(claimant, asked, state.tick);
-        let attempt = &mut client[claimant.attempt];
         if late {
-            attempt.overtaken(asked, run.told, state.tick);
+            let overtaken = Event::Overtaken(asked, run.told, state.tick);
+            *client = self.changed(*client, Change::Of(claimant.attempt, overtaken));
             return Ok((run, broken));
         }
         let mut told = run.told;
         // For how long, and how many are in front, makes no difference to the claim: all such answers are one.
         match &mut told {
-            Told::Answer(Answer::Busy(left)) => {
-                attempt.sleeps = asked.question == Question::Acquire;
-                *left = None;
-            }
+            Told::Answer(Answer::Busy(left)) => *left = None,
             Told::Answer(Answer::Waiting { place, left }) => (*place, *left) = (1, None),
             _ => {}
         }
-        let reply = Some((told, until));
-        attempt.requests.under_way = Some(UnderWay { asked, reply });
+        let executed = Event::Executed((told, until));
+        *client = self.changed(*client, Change::Of(claimant.attempt, executed));
         Ok((run, broken))
     }
 
@@ -340,42 +343,43 @@ impl OneName {
 
     /// The reply has arrived at its client.
     fn hears(
-        &self,
-        client: &mut Client,
+        &mut self,
+        client: &mut u32,
         claimant: Claimant,
-        asked: Asked,
         reply: Reply,
         now: u8,
     ) -> Option<Violation> {
         if let Told::Answer(Answer::Granted(token)) = reply.0 {
-            self.raise_floor(client, token);
+            *client = self.raise_floor(*client, token);
         }
-        let before = client[claimant.attempt].clone();
-        client.heard(claimant.attempt, asked, reply, now);
-        valid_again(&before, &client[claimant.attempt], claimant, now)
+        let (number, before) = (claimant.attempt, self.clients.value(*client));
+        *client = self.changed(*client, Change::Of(number, Event::Heard(now)));
+        let after = self.clients.value(*client);
+        valid_again(&before[number], &after[number], claimant, now)
     }
 
-    fn raise_floor(&self, client: &mut Client, token: FencingToken) {
-        if self.bounds.forgets {
-            client.floor = client.floor.max(token.get());
+    fn raise_floor(&mut self, client: u32, token: FencingToken) -> u32 {
+        match self.bounds.forgets {
+            true => self.changed(client, Change::RaiseFloor(token)),
+            false => client,
         }
     }
 
-    fn after_run(&mut self, state: State, client: Client, claimant: Claimant, run: &Run) -> State {
-        let state = self.with(state, claimant.client, client);
+    fn after_run(&mut self, mut state: State, client: u32, claimant: Claimant, run: &Run) -> State {
+        state.clients[usize::from(claimant.client)] = client;
         self.publish(state, run)
     }
 
     /// The messages of a run go out.
     fn publish(&mut self, mut state: State, run: &Run) -> State {
         for &(grantee, message) in &*run.grants {
-            state = self.change(state, grantee.client, |client| {
-                client[grantee.attempt].publish(message, state.tick);
-            });
+            let published = Event::Published(message, state.tick);
+            let published = Change::Of(grantee.attempt, published);
+            state = self.change(state, grantee.client, published);
         }
         // Messages to look may arrive late or never: a waiter may poll at any moment anyhow.
         for number in (0..self.bounds.clients).filter(|_| run.woke) {
-            state = self.change(state, number, Client::wake);
+            state = self.change(state, number, Change::Wake);
         }
         state
     }
@@ -399,36 +403,8 @@ impl OneName {
         let now = state.tick;
         state.server = self.runs.later(state.server, now);
         for number in 0..self.bounds.clients {
-            state = self.change(state, number, |client| {
-                for attempt in &mut client.attempts {
-                    attempt.fold(now);
-                    attempt.released = attempt.released.filter(|until| *until >= now);
-                }
-            });
+            state = self.change(state, number, Change::Time(now));
         }
-        state
-    }
-
-    /// The state with one client changed.
-    pub(super) fn change(
-        &mut self,
-        state: State,
-        number: u8,
-        change: impl FnOnce(&mut Client),
-    ) -> State {
-        let client = self.client(state, number);
-        let mut changed = Client::clone(&client);
-        change(&mut changed);
-        if changed == *client {
-            state
-        } else {
-            self.with(state, number, changed)
-        }
-    }
-
-    /// The state with another client in the place of one.
-    pub(super) fn with(&mut self, mut state: State, number: u8, client: Client) -> State {
-        state.clients[usize::from(number)] = self.clients.number(client);
         state
     }
 }

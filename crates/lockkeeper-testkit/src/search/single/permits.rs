@@ -4,6 +4,7 @@
 use anyhow::Result;
 
 use super::OneName;
+use super::change::{Change, Event};
 use super::runs::Standing;
 use super::state::State;
 use crate::kinds::{Claimant, Mode};
@@ -34,9 +35,11 @@ impl OneName {
         let earlier = *state;
         for claimant in self.claimants() {
             if self.is_over_limit(earlier, limit, after, claimant)? {
-                *state = self.change(*state, claimant.client, |client| {
-                    client[claimant.attempt].over_limit = true;
-                });
+                *state = self.change(
+                    *state,
+                    claimant.client,
+                    Change::Of(claimant.attempt, Event::OverLimit(true)),
+                );
             }
         }
         state.limit = limit.filter(|_| after.has_limit);

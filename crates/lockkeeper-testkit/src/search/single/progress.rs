@@ -7,8 +7,9 @@
 use anyhow::Result;
 use lockkeeper_core::claim::Validity;
 
+use super::change::{Change, Event};
 use super::send::Sending;
-use super::state::{Client, State};
+use super::state::State;
 use super::{OneName, TICKS};
 use crate::kinds::Claimant;
 use crate::search::explore::Model as _;
@@ -70,18 +71,13 @@ impl OneName {
                 .in_doubt
                 .clone();
             for &asked in in_doubt.iter() {
-                let client = Client::clone(&self.client(state, claimant.client));
+                let client = state.clients[usize::from(claimant.client)];
                 state = self.execute(state, client, claimant, asked, true)?.1;
             }
         }
         for claimant in self.claimants() {
-            state = self.change(state, claimant.client, |client| {
-                let attempt = &mut client[claimant.attempt];
-                attempt.requests.in_doubt.clear();
-                attempt.messages.clear();
-                (attempt.sleeps, attempt.over_limit) = (false, false);
-                attempt.released = None;
-            });
+            let calm = Change::Of(claimant.attempt, Event::Calm);
+            state = self.change(state, claimant.client, calm);
         }
         (state.faults, state.endings) = (0, 0);
         (state.last, state.last_read) = (None, None);
@@ -92,22 +88,20 @@ impl OneName {
     /// Does for one attempt what a client does that lets go as soon as it holds.
     fn proceed(&mut self, mut state: State, claimant: Claimant) -> Result<State> {
         let (number, now) = (claimant.attempt, TICKS.moment(state.tick));
+        let place = usize::from(claimant.client);
         let mut has_asked = false;
         for _ in 0..REQUESTS {
             let client = self.client(state, claimant.client);
-            let mut client = Client::clone(&client);
             let attempt = &client[number];
             match attempt.requests.under_way {
                 Some(UnderWay { asked, reply: None }) => {
+                    let client = state.clients[place];
                     state = self.execute(state, client, claimant, asked, false)?.1;
                     continue;
                 }
-                Some(UnderWay {
-                    asked,
-                    reply: Some(reply),
-                }) => {
-                    client.heard(number, asked, reply, state.tick);
-                    state = self.with(state, claimant.client, client);
+                Some(UnderWay { reply: Some(_), .. }) => {
+                    let heard = Change::Of(number, Event::Heard(state.tick));
+                    state = self.change(state, claimant.client, heard);
                     continue;
                 }
                 None => {}
@@ -123,17 +117,18 @@ impl OneName {
                 let asks = [Sending::Again, Sending::Heartbeat];
                 sent = asks
                     .into_iter()
-                    .find_map(|it| self.sent(&client, claimant, it, state.tick));
+                    .find_map(|it| self.send(state.clients[place], number, it, state.tick));
             }
-            let sent = sent.or_else(|| {
+            if sent.is_none() {
                 // It lets go, or converts and can do so no more.
-                client.end(number, state.tick);
-                self.sent(&client, claimant, Sending::Release, state.tick)
-            });
+                let end = Change::Of(number, Event::End(state.tick));
+                state = self.change(state, claimant.client, end);
+                sent = self.send(state.clients[place], number, Sending::Release, state.tick);
+            }
             let Some((_, sent)) = sent else {
-                return Ok(self.with(state, claimant.client, client));
+                return Ok(state);
             };
-            state = self.with(state, claimant.client, sent);
+            state.clients[place] = sent;
             has_asked = true;
         }
         Ok(state)

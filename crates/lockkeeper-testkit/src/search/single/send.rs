@@ -10,7 +10,7 @@ use crate::kinds::{Claimant, Mode};
 use crate::search::state::{MARGIN, release_needed};
 
 /// Why a request is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Sending {
     First(Mode),
     /// It asks to take the place of another attempt.
@@ -28,22 +28,21 @@ impl OneName {
     pub(super) fn sent(
         &self,
         client: &Client,
-        claimant: Claimant,
+        number: u8,
         sending: Sending,
         now: u8,
     ) -> Option<(Asked, Client)> {
-        let number = claimant.attempt;
         let mut changed = client.clone();
         match sending {
             Sending::First(mode) if self.may_begin(client, number, now) => {
-                self.bear(&mut changed[number], claimant, mode);
+                self.bear(&mut changed[number], number, mode);
             }
             Sending::Takes(old) if self.may_take(client, number, old) => {
                 let mode = match self.kind.hands_over {
                     true => client[old].mode,
                     false => client[old].mode.other(),
                 };
-                self.bear(&mut changed[number], claimant, mode);
+                self.bear(&mut changed[number], number, mode);
                 changed[number].takes = Some(old);
             }
             Sending::First(_) | Sending::Takes(_) => return None,
@@ -98,13 +97,13 @@ impl OneName {
     }
 
     /// The attempt begins with a new claim. Claims are told apart by their attempts, so all have the name of one.
-    fn bear(&self, attempt: &mut Attempt, claimant: Claimant, mode: Mode) {
+    fn bear(&self, attempt: &mut Attempt, number: u8, mode: Mode) {
         let (client, first) = (0, 0);
         let id = self.runs.claim(Claimant {
             client,
             attempt: first,
         });
-        let mut claim = Claim::new(id.clone(), self.bounds.ttl(claimant.attempt), MARGIN);
+        let mut claim = Claim::new(id.clone(), self.bounds.ttl(number), MARGIN);
         if self.kind.waits_in_a_queue {
             let waiter_ttl = self.bounds.waiter_ttl();
             claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);

@@ -60,13 +60,6 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Those that sleep are to look.
-    pub(super) fn wake(&mut self) {
-        for attempt in &mut self.attempts {
-            attempt.sleeps = false;
-        }
-    }
-
     pub(super) fn new(attempts: u8) -> Self {
         let attempt = Attempt {
             stage: Stage::Unborn,
