@@ -12,25 +12,12 @@ use crate::pictures;
 use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
-/// The transports of the store of servers, with TLS or without.
-const TRANSPORTS: [&str; 5] = [
-    "redis-rs",
-    "fred",
-    "redis-rs,fred",
-    "redis-rs,tls",
-    "fred,tls",
-];
-
 /// Format, lints, laws, the book, the documentation.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     without_compiling(steps)?;
     steps.cargo(&format!(
         "clippy --workspace {FEATURES} --all-targets -- -D warnings"
     ))?;
-    for features in TRANSPORTS {
-        let package = "clippy --package lockkeeper-redis --no-default-features --features";
-        steps.cargo(&format!("{package}={features} -- -D warnings"))?;
-    }
     steps.run("cargo doc", || {
         let mut command = cargo();
         command.args(["doc", "--workspace", FEATURES, "--no-deps"]);

@@ -60,6 +60,9 @@ const DIFFERENTIAL: &str = "lockkeeper-memory differential";
 /// How long each test under load works: more than the 5 to 20 s of `cargo xtask test`. Seconds.
 const LOAD: &str = "60";
 
+/// How many of them run at a time. They wait for servers more than they work.
+const UNDER_LOAD_AT_ONCE: usize = 4;
+
 /// Those tests.
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
@@ -149,13 +152,12 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             suite.run(&named(&built, BEHAVIOUR))
         })?;
     }
-    // They wait for servers more than they work.
     steps.run("under load, a minute each, and the soak beside it", || {
         std::thread::scope(|scope| {
             let soaked = scope.spawn(|| soak(&built));
             let mut suite = Suite::new(&UNDER_LOAD);
             suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
-            suite.threads(2);
+            suite.threads(UNDER_LOAD_AT_ONCE);
             suite.run(&named(&built, BEHAVIOUR))?;
             let soaked = soaked.join();
             soaked.map_err(|_| anyhow::anyhow!("the run of the soak has panicked"))?
@@ -177,7 +179,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Features add to one another: none needs a third one to be there or not.
+/// Features add to one another: none needs a third one to be there or not. Clippy looks at the members that they are passed on to as
+/// well, so at each transport of the store of servers, with TLS or without.
 fn few_features() -> Result<()> {
     let mut combinations = vec![String::new()];
     for (at, feature) in FACADE.iter().enumerate() {
@@ -186,9 +189,10 @@ fn few_features() -> Result<()> {
         combinations.extend(others.map(|other| format!("{other},{feature}")));
     }
     for features in &combinations {
-        let words = "check --package lockkeeper --no-default-features --features";
+        let words = "clippy --package lockkeeper --no-default-features --features";
         let mut command = cargo();
         command.args(words.split(' ')).arg(features);
+        command.args(["--", "-D", "warnings"]);
         execute(&mut command).with_context(|| format!("with the features {features:?}"))?;
     }
     println!("{} combinations", combinations.len());
@@ -200,8 +204,8 @@ fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> 
     let peers: BTreeMap<_, _> = peers.iter().cloned().collect();
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
     suite.set(PEERS, serde_json::to_string(&peers)?);
-    // They wait for nothing, and some use both cores by themselves.
-    suite.threads(2);
+    // Few of them wait, and some use both cores by themselves.
+    suite.threads(3);
     let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
     let programs = programs.concat();
     anyhow::ensure!(

@@ -17,14 +17,23 @@ const PATIENCE_OF_MODES: u64 = 10_000;
 /// The same of a majority of servers.
 const PATIENCE_OF_MAJORITIES: u64 = 3_000;
 
-/// In this order each seed is tried.
-const WORKLOADS: [Workload; 5] = [
-    Workload::Mutex,
-    Workload::Reentrant,
-    Workload::Fair,
-    Workload::RwLock,
-    Workload::Mixed,
-];
+/// The histories in which a defect of the engine shows first. All have the engine in common, so it is looked for in these alone.
+const fn workload(mutant: Mutant) -> Workload {
+    match mutant {
+        Mutant::GrantFromLastSend | Mutant::GrantFromMessage => Workload::Reentrant,
+        Mutant::BelieveWhileConverting | Mutant::DeadlineFromAnswer | Mutant::RequestsAbreast => {
+            Workload::RwLock
+        }
+        Mutant::DeafToReconnect
+        | Mutant::LeaveUnmarked
+        | Mutant::LossOfOneKeepsTheRest
+        | Mutant::NoHeartbeatAfterSubscribing
+        | Mutant::ReleaseStopsAtFirstError
+        | Mutant::ResendAfterLeave
+        | Mutant::UnknownIsNo => Workload::Mixed,
+        _ => Workload::Mutex,
+    }
+}
 
 /// A history that breaks a rule.
 #[derive(Debug, Clone)]
@@ -45,35 +54,31 @@ fn history(workload: Workload, seed: u64) -> Result<Outcome> {
 }
 
 fn first(
-    workloads: &[Workload],
+    workload: Workload,
     patience: u64,
-    with_mistake: impl Fn(Workload, u64) -> Result<Outcome>,
+    with_mistake: impl Fn(u64) -> Result<Outcome>,
 ) -> Result<Option<Broken>> {
     for seed in 1..=patience {
-        for &workload in workloads {
-            if let Some(violation) = with_mistake(workload, seed)?.violation {
-                let without = history(workload, seed)?.violation;
-                return Ok(Some(Broken {
-                    workload,
-                    seed,
-                    violation,
-                    without,
-                }));
-            }
+        if let Some(violation) = with_mistake(seed)?.violation {
+            let without = history(workload, seed)?.violation;
+            return Ok(Some(Broken {
+                workload,
+                seed,
+                violation,
+                without,
+            }));
         }
     }
     Ok(None)
 }
 
-/// The first history, of any kind, in which a defect of the engine shows.
+/// The first history in which a defect of the engine shows.
 ///
 /// # Errors
 ///
 /// As for [`run`].
 pub fn find(mutant: Mutant) -> Result<Option<Broken>> {
-    first(&WORKLOADS, PATIENCE, |workload, seed| {
-        with(mutant, || history(workload, seed))
-    })
+    find_in(workload(mutant), mutant)
 }
 
 /// The first history of a workload in which it does.
@@ -86,7 +91,7 @@ pub fn find_in(workload: Workload, mutant: Mutant) -> Result<Option<Broken>> {
         Workload::Redlock => PATIENCE_OF_MAJORITIES,
         _ => PATIENCE,
     };
-    first(&[workload], patience, |workload, seed| {
+    first(workload, patience, |seed| {
         with(mutant, || history(workload, seed))
     })
 }
@@ -102,7 +107,7 @@ pub fn find_patched(workload: Workload, mutant: &lua::Mutant) -> anyhow::Result<
         Workload::RwLock => PATIENCE_OF_MODES,
         _ => PATIENCE,
     };
-    let broken = first(&[workload], patience, |workload, seed| {
+    let broken = first(workload, patience, |seed| {
         let options = Options {
             patch: Some(patch.clone()),
             ..Options::default()
