@@ -415,22 +415,6 @@ pub mod redisson {
         ],
     );
 
-    /// Lets a claim read or write by the name of an `RReadWriteLock`.
-    pub const RWLOCK_ACQUIRE: Script = script!(
-        "redisson/rwlock/acquire",
-        with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
-        keys ["main", "claims", "tombstone", "counter", "timeout"],
-        args ["request", "claim", "mode", "ttl", "floor", "token"],
-        replies [
-            Status::Granted,
-            Status::Busy,
-            Status::WouldDeadlock,
-            Status::Revoked,
-            Status::Gone,
-            Status::WrongKind,
-        ],
-    );
-
     /// Asks again for claims that wait; a batch.
     pub const FAIR_HEARTBEAT: Script = script!(
         "redisson/fair/heartbeat",
@@ -457,6 +441,22 @@ pub mod redisson {
         keys ["queue", "places"],
         args ["request", "claim"],
         replies [Status::Queued, Status::WrongKind],
+    );
+
+    /// Lets a claim read or write by the name of an `RReadWriteLock`.
+    pub const RWLOCK_ACQUIRE: Script = script!(
+        "redisson/rwlock/acquire",
+        with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
+        keys ["main", "claims", "tombstone", "counter", "timeout"],
+        args ["request", "claim", "mode", "ttl", "floor", "token"],
+        replies [
+            Status::Granted,
+            Status::Busy,
+            Status::WouldDeadlock,
+            Status::Revoked,
+            Status::Gone,
+            Status::WrongKind,
+        ],
     );
 
     /// Arms the leases of claims that read or write; a batch.
