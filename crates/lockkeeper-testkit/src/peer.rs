@@ -70,10 +70,18 @@ impl Program {
             .args(servers.iter().map(|it| it.address().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Node makes what it inherits non-blocking, and leaves it so when it is killed: whoever prints there next would fail.
+            .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = process
             .spawn()
             .with_context(|| format!("failed to start {command}"))?;
+        let mut errors = BufReader::new(child.stderr.take().context("no errors")?).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = errors.next_line().await {
+                eprintln!("{line}");
+            }
+        });
         let orders = child.stdin.take().context("no input")?;
         let mut answers = BufReader::new(child.stdout.take().context("no output")?).lines();
         let about = read(&mut answers, PATIENCE).await;
