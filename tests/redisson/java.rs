@@ -217,6 +217,14 @@ impl JavaLock {
         told(answer).await
     }
 
+    /// Until so many threads wait, and would hear a message that is published now.
+    pub(crate) async fn waiters(&self, number: u64) -> Result<()> {
+        while self.tell("waiting", "").await?.parse::<u64>()? < number {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
     /// Asks what is answered by yes or no.
     pub(crate) async fn ask(&self, verb: &str, words: &str) -> Result<bool> {
         Ok(self.tell(verb, words).await?.parse()?)

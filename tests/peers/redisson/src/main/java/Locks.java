@@ -1,12 +1,19 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.RedissonBaseLock;
+import org.redisson.RedissonLock;
+import org.redisson.RedissonLockEntry;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -64,6 +71,27 @@ public class Locks {
         }
     }
 
+    /**
+     * How many here would hear a message about the lock. Redisson has no word for it, and the number of subscriptions does not tell: a waiter asks
+     * once more after it has subscribed, and whatever is published until it is answered wakes nobody, unless it is meant for one waiter.
+     */
+    static int waiting(RLock lock) throws ReflectiveOperationException {
+        Field service = RedissonLock.class.getDeclaredField("pubSub");
+        service.setAccessible(true);
+        Object pubSub = service.get(lock);
+        Field entries = pubSub.getClass().getSuperclass().getDeclaredField("entries");
+        entries.setAccessible(true);
+        Method name = RedissonBaseLock.class.getDeclaredMethod("getEntryName");
+        name.setAccessible(true);
+        Object entry = ((Map<?, ?>) entries.get(pubSub)).get(name.invoke(lock));
+        if (entry == null) {
+            return 0;
+        }
+        Field listeners = RedissonLockEntry.class.getDeclaredField("listeners");
+        listeners.setAccessible(true);
+        return ((Queue<?>) listeners.get(entry)).size();
+    }
+
     /** Reads a number, and writes the next one, so many times, under the lock. */
     static void count(RLock lock, RBucket<String> counter, long rounds) {
         for (long round = 0; round < rounds; round++) {
@@ -98,6 +126,8 @@ public class Locks {
             case "unlock":
                 lock.unlockAsync(number).toCompletableFuture().get();
                 return "ok";
+            case "waiting":
+                return String.valueOf(waiting(lock));
             case "force":
                 return String.valueOf(lock.forceUnlock());
             case "held":
