@@ -8,6 +8,7 @@ mod fair;
 mod fair_beside_java;
 mod fair_contract;
 mod fair_search;
+mod hand_over;
 mod java;
 mod keys;
 mod latch_keys;

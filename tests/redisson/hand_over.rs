@@ -1,0 +1,249 @@
+//! Hundreds of hand-overs between two Javas and between Java and here, of each kind that is held. Each comes by a message, and the test prints how
+//! long they take: `cargo xtask test -- --test redisson hand_over --include-ignored --nocapture`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lockkeeper::redisson::{
+    RedissonFairLock, RedissonFencedLock, RedissonLock, RedissonPermitExpirableSemaphore,
+    RedissonReadWriteLock, RedissonSemaphore,
+};
+use lockkeeper::{Guard as _, Lock};
+use lockkeeper_testkit::server::Server;
+use tokio::sync::oneshot::Receiver;
+use tokio::time::{sleep, timeout};
+
+use crate::beside_java::{LONG, Pair, SOON};
+use crate::java::{Java, JavaClient, JavaLock};
+
+/// Of each kind, each way.
+const ROUNDS: usize = 100;
+
+/// For how long a waiter waits before the holder lets go, so that it has subscribed and asked once more.
+const REST: Duration = Duration::from_millis(20);
+
+/// What Java calls one kind, and what it is told to do with it.
+struct Words {
+    kind: &'static str,
+    acquire: [&'static str; 2],
+    /// What is released: a word, or what the acquire answered.
+    release: Option<&'static str>,
+}
+
+impl Words {
+    const fn of_lock(kind: &'static str) -> Self {
+        Self {
+            kind,
+            acquire: ["lock", "7"],
+            release: Some("7"),
+        }
+    }
+
+    async fn acquire(&self, lock: &JavaLock) -> Result<String> {
+        lock.tell(self.acquire[0], self.acquire[1]).await
+    }
+
+    async fn release(&self, lock: &JavaLock, answer: &str) -> Result<()> {
+        let [verb, _] = self.acquire;
+        let verb = if verb == "lock" { "unlock" } else { "release" };
+        let answer = lock.tell(verb, self.release.unwrap_or(answer)).await?;
+        ensure!(answer == "ok" || answer == "true", "{answer}");
+        Ok(())
+    }
+
+    /// A thread in Java waits, and would hear any message.
+    async fn begin(&self, lock: &JavaLock) -> Result<Receiver<String>> {
+        let [verb, word] = self.acquire;
+        let waiting = lock.begin(verb, word)?;
+        if ["lock", "fenced", "write"].contains(&self.kind) {
+            lock.waiters(1).await?;
+        }
+        sleep(REST).await;
+        Ok(waiting)
+    }
+}
+
+/// Both sides of a name.
+struct Sides<'a, L> {
+    words: &'a Words,
+    theirs: [JavaLock; 2],
+    ours: L,
+}
+
+impl<L: Lock> Sides<'_, L> {
+    /// From one Java to another.
+    async fn in_java(&self) -> Result<Duration> {
+        let [holder, waiter] = &self.theirs;
+        let held = self.words.acquire(holder).await?;
+        let waiting = self.words.begin(waiter).await?;
+        let began = Instant::now();
+        let woken = async {
+            let answer = JavaLock::end(waiting).await?;
+            anyhow::Ok((answer, began.elapsed()))
+        };
+        let released = self.words.release(holder, &held);
+        let (released, woken) = tokio::join!(released, timeout(SOON, woken));
+        released?;
+        let (answer, time) = woken.context("a waiter in Java was not woken by Java")??;
+        self.words.release(waiter, &answer).await?;
+        Ok(time)
+    }
+
+    /// From Java to here.
+    async fn to_us(&self) -> Result<Duration> {
+        let [holder, _] = &self.theirs;
+        let held = self.words.acquire(holder).await?;
+        let waiting = tokio::spawn({
+            let ours = self.ours.clone();
+            async move {
+                let guard = ours.acquire().await?;
+                anyhow::Ok((guard, Instant::now()))
+            }
+        });
+        sleep(REST).await;
+        let began = Instant::now();
+        let released = self.words.release(holder, &held);
+        let (released, woken) = tokio::join!(released, timeout(SOON, waiting));
+        released?;
+        let (guard, woken) = woken.context("a waiter here was not woken by Java")???;
+        guard.release().await?;
+        Ok(woken - began)
+    }
+
+    /// From here to Java.
+    async fn to_java(&self) -> Result<Duration> {
+        let [_, waiter] = &self.theirs;
+        let guard = self.ours.acquire().await?;
+        let waiting = self.words.begin(waiter).await?;
+        let began = Instant::now();
+        let woken = async {
+            let answer = JavaLock::end(waiting).await?;
+            anyhow::Ok((answer, began.elapsed()))
+        };
+        let (released, woken) = tokio::join!(guard.release(), timeout(SOON, woken));
+        released?;
+        let (answer, time) = woken.context("a waiter in Java was not woken from here")??;
+        self.words.release(waiter, &answer).await?;
+        Ok(time)
+    }
+
+    /// All ways, in turns; the medians.
+    async fn measure(&self) -> Result<()> {
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            times[0].push(self.in_java().await?);
+            times[1].push(self.to_us().await?);
+            times[2].push(self.to_java().await?);
+        }
+        let [in_java, to_us, to_java] = times.map(|mut times| {
+            times.sort();
+            times[ROUNDS / 2].as_secs_f64() * 1e3
+        });
+        println!(
+            "{:10} Java to Java {in_java:.2} ms, Java to here {to_us:.2} ms ({:.2} ×), here to Java {to_java:.2} ms ({:.2} ×)",
+            self.words.kind,
+            to_us / in_java,
+            to_java / in_java,
+        );
+        Ok(())
+    }
+}
+
+async fn measure<L: Lock>(
+    javas: &[JavaClient; 2],
+    words: &Words,
+    name: &str,
+    ours: L,
+) -> Result<()> {
+    let theirs = javas.each_ref().map(|java| java.lock(words.kind, name));
+    Sides {
+        words,
+        theirs,
+        ours,
+    }
+    .measure()
+    .await
+}
+
+#[tokio::test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+async fn every_hand_over_of_every_kind_comes_by_a_message() -> Result<()> {
+    let Some(Pair {
+        server,
+        redisson,
+        client,
+        ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    let other = Java::start()?.context("there is Java")?;
+    let javas = &[redisson.clone(), other.client(server, LONG).await?];
+    let of_lock = Words::of_lock;
+    measure(
+        javas,
+        &of_lock("lock"),
+        "lock",
+        RedissonLock::new(client, "lock"),
+    )
+    .await?;
+    measure(
+        javas,
+        &of_lock("fenced"),
+        "fenced",
+        RedissonFencedLock::new(client, "fenced"),
+    )
+    .await?;
+    measure(
+        javas,
+        &of_lock("fair"),
+        "fair",
+        RedissonFairLock::new(client, "fair"),
+    )
+    .await?;
+    let writer = RedissonReadWriteLock::new(client, "write").writer();
+    measure(javas, &of_lock("write"), "write", writer).await?;
+    let semaphore = Words {
+        kind: "semaphore",
+        acquire: ["acquire", "1"],
+        release: Some("1"),
+    };
+    set_one(javas, &semaphore).await?;
+    measure(
+        javas,
+        &semaphore,
+        "semaphore",
+        RedissonSemaphore::new(client, "semaphore"),
+    )
+    .await?;
+    let permits = Words {
+        kind: "permits",
+        acquire: ["acquire", "600000"],
+        release: None,
+    };
+    set_one(javas, &permits).await?;
+    let ours = RedissonPermitExpirableSemaphore::new(client, "permits");
+    measure(javas, &permits, "permits", ours).await?;
+    nothing_is_left(server).await
+}
+
+/// One permit, so that each holder keeps all others out.
+async fn set_one(javas: &[JavaClient; 2], words: &Words) -> Result<()> {
+    ensure!(
+        javas[0]
+            .lock(words.kind, words.kind)
+            .ask("set", "1")
+            .await?
+    );
+    Ok(())
+}
+
+async fn nothing_is_left(server: &Server) -> Result<()> {
+    for name in ["lock", "fenced", "fair", "write"] {
+        ensure!(server.command(&["EXISTS", name]).await?.into_integer()? == 0);
+    }
+    for name in ["semaphore", "permits"] {
+        ensure!(server.command(&["EXISTS", name]).await?.into_integer()? == 1);
+    }
+    Ok(())
+}
