@@ -1,5 +1,5 @@
 //! Hundreds of hand-overs between two Javas and between Java and here, of each kind that is held. Each comes by a message, and the test prints how
-//! long they take: `cargo xtask test -- --test redisson hand_over --include-ignored --nocapture`.
+//! long they take: `cargo test --all-features --package lockkeeper-tests --test redisson hand_over -- --include-ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -73,20 +73,9 @@ struct Sides<'a, L> {
 impl<L: Lock> Sides<'_, L> {
     /// From one Java to another.
     async fn in_java(&self) -> Result<Duration> {
-        let [holder, waiter] = &self.theirs;
+        let [holder, _] = &self.theirs;
         let held = self.words.acquire(holder).await?;
-        let waiting = self.words.begin(waiter).await?;
-        let began = Instant::now();
-        let woken = async {
-            let answer = JavaLock::end(waiting).await?;
-            anyhow::Ok((answer, began.elapsed()))
-        };
-        let released = self.words.release(holder, &held);
-        let (released, woken) = tokio::join!(released, timeout(SOON, woken));
-        released?;
-        let (answer, time) = woken.context("a waiter in Java was not woken by Java")??;
-        self.words.release(waiter, &answer).await?;
-        Ok(time)
+        self.wakes_java(self.words.release(holder, &held)).await
     }
 
     /// From Java to here.
@@ -112,17 +101,26 @@ impl<L: Lock> Sides<'_, L> {
 
     /// From here to Java.
     async fn to_java(&self) -> Result<Duration> {
-        let [_, waiter] = &self.theirs;
         let guard = self.ours.acquire().await?;
+        let release = async {
+            guard.release().await?;
+            Ok(())
+        };
+        self.wakes_java(release).await
+    }
+
+    /// From this release to the waiter in the other Java.
+    async fn wakes_java(&self, release: impl Future<Output = Result<()>>) -> Result<Duration> {
+        let [_, waiter] = &self.theirs;
         let waiting = self.words.begin(waiter).await?;
         let began = Instant::now();
         let woken = async {
             let answer = JavaLock::end(waiting).await?;
             anyhow::Ok((answer, began.elapsed()))
         };
-        let (released, woken) = tokio::join!(guard.release(), timeout(SOON, woken));
+        let (released, woken) = tokio::join!(release, timeout(SOON, woken));
         released?;
-        let (answer, time) = woken.context("a waiter in Java was not woken from here")??;
+        let (answer, time) = woken.context("a waiter in Java was not woken")??;
         self.words.release(waiter, &answer).await?;
         Ok(time)
     }
@@ -149,13 +147,11 @@ impl<L: Lock> Sides<'_, L> {
     }
 }
 
-async fn measure<L: Lock>(
-    javas: &[JavaClient; 2],
-    words: &Words,
-    name: &str,
-    ours: L,
-) -> Result<()> {
-    let theirs = javas.each_ref().map(|java| java.lock(words.kind, name));
+/// By a name that is the kind's word too.
+async fn measure<L: Lock>(javas: &[JavaClient; 2], words: &Words, ours: L) -> Result<()> {
+    let theirs = javas
+        .each_ref()
+        .map(|java| java.lock(words.kind, words.kind));
     Sides {
         words,
         theirs,
@@ -180,29 +176,21 @@ async fn every_hand_over_of_every_kind_comes_by_a_message() -> Result<()> {
     let other = Java::start()?.context("there is Java")?;
     let javas = &[redisson.clone(), other.client(server, LONG).await?];
     let of_lock = Words::of_lock;
-    measure(
-        javas,
-        &of_lock("lock"),
-        "lock",
-        RedissonLock::new(client, "lock"),
-    )
-    .await?;
+    measure(javas, &of_lock("lock"), RedissonLock::new(client, "lock")).await?;
     measure(
         javas,
         &of_lock("fenced"),
-        "fenced",
         RedissonFencedLock::new(client, "fenced"),
     )
     .await?;
     measure(
         javas,
         &of_lock("fair"),
-        "fair",
         RedissonFairLock::new(client, "fair"),
     )
     .await?;
     let writer = RedissonReadWriteLock::new(client, "write").writer();
-    measure(javas, &of_lock("write"), "write", writer).await?;
+    measure(javas, &of_lock("write"), writer).await?;
     let semaphore = Words {
         kind: "semaphore",
         acquire: ["acquire", "1"],
@@ -212,7 +200,6 @@ async fn every_hand_over_of_every_kind_comes_by_a_message() -> Result<()> {
     measure(
         javas,
         &semaphore,
-        "semaphore",
         RedissonSemaphore::new(client, "semaphore"),
     )
     .await?;
@@ -223,7 +210,7 @@ async fn every_hand_over_of_every_kind_comes_by_a_message() -> Result<()> {
     };
     set_one(javas, &permits).await?;
     let ours = RedissonPermitExpirableSemaphore::new(client, "permits");
-    measure(javas, &permits, "permits", ours).await?;
+    measure(javas, &permits, ours).await?;
     nothing_is_left(server).await
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// How long the program has for an answer. A JVM starts slowly on a machine that does much else.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the program is started by; why not, if it cannot be built.
 static PROGRAM: LazyLock<std::result::Result<String, String>> = LazyLock::new(|| {
@@ -219,10 +219,13 @@ impl JavaLock {
 
     /// Until so many threads wait, and would hear a message that is published now.
     pub(crate) async fn waiters(&self, number: u64) -> Result<()> {
-        while self.tell("waiting", "").await?.parse::<u64>()? < number {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
+        let wait = async {
+            while self.tell("waiting", "").await?.parse::<u64>()? < number {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(LIMIT, wait).await?
     }
 
     /// Asks what is answered by yes or no.
