@@ -215,8 +215,8 @@ async fn message_cut_after_every_byte<S: Subject>(
         anyhow::Ok((proxy, client))
     };
 
-    // What arrives while nothing is handed on is the message, or still the answer to what was asked right after subscribing: that
-    // has been executed before, and the message alone is the least of several times.
+    // What arrives while nothing is handed on is the message alone: the answers to the waiter's requests arrive before the answer
+    // to a later request on the same connection. Of several times the least counts, in case a poll falls into one.
     let (proxy, client) = start().await?;
     let received = || proxy.so_far().received[Direction::ToClient as usize];
     let mut needed = u64::MAX;
@@ -233,6 +233,7 @@ async fn message_cut_after_every_byte<S: Subject>(
             anyhow::Ok(())
         })
         .await??;
+        timeout(SOON, S::new(&client, &name).inspect()).await??;
         let before = received();
         proxy.hold(Direction::ToClient);
         Guard::release(guard).await?;
