@@ -26,7 +26,8 @@ use plan::{Facts, plan};
 ///
 /// Locks on one server, or in one slot of a cluster, are acquired by one script when all of them are free: all or
 /// none, in one round trip for any number of them. One script releases them. If one of them is held, they are acquired
-/// one after the other instead. Each acquisition waits as a single lock of its kind does, while the ones before it are held.
+/// one after the other instead. Each of these acquisitions waits as one for a single lock of its kind does, while the
+/// ones before it are held.
 ///
 /// Members in another slot or on another server are acquired after that. The order is the same in every process: by
 /// the [name of the store](lockkeeper_core::ClientBuilder::store_name), then by slot and key. That is why two

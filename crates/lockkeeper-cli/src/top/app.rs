@@ -16,7 +16,7 @@ pub(super) struct App {
     pub(super) sample: Sample,
     /// When the sample came.
     pub(super) sampled: Instant,
-    /// Since when a request has failed.
+    /// Since when requests have failed; `None` if the last sample had no failure.
     pub(super) silent: Option<Instant>,
     pub(super) filter: String,
     /// The filter is being typed.
@@ -49,7 +49,7 @@ pub(super) struct Question {
     pub(super) name: String,
     /// The holders, as people know them.
     pub(super) holders: Vec<String>,
-    /// Their claims: the answer counts for these only.
+    /// Their claims. A "yes" counts only if the lock still has exactly these holders.
     claims: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl App {
         });
     }
 
-    /// What the next sample should be most up to date about.
+    /// Returns what the next sample should be most up to date about.
     pub(super) fn wanted(&self) -> Wanted {
         let seen = self.shown.iter().skip(self.first).take(self.page);
         let seen = seen.filter_map(|index| self.sample.locks.get(*index));
@@ -133,7 +133,7 @@ impl App {
         row.map(|row| row.lock.name.clone())
     }
 
-    /// Filters and sorts; the cursor goes to `name` if it is there, and otherwise stays in its place.
+    /// Filters and sorts the locks. The cursor goes to `name` if it is there, and otherwise keeps its position.
     fn arrange(&mut self, name: Option<&str>) {
         let locks = &self.sample.locks;
         let is_shown = |index: &usize| has(&locks[*index], &self.filter);
@@ -165,7 +165,7 @@ impl App {
         self.first = self.first.max((self.cursor + 1).saturating_sub(page));
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(super) fn update(&mut self, key: KeyEvent) -> Action {
         self.told = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
