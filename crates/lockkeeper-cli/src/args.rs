@@ -232,7 +232,7 @@ pub(crate) enum Command {
 
     /// Ask the holders of a lock to release it
     ///
-    /// A holder is told, stops its work and releases the lock. At the latest, the lock is free when the lease ends.
+    /// Each holder is notified, stops its work and releases the lock. At the latest, the lock is free when the lease ends.
     Revoke {
         /// The lock
         name: String,

@@ -25,7 +25,7 @@ pub(crate) fn hushed(text: String) -> String {
     // The longest first, because a shorter one may be a part of it.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(text, |text, secret| {
-        // Both plain and quoted.
+        // The text may have the secret both plain and quoted.
         let quoted = secret.escape_debug().to_string();
         let text = text.replace(&format!("{secret}@"), "…@");
         text.replace(&format!("{quoted}@"), "…@")

@@ -62,7 +62,7 @@ pub(crate) struct Slots {
     pub(crate) keep: Duration,
 }
 
-/// Whole seconds.
+/// The periods of a job. All times are in whole seconds.
 #[derive(Debug, Clone, Copy)]
 struct Period {
     length: i64,

@@ -183,8 +183,9 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future drops the work and resigns in the background, or withdraws from the queue.
-    /// For an orderly stop, let the work return `Break` when it is told to, and drop the future while it waits.
+    /// Cancel safe: dropping the future drops the work and resigns in the background, or withdraws from the queue. For
+    /// an orderly stop, let the work return `Break` when your program asks it to, and drop the future if it is
+    /// waiting.
     ///
     /// # Examples
     ///
@@ -217,7 +218,7 @@ impl Election {
                 Err(error) => return Err(error),
             };
             let lease = Lease::clone(&leadership);
-            // A loss is not reported: somebody else may lead, and this candidate rejoins the queue.
+            // A loss is not reported: another candidate may lead, and this one rejoins the queue.
             let Ok(done) = lease.run(work(Arc::clone(&leadership))).await else {
                 continue;
             };

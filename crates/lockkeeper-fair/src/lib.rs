@@ -123,7 +123,7 @@ impl FairLock {
     }
 
     /// Acquires the lock if it is free and nobody waits for it, or if the [owner](lockkeeper_core::TryAcquire::owner)
-    /// already holds it; otherwise returns `None`. It never passes a waiter.
+    /// already holds it; otherwise returns `None`. It never overtakes a waiter.
     ///
     /// # Errors
     ///

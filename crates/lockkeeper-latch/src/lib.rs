@@ -142,9 +142,9 @@ impl Latch {
     /// true if this call armed it. Returns false if it was already armed with the same `n`; it is then unchanged, and
     /// may even be open.
     ///
-    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Everybody
-    /// who knows `n` may arm it, so processes that start in any order can all do so. A latch that has ended is armed
-    /// again and counts from the beginning.
+    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Every
+    /// process that knows `n` may arm it, so the order in which processes start does not matter. A latch that has
+    /// ended is armed again and counts from the beginning.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ use series::{OfClient, OfLocks};
 /// |---|---|---|
 /// | `lockkeeper_acquisitions_total` | `kind`, `outcome` | acquisitions that ended; the outcomes are those of [`AcquisitionOutcome`](lockkeeper_core::AcquisitionOutcome) |
 /// | `lockkeeper_acquire_seconds` | `kind`, `outcome` | histogram: how long they took, the wait included |
-/// | `lockkeeper_acquiring` | `kind` | gauge: acquisitions under way |
+/// | `lockkeeper_acquiring` | `kind` | gauge: acquisitions in progress |
 /// | `lockkeeper_waiters` | `kind` | gauge: those of them that wait for another holder or waiter |
 /// | `lockkeeper_holders` | `kind` | gauge: leases that are held |
 /// | `lockkeeper_hold_seconds` | `kind` | histogram: how long leases were held |

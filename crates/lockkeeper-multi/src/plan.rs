@@ -151,7 +151,7 @@ mod tests {
             .collect()
     }
 
-    /// The step in which everybody takes this member.
+    /// The step in which every caller takes this member.
     const fn level(fact: &Fact) -> (u128, u32) {
         (fact.client, fact.group)
     }

@@ -90,10 +90,10 @@ const LARGEST: usize = 65_536;
 ///
 /// - **Exactly once.** If the caller that does the work dies, the work is done again from the beginning, and its
 ///   earlier effects on other systems remain. Only the *result* is stored once. Pass the [fencing
-///   token](lockkeeper_core::Lease::fencing_token) to whatever the work changes.
-/// - **The result when the server loses data.** After a failover that lost it, or if a full server evicts it, the
-///   work is done again. A failover that lost the claim lets a second caller begin beside the first; the first one's
-///   result is refused then.
+///   token](lockkeeper_core::Lease::fencing_token) to each resource that the work changes.
+/// - **The result when the server loses data.** After a failover that lost it, or if a full server evicts it, the work
+///   is done again. After a failover that lost the claim, a second caller can begin while the first one still works.
+///   Then the first caller's result is refused.
 /// - **Order.** When the work fails, any of the waiting callers may be next.
 /// - **Re-entry.** Work that asks for its own name waits for itself.
 #[derive(Clone)]
@@ -274,9 +274,9 @@ impl Once {
         self.drive(work, encode, decode).await
     }
 
-    /// Returns the stored outcome of the work, without doing it or waiting for it. `None` if nothing is stored:
-    /// nobody has done the work, somebody is doing it now, or the outcome is no longer kept. A failure is stored for
-    /// as long as [`retry_after`](Self::retry_after) says.
+    /// Returns the stored outcome of the work, without doing it or waiting for it. `None` if nothing is stored: the
+    /// work has not been done, is being done now, or its outcome is no longer kept. A failure is stored for as long as
+    /// [`retry_after`](Self::retry_after) says.
     ///
     /// # Errors
     ///

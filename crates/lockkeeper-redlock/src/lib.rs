@@ -18,7 +18,7 @@ use protocol::RedlockProtocol;
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if no single server may be a point of failure and no consensus store is at hand: with five servers,
+/// Use this one if no single server may be a point of failure and no consensus store is available: with five servers,
 /// any two may be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for
 /// each server. If a failover from one server to its replica is good enough, a `Mutex` is simpler. If you already run
 /// etcd, ZooKeeper or a database with the right transactions, and a second holder would cost money, use that.

@@ -190,8 +190,8 @@ impl RwLock {
     }
 
     /// Acquires the lock for reading if no other owner writes and nobody waits, or if the
-    /// [owner](lockkeeper_core::TryAcquire::owner) already reads or writes; otherwise returns `None`. It never passes
-    /// a waiter.
+    /// [owner](lockkeeper_core::TryAcquire::owner) already reads or writes; otherwise returns `None`. It never
+    /// overtakes a waiter.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 /// As with every lock, each acquisition is a claim with a lease, a fencing token and a notice of its loss. When a
 /// process dies, its permits become free at the end of their leases; no counter has to be corrected. A claim that
 /// finds too few permits waits in a queue on the server. The script that releases permits grants them to as many
-/// waiters at the front as fit, and notifies their clients. Smaller claims do not pass a large one at the front.
+/// waiters at the front as fit, and notifies their clients. Smaller claims do not overtake a large one at the front.
 ///
 /// # The limit
 ///
@@ -184,7 +184,8 @@ impl Semaphore {
         Acquire::new(self.target.clone())
     }
 
-    /// Acquires the permits if enough are free and nobody waits; otherwise returns `None`. It never passes a waiter.
+    /// Acquires the permits if enough are free and nobody waits; otherwise returns `None`. It never overtakes a
+    /// waiter.
     ///
     /// # Errors
     ///
@@ -231,8 +232,8 @@ impl Semaphore {
         }))
     }
 
-    /// Changes the limit for everybody who holds or waits, whatever limit their clients were given. Returns false if
-    /// nobody does: then nothing was changed, and the next client sets the limit.
+    /// Changes the limit for all holders and waiters, whatever limits their clients were given. Returns false if there
+    /// are none: then nothing was changed, and the next client sets the limit.
     ///
     /// A lower limit takes no permits from holders; nobody else is granted any until enough are released. A claim that
     /// waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher limit

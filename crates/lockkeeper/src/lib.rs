@@ -43,7 +43,7 @@
 //! | work that is done once, and its result for every caller | [`Once`] |
 //! | wait until N things have happened | [`Latch`] |
 //! | several names at once, all or none | [`MultiLock`] |
-//! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
+//! | no single server may be a point of failure, and no consensus store is available | [`Redlock`] |
 //!
 //! # What holds, and what does not
 //!
@@ -61,7 +61,7 @@
 //! [`Client::inspect`] shows who holds a name of any kind, with the [label](ClientBuilder::label) of each holder's
 //! client. [`Client::revoke`] asks the holders to release: their leases are lost with [`LossReason::Revoked`], and the
 //! lock is free when their guards are gone, or at the latest when their leases end. [`Client::force_release`] does not
-//! wait for the holders, and is unsafe for whatever the lock protects.
+//! wait for the holders, and is unsafe for what the lock protects.
 //!
 //! # Where it connects to
 //!

@@ -33,7 +33,7 @@ pub(super) struct Board {
     longest: Option<Duration>,
 }
 
-/// One name.
+/// What is known about one name.
 #[derive(Debug, Default)]
 struct Entry {
     past: Past,
@@ -41,7 +41,7 @@ struct Entry {
     /// When the server was last asked, and when it last answered.
     tried: Option<Instant>,
     looked: Option<Instant>,
-    /// The same for the queue.
+    /// When the server was last asked for the queue, and when it last answered.
     queue_tried: Option<Instant>,
     queue_looked: Option<Instant>,
     /// Whether the list in progress contains the name.

@@ -30,7 +30,8 @@ pub(crate) use sample::{Load, Rates, Row, Sample, Totals, Waits};
 /// minute.
 const QUESTIONS: u32 = 1000;
 
-/// One in this many requests may be about seen or crowded names, and one about queues. The names in turn get the rest.
+/// One in `FOR_FIRST` requests may be about seen or crowded names, and one in `FOR_QUEUES` about queues. The names in turn get the
+/// rest.
 const FOR_FIRST: u64 = 5;
 const FOR_QUEUES: u64 = 10;
 

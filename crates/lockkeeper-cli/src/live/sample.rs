@@ -21,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) waiters: u64,
     /// The events that were seen since the start.
     pub(crate) totals: Totals,
-    /// The same per second, over the last ten seconds.
+    /// The rates of these events over the last ten seconds.
     pub(crate) per_second: Rates,
     /// Wait times of the claims that were seen both to enter a queue and to be granted.
     pub(crate) waits: Waits,
@@ -95,7 +95,7 @@ impl Totals {
     }
 }
 
-/// The same per second.
+/// The same events, as rates per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) grants: f64,

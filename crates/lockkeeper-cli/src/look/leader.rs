@@ -1,4 +1,4 @@
-//! Who leads an election.
+//! `leader`: shows who leads an election.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Locks as they are shown.
+//! Locks in the form in which they are printed.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -169,7 +169,7 @@ impl Stored {
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// As a sentence.
+    /// Describes it in a few words.
     pub(crate) fn summary(&self) -> String {
         let slot = self.slot.as_deref().map(out::shown);
         let slot = slot.map_or_else(String::new, |slot| format!("slot {slot} "));
@@ -243,7 +243,7 @@ impl Part {
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// The same, with the note of its acquisition.
+    /// That name, with the note of its acquisition.
     pub(crate) fn described(&self) -> String {
         described(self.known_as(), self.note.as_deref())
     }

@@ -16,9 +16,9 @@ const PATIENCE: usize = 1024;
 
 /// Something to write.
 pub(crate) enum Word {
-    /// For a program.
+    /// A line for a program.
     Line(Vec<u8>),
-    /// For a person, on stderr.
+    /// A message for a person, on stderr.
     Sentence(String),
 }
 

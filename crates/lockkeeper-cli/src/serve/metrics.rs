@@ -206,7 +206,7 @@ fn kind_of(row: &Row) -> &'static str {
     KINDS.into_iter().find(|it| *it == kind).unwrap_or(OTHER)
 }
 
-/// Claims in cooldown and those of a latch are not holders.
+/// Returns the number of holders. Claims in cooldown and those of a latch are not holders.
 fn holders(row: &Row) -> u64 {
     row.holders_seen_ms
         .iter()

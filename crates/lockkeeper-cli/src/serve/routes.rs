@@ -47,7 +47,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a page waits before it reconnects.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What all answers need.
+/// What all handlers need.
 pub(super) struct Served {
     pub(super) client: Client,
     pub(super) feed: Arc<Feed>,

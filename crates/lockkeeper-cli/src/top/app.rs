@@ -19,7 +19,7 @@ pub(super) struct App {
     /// Since when requests have failed; `None` if the last sample had no failure.
     pub(super) silent: Option<Instant>,
     pub(super) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(super) typing: bool,
     pub(super) order: Order,
     /// The locks of the sample that are shown, in order.
@@ -84,7 +84,7 @@ impl App {
         }
     }
 
-    /// Takes a new sample. The cursor stays with its name, except at the top, where it stays with whatever comes first.
+    /// Takes a new sample. The cursor stays with its name, except at the top, where it stays on the first line.
     pub(super) fn sampled(&mut self, sample: Sample, now: Instant) {
         let followed = self.followed();
         self.silent = match &sample.unreachable {
@@ -127,7 +127,7 @@ impl App {
         self.sample.locks.get(*index)
     }
 
-    /// The name under the cursor.
+    /// The name that the cursor follows: the one under it, unless the cursor is at the top.
     fn followed(&self) -> Option<String> {
         let row = self.under_cursor().filter(|_| self.cursor > 0);
         row.map(|row| row.lock.name.clone())

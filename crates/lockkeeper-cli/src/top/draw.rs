@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// A column of the list.
 struct Column {
     heading: &'static str,
-    /// `None`: half of the width that the others leave.
+    /// `None`: an equal share of the width that the other columns leave.
     width: Option<u16>,
     /// How wide the screen must be for this column.
     from: u16,
@@ -34,7 +34,7 @@ const fn column(heading: &'static str, width: Option<u16>, from: u16) -> Column 
     }
 }
 
-/// In the order of [`cells`].
+/// The columns of the list, in the order of [`cells`].
 const COLUMNS: [Column; 7] = [
     column("NAME", None, 0),
     column("KIND", Some(9), 64),
