@@ -11,7 +11,7 @@ end
 -- Takes the `missing` ones of the permits of `claim`, which are available. Returns what is known of the claim then.
 local function take_permits(main, claims, claim, permits, missing, token, leased)
   redis.call('INCRBY', main, string.format('%.0f', 0 - missing))
-  redis.call('HSET', claims, claim, string.format('%.0f %s', permits, token))
+  redis.call('HSET', claims, claim, table.concat({ string.format('%.0f', permits), ' ', token }))
   local members = members_of(claim, permits, leased)
   for _, member in ipairs(leased and members or {}) do
     redis.call('HSET', claims, member, claim)

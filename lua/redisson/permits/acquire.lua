@@ -55,6 +55,6 @@ if missing > (value or 0) then
   return { ARGV[1], 'BUSY', left < KEPT and left or -1 }
 end
 local token = hold and hold.token or draw_again(KEYS[5], ARGV[4]) or draw_token(KEYS[5], ARGV[4], micros)
-hold = take_permits(KEYS[1], KEYS[3], claim, n, missing, token, leased)
-arm_permits(KEYS[1], KEYS[2], KEYS[3], hold, leased, ttl, now)
+local taken = take_permits(KEYS[1], KEYS[3], claim, n, missing, token, leased)
+arm_permits(KEYS[1], KEYS[2], KEYS[3], taken, leased, ttl, now)
 return { ARGV[1], 'GRANTED', token }
