@@ -172,8 +172,8 @@ async fn ask_stranger(
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
 }
 
-/// With TLS, by the names that nodes announce, because certificates are for names. Without TLS, by their addresses, which need no
-/// resolver.
+/// With TLS, by the names that nodes announce, because their certificates are issued for those names. Without TLS, by their
+/// addresses, which need no resolver.
 const fn reached_by(target: &Target) -> By {
     match target.tls {
         Some(_) => By::Name,
