@@ -109,7 +109,7 @@ impl Dialer {
         format!("{error}{advice}")
     }
 
-    /// Resolves once the server to use is not that of the connection any more, and says so.
+    /// Resolves once the server to use is no longer the one of the connection; returns the reason.
     pub(crate) async fn moved(&self, connection: &Connection) -> String {
         self.whereabouts.moved(connection.target()).await
     }

@@ -1,6 +1,6 @@
 //! The stream of events, and the rule for [`Event::Reconnected`]: it is sent only when both connections are up, because it promises
 //! that requests run and that every subscription is in place. In a cluster it is sent whenever a node is back, whatever the state
-//! of the others: each node sends it for what it missed itself when it is back.
+//! of the others: each node sends its own when it is back, for the messages that it missed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -21,7 +21,7 @@ use crate::whereabouts::Whereabouts;
 #[cfg(feature = "redis-rs")]
 use crate::wire::redis_rs;
 
-/// The connection of Lockkeeper's engine to a Redis or Valkey server, or to a cluster of them.
+/// The store of a Lockkeeper client on a Redis or Valkey server, or on a cluster of them.
 ///
 /// It reconnects by itself, and never causes a request to be executed twice. Dropping it closes its connections;
 /// [`close`](Store::close) lets the requests under way finish first.

@@ -36,7 +36,7 @@ impl Whereabouts {
         }
     }
 
-    /// Resolves once the server to use is not the one at `target` any more.
+    /// Resolves once the server to use is no longer the one at `target`.
     pub(crate) async fn moved(&self, target: &Target) -> String {
         match self {
             Self::Fixed(_) => std::future::pending().await,
