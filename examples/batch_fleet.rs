@@ -1,9 +1,10 @@
 //! A fleet of batch programs, of which two work at a time: five processes of `lockkeeper run --semaphore`, as cron or a shell on
 //! five machines would start them. While they work, `lockkeeper limit` raises the limit, and the next one starts at once.
 //!
-//! Read this when programs in any language must not all work at the same time. Processes meet on a server: `cargo build -p
-//! lockkeeper-cli`, then `cargo run --example batch_fleet -- --url redis://127.0.0.1:6379`. `cargo run --example batch_fleet` alone
-//! needs no server; there the jobs are tasks of this program, which take the same permits with the library.
+//! Read this when programs in any language must not all work at the same time. Processes meet on a server:
+//! `cargo build -p lockkeeper-cli`, then `cargo run --example batch_fleet -- --url redis://127.0.0.1:6379`.
+//! `cargo run --example batch_fleet` alone needs no server; there the jobs are tasks of this program, which take the same permits
+//! with the library.
 
 use std::path::PathBuf;
 use std::process::Stdio;

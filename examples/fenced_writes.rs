@@ -1,8 +1,8 @@
 //! An old holder wakes up, and its write is refused: the data that the lock protects has seen a larger fencing token.
 //!
 //! Read this when a second writer would cost money. No lock that expires can keep a paused process from writing late; a storage
-//! that compares two numbers can. Here it is Redis and a script of three lines; `sql_fencing` does the same in SQL. `cargo run
-//! --example fenced_writes` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! that compares two numbers can. Here it is Redis and a script of three lines; `sql_fencing` does the same in SQL.
+//! `cargo run --example fenced_writes` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ pub(crate) fn refused(text: &str) -> StoreError {
     StoreError::refused(without_place(text))
 }
 
-/// Redis 6.2 puts the place in the script before an error, as in `@user_script: 53: -READONLY You can't …`, and before that `ERR
-/// Error running script (call to f_…): ` if the script did not catch it. Later versions begin with the error code.
+/// Redis 6.2 puts the place in the script before an error, as in `@user_script: 53: -READONLY You can't …`, and before that
+/// `ERR Error running script (call to f_…): ` if the script did not catch it. Later versions begin with the error code.
 fn without_place(text: &str) -> String {
     const PLACE: &str = "@user_script:";
     let uncaught = text.strip_prefix("ERR Error running script");

@@ -28,8 +28,8 @@ redisson_lock! {
     /// own subscription, as in Java. A waiter also asks every third of the [waiter ttl](ClientBuilder::waiter_ttl), and when the
     /// holder's lease would have ended. A waiter that times out, or whose future is dropped, leaves the queue.
     ///
-    /// A waiter that has died never takes its turn: all waiters behind it wait until its time in the queue is over, the [wait
-    /// timeout](Self::wait_timeout). Set that to the `fairLockWaitTimeout` of the Java services.
+    /// A waiter that has died never takes its turn: all waiters behind it wait until its time in the queue is over, the
+    /// [wait timeout](Self::wait_timeout). Set that to the `fairLockWaitTimeout` of the Java services.
     ///
     /// # Examples
     ///

@@ -65,8 +65,8 @@ fn plain(error: &FredError) -> String {
 }
 
 /// Extracts the message from fred's errors. fred passes on errors of the operating system and the TLS library in Rust's `Debug`
-/// form, as in `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and `Custom { kind: InvalidData, error:
-/// InvalidCertificate(UnknownIssuer) }`. Its own texts are sentences.
+/// form, as in `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and
+/// `Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }`. Its own texts are sentences.
 fn words(details: &str) -> String {
     let quoted = |mark| details.split_once(mark)?.1.split('"').next();
     if let Some(text) = quoted("message: \"").or_else(|| quoted("error: \"")) {
