@@ -481,7 +481,7 @@ pub mod redisson {
     pub const RWLOCK_VERIFY: Script = script!(
         "redisson/rwlock/verify",
         with ["client", "lease", "redisson", "redisson_rwlock"],
-        keys ["main", "claims"],
+        keys ["main", "claims", "timeout"],
         args ["request", "claim", "mode"],
         replies [Status::Held, Status::Revoked, Status::Gone],
     );

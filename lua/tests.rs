@@ -301,6 +301,8 @@ fn numbers_become_text_by_format_alone() {
                     "'G %s %s %s', claim, token, request)",
                     "'L %s', ARGV[3])",
                     "'%s:write', owner)",
+                    "'%s:rwlock_timeout:1', owner)",
+                    "'%s%s:rwlock_timeout:%.0f', prefix",
                     "'%s %s', part, token)",
                     "'%s r', hold)",
                     "'%s%s%08x', digits",

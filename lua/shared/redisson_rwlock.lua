@@ -4,7 +4,7 @@
 --
 -- Data about our claims is in `claims`, a HASH beside it. A field under which claims of ours are counted -> its hold, `<part of a claim> <token>`, named
 -- by the claim that began it, with ` r` behind it once it is revoked; a counted claim -> the same text. So claims of a hold that Java took by force
--- count for nothing when their owner holds anew. `read` is the token of those that read at one time; `kept`, the server's ms at which the cooldown
+-- count for nothing when their owner holds anew through us. `read` is the token of those that read at one time; `kept`, the server's ms at which the cooldown
 -- after the hold ends; `cooling`, the claim that the name is kept for.
 
 -- The field of `owner` in a mode.
@@ -47,7 +47,22 @@ end
 local function arm_share(main, claims, timeout, mode, ttl)
   arm(main, ttl)
   arm(claims, math.max(ttl, redis.call('PTTL', main)))
-  if mode ~= 'write' and redis.call('PTTL', timeout) < ttl then
+  if mode ~= 'write' and ttl > 0 and redis.call('PTTL', timeout) < ttl then
     redis.call('SET', timeout, '1', 'PX', string.format('%.0f', ttl))
   end
+end
+
+-- Whether one of those that read at `main` still has a lease. Redisson writes a key for each: their names follow from `timeout`, the first one of `owner`,
+-- and are not in KEYS, as in Redisson's unlock. Of more than 256 one is taken to have a lease.
+local function is_read(main, timeout, owner)
+  local prefix = string.sub(timeout, 1, -#string.format('%s:rwlock_timeout:1', owner) - 1)
+  local counts = redis.call('HLEN', main) <= 256 and redis.call('HGETALL', main) or {}
+  for i = 1, #counts, 2 do
+    for number = 1, counts[i] ~= 'mode' and math.min(tonumber(counts[i + 1]) or 0, 256) or 0 do
+      if redis.call('EXISTS', string.format('%s%s:rwlock_timeout:%.0f', prefix, counts[i], number)) == 1 then
+        return true
+      end
+    end
+  end
+  return #counts == 0
 end

@@ -168,9 +168,15 @@ impl<R> Channel<R> {
         }
     }
 
-    /// The first of the waiters that can hold together may be granted the lock beside those that hold.
+    /// The first of the waiters that can hold together may be granted the lock beside those that hold. One that was let in and has
+    /// not polled is passed over: its task may be blocked.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
-        let first = self.sharing.first().copied();
+        let asks =
+            |waiter: &WaiterId| self.sharing.contains(waiter) && !self.beside.contains(waiter);
+        let first = match self.sharing.is_empty() {
+            true => None,
+            false => self.line.iter().find(asks),
+        };
         self.beside.extend(first);
         first.into_iter().map(Step::Wake).collect()
     }
