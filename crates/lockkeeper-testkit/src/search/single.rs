@@ -129,7 +129,7 @@ impl Model for OneName {
         Ok(judgement)
     }
 
-    /// Sorts the clients.
+    /// Puts the clients in sorted order.
     fn canonical(&mut self, state: State) -> State {
         if !self.kind.renames {
             return state;
