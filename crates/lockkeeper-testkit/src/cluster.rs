@@ -345,7 +345,7 @@ impl Cluster {
         self.give_away(slot, to, to).await
     }
 
-    /// Makes a node, which has no keys of a slot any more, consider the slot another node's. The other node is not notified.
+    /// Makes a node that no longer has keys of a slot treat the slot as another node's. The other node is not notified.
     ///
     /// # Errors
     ///
