@@ -12,8 +12,7 @@
 //! | [`mod@contract`], [`mod@store`] and their helpers | the conformance suite, see `lockkeeper-conformance` |
 //! | [`recorded`] | tasks that use locks of all kinds and record when they hold; every site applies the same checks |
 //! | [`kinds`] | the properties of each kind that models need: above all which claims may hold together |
-//! | [`mod@search`] | exhaustive search of all states within bounds: one name, several names or a majority of servers, with
-//! the shipped scripts as the transition function |
+//! | [`mod@search`] | exhaustive search within bounds: one name, several names or a majority of servers, the shipped scripts as transition function |
 //! | [`mutants`] | deliberate mistakes, each of which the tests must catch |
 //! | [`simulation`] | the real engine over a simulated network, reproducible from a seed |
 //! | [`faulty`] | a store that loses and delays requests on demand |

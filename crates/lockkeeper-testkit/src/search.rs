@@ -1,7 +1,7 @@
 //! Exhaustive search: visits every state that a lock can reach within bounds, not a sample of them.
 //!
-//! The search reuses the product instead of describing it again. A server runs the shipped script on the embedded engine. A
-//! request is what the kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds. The engine's own
+//! The search runs the shipped code instead of a second description of it. A server runs the shipped script on the embedded
+//! engine. A request is what the kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds. The engine's own
 //! [`Claim`](lockkeeper_core::claim::Claim) decides what a client may send and when it is valid. Only what the engine does
 //! *around* a claim is modelled, with as few restrictions as possible. Time moves in ticks, for servers and clients alike. A
 //! lease ends for its holder a millisecond before it ends on the server, between the same two ticks, so a deadline that is
