@@ -204,7 +204,7 @@ async fn a_waiter_leaves_the_holder_exactly_its_lease(it: &Lock) -> Result<()> {
             ensure!(waiting(&reply)? == 1, "{reply}");
             let after = it.end(of(A)).await?;
             ensure!(before <= after, "shortened by {} ms", before - after);
-            // Any other duration in the script differs by more than a server's delay.
+            // Any other duration that the script could use would differ by more than a slow server's delay.
             ensure!(after - before < 5_000, "longer by {} ms", after - before);
             ensure!(token(&it.ask(of(A), USUAL).await?)? == first);
             ensure!(it.release(of(A)).await? == "RELEASED 1 0");
