@@ -140,8 +140,8 @@ impl Acquisition {
         }
     }
 
-    /// Asks for each stage once. Returns `None` if another claim holds one of the names; by then a release of the earlier
-    /// stages has been sent.
+    /// Asks for each stage once. Returns `None` if another claim holds one of the names, after sending releases of the
+    /// earlier stages.
     pub(super) async fn once(&mut self) -> Result<Option<Hold>> {
         let closed = until_closed(&self.stages);
         tokio::select! {
